@@ -1,0 +1,1 @@
+"""Turns a project and a hardware profile into the best provable lock."""

@@ -1,0 +1,57 @@
+"""The `advisor` command."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from advisor.cli import advise, hardware, knowledge, pi, rules
+from advisor.cli.console import say_error
+from knowledge.domain.errors import AdvisorError
+
+app = typer.Typer(
+    name="advisor",
+    help="Lock the best-scored Python machine-learning stack for your hardware, with a proof.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=(
+        "Exit codes: 0 done; 1 findings; 2 wrong usage or unreadable input; 3 no stack satisfies the constraints; "
+        "4 index, knowledge base or executor unavailable; 130 interrupted."
+    ),
+)
+app.command("advise")(advise.advise)
+app.add_typer(hardware.app, name="hardware")
+app.add_typer(rules.app, name="rules")
+app.add_typer(pi.app, name="pi")
+app.add_typer(knowledge.app, name="knowledge")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"advisor {version('seshat')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Lock the best-scored Python machine-learning stack for your hardware, with a proof."""
+
+
+def main() -> None:
+    """Run the command line; every expected error ends with one sentence and its exit code."""
+    try:
+        app()
+    except AdvisorError as error:
+        say_error(error)
+        sys.exit(error.exit_code)

@@ -1,0 +1,64 @@
+"""What the user reads beside the data: on the error output, understandable without colour."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+from knowledge.domain.errors import AdvisorError
+
+
+def say(text: str) -> None:
+    """Print a line to the error output."""
+    typer.echo(text, err=True)
+
+
+def warn(text: str, *, hint: str = "") -> None:
+    """Print a warning to the error output."""
+    typer.echo(f"{typer.style('warning', fg='yellow', bold=True)}: {text}", err=True)
+    _hint(hint)
+
+
+def say_error(error: AdvisorError) -> None:
+    """Print an error: what happened, where, then a hint."""
+    typer.echo(f"{typer.style('error', fg='red', bold=True)}: {error.message}", err=True)
+    for requirement, origin in getattr(error, "causes", ()):
+        typer.echo(f"  `{requirement}` is required by {origin}", err=True)
+    _hint(error.hint)
+
+
+def _hint(hint: str) -> None:
+    if hint:
+        typer.echo(f"{typer.style('hint', fg='cyan', bold=True)}: {hint}", err=True)
+
+
+@contextmanager
+def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
+    """Show a progress bar on a terminal, a line a step elsewhere; yields what to call before each step."""
+    if not sys.stderr.isatty():
+        done = 0
+
+        def line(text: str) -> None:
+            nonlocal done
+            done += 1
+            say(f"[{done}/{total}] {text}")
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total)
+        first = True
+
+        def step(text: str) -> None:
+            nonlocal first
+            progress.update(task, description=text, advance=0 if first else 1)
+            first = False
+
+        yield step

@@ -1,0 +1,7 @@
+"""`advisor hardware`."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer()

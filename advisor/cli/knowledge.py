@@ -1,0 +1,7 @@
+"""`advisor knowledge`."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer()

@@ -1,0 +1,102 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from advisor.index.client import IndexClient
+
+HardwareOption = Annotated[
+    str,
+    typer.Option(
+        "--hardware",
+        metavar="NAME|FILE|detect",
+        envvar="ADVISOR_HARDWARE",
+        help="Target hardware: a shipped profile, a YAML or JSON file, or `detect`.",
+    ),
+]
+KnowledgeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--knowledge",
+        metavar="URL",
+        envvar="ADVISOR_KNOWLEDGE",
+        help="Knowledge base; by default a SQLite file in the user's data directory.",
+    ),
+]
+FormatOption = Annotated[str, typer.Option("--format", metavar="text|json", help="Output format.")]
+OfflineOption = Annotated[
+    bool, typer.Option("--offline", envvar="ADVISOR_OFFLINE", help="Answer from the cache alone.")
+]
+IndexUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--index-url",
+        "-i",
+        metavar="URL",
+        help="Default index; replaces everything that pip and uv are configured to use.",
+    ),
+]
+ExtraIndexUrlOption = Annotated[
+    list[str] | None, typer.Option("--extra-index-url", metavar="URL", help="Further index (repeatable).")
+]
+FindLinksOption = Annotated[
+    list[str] | None, typer.Option("--find-links", "-f", metavar="DIR", help="Directory of wheels (repeatable).")
+]
+CacheOption = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", envvar="ADVISOR_CACHE_DIR", help="Cache directory; by default the user's."),
+]
+
+
+def cache_directory(chosen: Path | None) -> Path:
+    """Return the cache directory to use."""
+    if chosen is not None:
+        return chosen
+    from platformdirs import user_cache_path
+
+    return user_cache_path("seshat")
+
+
+def check_format(chosen: str) -> None:
+    """Refuse an unknown output format.
+
+    Raises:
+        InputError: If it is neither ``text`` nor ``json``.
+    """
+    from knowledge.domain.errors import InputError
+
+    if chosen not in ("text", "json"):
+        raise InputError(f"there is no format `{chosen}`", hint="take `text` or `json`")
+
+
+def open_client(
+    directory: Path,
+    *,
+    index_url: str | None = None,
+    extra_index_url: Sequence[str] | None = None,
+    find_links: Sequence[str] | None = None,
+    cache_dir: Path | None = None,
+    offline: bool = False,
+) -> IndexClient:
+    """Return a client of the indexes that a project's directory and the command's options name."""
+    from advisor.index.cache import DiskCache
+    from advisor.index.client import IndexClient
+    from advisor.index.configuration import read_configuration
+
+    configuration = read_configuration(directory)
+    if index_url:
+        # Whoever names the index means that one: no configured extra index can slip a package in.
+        configuration = replace(configuration, default=index_url, extra=(), find_links=())
+    configuration = replace(
+        configuration,
+        extra=(*configuration.extra, *(extra_index_url or ())),
+        find_links=(*configuration.find_links, *(find_links or ())),
+    )
+    return IndexClient(configuration, cache=DiskCache(cache_directory(cache_dir) / "index"), offline=offline)

@@ -1,0 +1,190 @@
+"""Which indexes pip and uv are configured to use."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from knowledge.domain.errors import InputError
+
+KEYS = ("index-url", "extra-index-url", "find-links", "cert", "timeout")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexConfiguration:
+    """Where candidates come from.
+
+    Attributes:
+        default: Base address of the default index's simple API; empty for the field's default index.
+        extra: Base addresses of further indexes, all searched, as pip does.
+        find_links: Directories (paths or ``file:`` addresses) that hold distributions.
+        certificate: File of trusted certificate authorities, or none for the built-in ones.
+        timeout_seconds: Longest wait for one answer.
+    """
+
+    default: str = ""
+    extra: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    certificate: str | None = None
+    timeout_seconds: float = 30.0
+
+    @property
+    def default_url(self) -> str:
+        """Address of the default index; where nothing is configured, the one that pip uses."""
+        if self.default:
+            return self.default
+        from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+        return PYPI_SIMPLE_ENDPOINT
+
+    def name_of(self, base: str) -> str:
+        """Short name of an index for stacks: empty for the default one, else its host, else ``local``."""
+        if base == self.default_url:
+            return ""
+        return urlsplit(base).hostname or "local"
+
+
+def without_credentials(url: str) -> str:
+    """Return an address with user name and password removed."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[1]))
+
+
+def read_configuration(
+    directory: Path, *, environment: Mapping[str, str] | None = None, home: Path | None = None
+) -> IndexConfiguration:
+    """Read the index configuration of pip and uv.
+
+    For every key the first layer that sets it wins: uv's environment variables, pip's, the project's uv tables,
+    the user's and the system's ``uv.toml``, pip's configuration files.
+
+    Args:
+        directory: The project's directory.
+        environment: Environment variables; the process's own by default.
+        home: The user's home directory; the real one by default.
+
+    Raises:
+        InputError: If a configuration file cannot be read.
+    """
+    variables = os.environ if environment is None else environment
+    home = Path.home() if home is None else home
+    found: dict[str, Any] = {}
+    for layer in _layers(directory, variables, home):
+        for key, value in layer.items():
+            found.setdefault(key, value)
+    configuration = IndexConfiguration(
+        default=found.get("index-url", ""),
+        extra=tuple(found.get("extra-index-url", ())),
+        find_links=tuple(found.get("find-links", ())),
+        certificate=found.get("cert"),
+    )
+    if timeout := found.get("timeout"):
+        try:
+            configuration = replace(configuration, timeout_seconds=float(timeout))
+        except ValueError:
+            raise InputError(f"the index time-out `{timeout}` is not a number of seconds") from None
+    return configuration
+
+
+def _layers(directory: Path, variables: Mapping[str, str], home: Path) -> Iterator[dict[str, Any]]:
+    yield _uv_variables(variables)
+    yield _normal({k: v for k in KEYS if (v := variables.get("PIP_" + k.upper().replace("-", "_")))})
+    if "PIP_DEFAULT_TIMEOUT" in variables:
+        yield {"timeout": variables["PIP_DEFAULT_TIMEOUT"]}
+    if not variables.get("UV_NO_CONFIG"):
+        yield _uv_table(_read_toml(directory / "pyproject.toml").get("tool", {}).get("uv", {}))
+        config_home = Path(variables.get("XDG_CONFIG_HOME") or home / ".config")
+        for path in (directory / "uv.toml", config_home / "uv" / "uv.toml", Path("/etc/uv/uv.toml")):
+            yield _uv_table(_read_toml(path))
+    yield from map(_pip_file, reversed(list(_pip_files(variables, home))))
+
+
+def _uv_variables(variables: Mapping[str, str]) -> dict[str, Any]:
+    layer: dict[str, Any] = {}
+    if default := variables.get("UV_DEFAULT_INDEX") or variables.get("UV_INDEX_URL"):
+        layer["index-url"] = _unnamed(default)
+    if extra := variables.get("UV_INDEX") or variables.get("UV_EXTRA_INDEX_URL"):
+        layer["extra-index-url"] = tuple(_unnamed(word) for word in extra.split())
+    if links := variables.get("UV_FIND_LINKS"):
+        layer["find-links"] = tuple(links.replace(",", " ").split())
+    if certificate := variables.get("SSL_CERT_FILE"):
+        layer["cert"] = certificate
+    if timeout := variables.get("UV_HTTP_TIMEOUT"):
+        layer["timeout"] = timeout
+    return layer
+
+
+def _unnamed(index: str) -> str:
+    """Drop the name of uv's ``name=address`` form."""
+    name, separator, url = index.partition("=")
+    return url if separator and "/" not in name else index
+
+
+def _uv_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    table = {**table, **{k: v for k, v in table.get("pip", {}).items() if k in KEYS}}
+    layer = {key: table[key] for key in KEYS if key in table}
+    extra = []
+    for index in table.get("index", ()):
+        if index.get("default"):
+            layer["index-url"] = index.get("url", "")
+        elif not index.get("explicit"):
+            extra.append(index.get("url", ""))
+    if extra:
+        layer["extra-index-url"] = tuple(extra)
+    return _normal(layer)
+
+
+def _pip_files(variables: Mapping[str, str], home: Path) -> Iterator[Path]:
+    """Yield pip's configuration files, the strongest last."""
+    for folder in (variables.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":"):
+        yield Path(folder) / "pip" / "pip.conf"
+    yield Path("/etc/pip.conf")
+    yield home / ".pip" / "pip.conf"
+    yield Path(variables.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
+    yield Path(sys.prefix) / "pip.conf"
+    if chosen := variables.get("PIP_CONFIG_FILE"):
+        yield Path(chosen)
+
+
+def _pip_file(path: Path) -> dict[str, Any]:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+    except OSError:
+        return {}
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise InputError(f"the pip configuration `{path}` cannot be read: {' '.join(str(error).split())}") from None
+    layer: dict[str, Any] = {}
+    for section in ("global", "install"):
+        for key in KEYS:
+            if parser.has_option(section, key):
+                layer[key] = parser.get(section, key)
+    return _normal(layer)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"`{path}` is not valid TOML: {error}") from None
+
+
+def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn the lists, which pip writes as words, into tuples."""
+    return {
+        key: tuple(value.split() if isinstance(value, str) else value)
+        if key in ("extra-index-url", "find-links")
+        else str(value)
+        for key, value in layer.items()
+    }

@@ -1,0 +1,71 @@
+"""Core metadata of one distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from packaging.metadata import parse_email
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreMetadata:
+    """What a distribution says of itself, as far as resolving needs it.
+
+    Attributes:
+        name: Normalised name.
+        version: Version.
+        requires: Requirements, markers not evaluated.
+        extras: Normalised names of the extras it provides.
+        requires_python: Interpreters it is for, or none.
+        dynamic: Whether its requirements are only known after building it (PEP 643).
+    """
+
+    name: NormalizedName
+    version: Version
+    requires: tuple[Requirement, ...]
+    extras: frozenset[NormalizedName]
+    requires_python: SpecifierSet | None
+    dynamic: bool
+
+
+def header_of(text: str) -> str:
+    """Return the header of a metadata document, without the long description."""
+    return text.replace("\r\n", "\n").partition("\n\n")[0] + "\n"
+
+
+def parse_metadata(header: str) -> CoreMetadata:
+    """Read the header of a metadata document.
+
+    Raises:
+        ValueError: If a field that resolving needs is absent or malformed; the message names the field.
+    """
+    raw, _ = parse_email(header)
+    try:
+        name, version = raw["name"], Version(raw["version"])
+    except KeyError as error:
+        raise ValueError(f"field {error} is absent") from None
+    except InvalidVersion as error:
+        raise ValueError(f"field `Version`: {error}") from None
+    try:
+        requires = tuple(Requirement(line) for line in raw.get("requires_dist", ()))
+    except InvalidRequirement as error:
+        raise ValueError(f"field `Requires-Dist`: {' '.join(str(error).split())}") from None
+    try:
+        python = SpecifierSet(raw["requires_python"]) if raw.get("requires_python") else None
+    except InvalidSpecifier as error:
+        raise ValueError(f"field `Requires-Python`: {error}") from None
+    dynamic = {field.lower() for field in raw.get("dynamic", ())}
+    declared = tuple(int(part) for part in raw.get("metadata_version", "1.0").split(".") if part.isdigit())
+    return CoreMetadata(
+        name=canonicalize_name(name),
+        version=version,
+        requires=requires,
+        extras=frozenset(canonicalize_name(extra) for extra in raw.get("provides_extra", ())),
+        requires_python=python,
+        # Before metadata 2.2 an sdist could not promise that its requirements stay what they are.
+        dynamic=declared < (2, 2) or bool(dynamic & {"requires-dist", "provides-extra", "requires-python"}),
+    )

@@ -1,0 +1,1 @@
+"""The project: its requirements, and what its sources do."""

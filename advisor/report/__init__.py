@@ -1,0 +1,1 @@
+"""Reports: what a command found, as text or JSON."""

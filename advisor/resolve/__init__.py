@@ -1,0 +1,1 @@
+"""From requirements to the best stack: candidates, baseline, exact optimum, verification, explanation."""

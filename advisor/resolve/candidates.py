@@ -1,0 +1,234 @@
+"""Candidates of each package for the target, read from the index, newest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import Tag
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    NormalizedName,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import Version
+
+from advisor.index.client import IndexClient, MetadataError
+from advisor.index.metadata import CoreMetadata
+from advisor.index.page import DistributionFile
+from advisor.resolve.problem import Candidate, Dependency, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Files or versions of a package that could not be candidates, and why."""
+
+    package: str
+    reason: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offer:
+    """A file that the target could install; the least rank is installed."""
+
+    version: Version
+    rank: tuple[int, int]
+    file: DistributionFile
+
+
+class IndexCandidates:
+    """The candidates that the configured indexes offer a problem.
+
+    Attributes:
+        fetched: Candidates whose metadata was asked for so far.
+        unknown_extras: ``(package, extra)`` pairs that were required but that the chosen version does not provide.
+    """
+
+    def __init__(self, client: IndexClient, problem: Problem) -> None:
+        self._client = client
+        self._problem = problem
+        self._candidates: dict[NormalizedName, tuple[Candidate, ...]] = {}
+        self._skipped: dict[NormalizedName, Counter[str]] = {}
+        self._examples: dict[tuple[NormalizedName, str], str] = {}
+        self._dependencies: dict[tuple[str, NormalizedName | None], tuple[Dependency, ...] | None] = {}
+        self._pythons: dict[str, bool] = {}
+        self.fetched: set[str] = set()
+        self.unknown_extras: set[tuple[str, str]] = set()
+
+    def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
+        """Return the candidates of a package for the target, newest first."""
+        if name not in self._candidates:
+            self._candidates[name] = self._select(name)
+        return self._candidates[name]
+
+    def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
+        """Return what a candidate requires on the target, or requires more with an extra.
+
+        None where the candidate's metadata is malformed, contradicts its file, or is only known after a build.
+        """
+        key = (candidate.file.url, extra)
+        if key not in self._dependencies:
+            self._dependencies[key] = self._read_dependencies(candidate, extra)
+        return self._dependencies[key]
+
+    def fetch(self, candidates: Iterable[Candidate]) -> None:
+        """Fetch the metadata of candidates in one parallel batch."""
+        wanted = [c for c in candidates if c.file.url not in self.fetched]
+        self._client.prefetch(files=[c.file for c in wanted])
+        for candidate in wanted:
+            self.dependencies(candidate)
+
+    def is_known(self, candidate: Candidate) -> bool:
+        """Whether the candidate's metadata was read."""
+        return candidate.file.url in self.fetched
+
+    def prefetch(self, names: Iterable[NormalizedName]) -> None:
+        """Start fetching the pages of packages without waiting."""
+        self._client.prefetch(projects=names)
+
+    def prefetch_metadata(self, candidate: Candidate) -> None:
+        """Start fetching a candidate's metadata without waiting."""
+        self._client.prefetch(files=[candidate.file])
+
+    def knows(self, name: NormalizedName) -> bool:
+        """Whether any index offers any file of a package."""
+        return bool(self._client.files(name))
+
+    def skipped(self) -> tuple[Skipped, ...]:
+        """Return what could not be a candidate, by package and reason."""
+        return tuple(
+            Skipped(package=name, reason=reason, count=count, example=self._examples[name, reason])
+            for name, reasons in sorted(self._skipped.items())
+            for reason, count in sorted(reasons.items())
+        )
+
+    def _skip(self, name: NormalizedName, reason: str, filename: str) -> None:
+        self._skipped.setdefault(name, Counter())[reason] += 1
+        self._examples.setdefault((name, reason), filename)
+
+    def _select(self, name: NormalizedName) -> tuple[Candidate, ...]:
+        roots = self._problem.roots_of(name)
+        hashes = [root.hashes for root in roots if root.hashes]
+        pinned = [s for root in roots for s in root.requirement.specifier if s.operator in ("==", "===")]
+        best: dict[Version, _Offer] = {}
+        for file in self._client.files(name):
+            offer = self._offer(name, file)
+            if offer is None:
+                continue
+            if file.yanked and not any(s.contains(offer.version, prereleases=True) for s in pinned):
+                self._skip(name, "yanked", file.filename)
+                continue
+            if any(file.sha256 not in accepted for accepted in hashes):
+                self._skip(name, "hash not among those required", file.filename)
+                continue
+            known = best.get(offer.version)
+            if known is None or offer.rank < known.rank:
+                best[offer.version] = offer
+        return tuple(
+            Candidate(name=name, version=version, file=best[version].file)
+            for version in sorted(self._without_prereleases(name, best), reverse=True)
+        )
+
+    def _without_prereleases(self, name: NormalizedName, versions: Iterable[Version]) -> list[Version]:
+        """Drop pre-releases unless they are all there is, or the user's own requirement names one (PEP 440)."""
+        versions = list(versions)
+        opted_in = self._problem.policy.prereleases or any(
+            root.requirement.specifier.prereleases for root in self._problem.roots_of(name)
+        )
+        final = [version for version in versions if not version.is_prerelease]
+        if opted_in or not final:
+            return versions
+        for version in versions:
+            if version.is_prerelease:
+                self._skip(name, "pre-release", str(version))
+        return final
+
+    def _offer(self, name: NormalizedName, file: DistributionFile) -> _Offer | None:
+        """Judge one file; where it cannot be installed on the target, note why."""
+        policy = self._problem.policy
+        is_wheel = file.filename.endswith(".whl")
+        tags: frozenset[Tag] = frozenset()
+        build: int = 0
+        try:
+            if is_wheel:
+                found, version, build_tag, tags = parse_wheel_filename(file.filename)
+                build = build_tag[0] if build_tag else 0
+            else:
+                found, version = parse_sdist_filename(file.filename)
+        except (InvalidWheelFilename, InvalidSdistFilename):
+            self._skip(name, "file name or version is not standard", file.filename)
+            return None
+        ranks = [self._problem.target.tags[tag] for tag in tags if tag in self._problem.target.tags]
+        if found != name:
+            reason = "file of another project"
+        elif is_wheel and not policy.takes_wheels(name):
+            reason = "wheels are excluded by `--no-binary`"
+        elif not is_wheel and not policy.takes_sdists(name):
+            reason = "sdists are excluded by `--only-binary`"
+        elif is_wheel and not ranks:
+            reason = "no wheel for the target"
+        elif not self._runs_on_target(file.requires_python):
+            reason = "requires another Python"
+        elif policy.exclude_newer and (file.uploaded is None or file.uploaded > policy.exclude_newer):
+            reason = "newer than `--exclude-newer`" if file.uploaded else "no upload time, which `--exclude-newer` needs"
+        else:
+            # Of two wheels for the target the more specific one is installed; then the higher build number.
+            return _Offer(version=version, rank=(min(ranks) if ranks else 1 << 30, -build), file=file)
+        self._skip(name, reason, file.filename)
+        return None
+
+    def _runs_on_target(self, requires_python: str | None) -> bool:
+        if not requires_python:
+            return True
+        if requires_python not in self._pythons:
+            try:
+                admitted = SpecifierSet(requires_python).contains(self._problem.target.python, prereleases=True)
+            except InvalidSpecifier:
+                # As pip does: a malformed field does not hide the file.
+                admitted = True
+            self._pythons[requires_python] = admitted
+        return self._pythons[requires_python]
+
+    def _read_dependencies(
+        self, candidate: Candidate, extra: NormalizedName | None
+    ) -> tuple[Dependency, ...] | None:
+        metadata = self._usable_metadata(candidate)
+        if metadata is None:
+            return None
+        if extra is not None and extra not in metadata.extras:
+            self.unknown_extras.add((candidate.name, extra))
+            return ()
+        return tuple(
+            Dependency(name=canonicalize_name(requirement.name), requirement=requirement)
+            for requirement in metadata.requires
+            if (
+                self._problem.applies(requirement)
+                if extra is None
+                else self._problem.applies(requirement, extra) and not self._problem.applies(requirement)
+            )
+        )
+
+    def _usable_metadata(self, candidate: Candidate) -> CoreMetadata | None:
+        self.fetched.add(candidate.file.url)
+        try:
+            metadata = self._client.metadata(candidate.file)
+        except MetadataError as error:
+            self._skip(candidate.name, str(error), candidate.file.filename)
+            return None
+        if metadata.name != candidate.name or metadata.version.public != candidate.version.public:
+            self._skip(candidate.name, "metadata and file name disagree", candidate.file.filename)
+            return None
+        if candidate.is_sdist and metadata.dynamic:
+            self._skip(candidate.name, "sdist whose requirements are only known after a build", candidate.file.filename)
+            return None
+        if metadata.requires_python and not self._runs_on_target(str(metadata.requires_python)):
+            self._skip(candidate.name, "requires another Python", candidate.file.filename)
+            return None
+        return metadata

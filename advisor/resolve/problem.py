@@ -1,0 +1,124 @@
+"""What is to be resolved: requirements, candidates, and where candidates come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
+
+from advisor.index.page import DistributionFile
+from advisor.resolve.target import Target
+from knowledge.domain.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootRequirement:
+    """A requirement of the user's own.
+
+    Attributes:
+        requirement: The parsed requirement.
+        origin: File and line it stands on, such as ``requirements.txt:3``.
+        constraint: Whether it only limits a package that something else requires (``-c``).
+        hashes: Accepted SHA-256 hashes; empty accepts every file.
+    """
+
+    requirement: Requirement
+    origin: str
+    constraint: bool = False
+    hashes: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> NormalizedName:
+        """Normalised name of the required package."""
+        return canonicalize_name(self.requirement.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Which files may become candidates.
+
+    Attributes:
+        prereleases: Whether pre-releases of every package are candidates.
+        only_binary: Packages never taken from an sdist; ``:all:`` for every package.
+        no_binary: Packages never taken from a wheel; ``:all:`` for every package.
+        exclude_newer: ISO 8601 time in UTC; files uploaded later do not exist.
+    """
+
+    prereleases: bool = False
+    only_binary: frozenset[str] = frozenset()
+    no_binary: frozenset[str] = frozenset()
+    exclude_newer: str | None = None
+
+    def takes_wheels(self, name: str) -> bool:
+        """Whether wheels of a package may be candidates."""
+        return not self.no_binary & {name, ":all:"}
+
+    def takes_sdists(self, name: str) -> bool:
+        """Whether sdists of a package may be candidates."""
+        return not self.only_binary & {name, ":all:"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Everything that a stack must satisfy."""
+
+    roots: tuple[RootRequirement, ...]
+    target: Target
+    policy: Policy = Policy()
+
+    def __post_init__(self) -> None:
+        if not any(not root.constraint for root in self.roots):
+            raise InputError("there is nothing to resolve: no requirement was given")
+
+    def roots_of(self, name: str) -> tuple[RootRequirement, ...]:
+        """Return the user's requirements and constraints on one package that apply to the target."""
+        return tuple(root for root in self.roots if root.name == name and self.applies(root.requirement))
+
+    def applies(self, requirement: Requirement, extra: str = "") -> bool:
+        """Whether a requirement's marker holds on the target."""
+        return requirement.marker is None or requirement.marker.evaluate({**self.target.markers, "extra": extra})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Candidate:
+    """One version of one package, with the file that the target would install."""
+
+    name: NormalizedName
+    version: Version
+    file: DistributionFile
+
+    @property
+    def is_sdist(self) -> bool:
+        """Whether installing it means building it."""
+        return not self.file.filename.endswith(".whl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """A package that a candidate or the root requires, with the extras asked of it."""
+
+    name: NormalizedName
+    requirement: Requirement
+
+    @property
+    def extras(self) -> tuple[NormalizedName, ...]:
+        """Normalised extras, sorted."""
+        return tuple(sorted(canonicalize_name(extra) for extra in self.requirement.extras))
+
+
+class CandidateSource(Protocol):
+    """Where the resolvers learn of versions and of what they require."""
+
+    def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
+        """Return the candidates of a package for the target, newest first."""
+
+    def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
+        """Return what a candidate requires, or requires more with an extra; none where its metadata is unusable."""
+
+
+def admits(requirement: Requirement, version: Version) -> bool:
+    """Whether a requirement's specifier admits a version; which pre-releases exist was decided before."""
+    return requirement.specifier.contains(version, prereleases=True)

@@ -1,0 +1,143 @@
+"""What a stack is resolved for: interpreter, platform and hardware, not necessarily this machine's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
+from packaging.version import InvalidVersion, Version
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import HardwareProfile
+
+_PLATFORM = re.compile(
+    r"(?P<kind>manylinux|musllinux|macosx)_(?P<major>\d+)_(?P<minor>\d+)_(?P<arch>\w+)|win_(?P<win>amd64|arm64)|win32"
+)
+_LEGACY_MANYLINUX = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+# Wheels of the GPU frameworks need glibc 2.28; every data-centre distribution since 2019 has it.
+_DEFAULT_GLIBC = "2.28"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """An interpreter on a platform on a machine.
+
+    Attributes:
+        python: Full CPython version.
+        platform: Newest platform tag that the target installs, such as ``manylinux_2_28_x86_64``.
+        hardware: The machine.
+    """
+
+    python: Version
+    platform: str
+    hardware: HardwareProfile
+
+    @property
+    def python_minor(self) -> str:
+        """``major.minor`` of the interpreter."""
+        return f"{self.python.major}.{self.python.minor}"
+
+    @cached_property
+    def tags(self) -> dict[Tag, int]:
+        """Wheel tags that the target installs, each with its rank, the most specific first."""
+        release = (self.python.major, self.python.minor)
+        platforms = list(_platforms(self.platform))
+        interpreter = f"cp{release[0]}{release[1]}"
+        ordered = [
+            *cpython_tags(release, platforms=platforms),
+            *compatible_tags(release, interpreter=interpreter, platforms=platforms),
+        ]
+        ranks: dict[Tag, int] = {}
+        for rank, tag in enumerate(ordered):
+            ranks.setdefault(tag, rank)
+        return ranks
+
+    @cached_property
+    def markers(self) -> dict[str, str]:
+        """Environment markers of the target (PEP 508); what only a running system knows is empty."""
+        system, os_name, sys_platform = {
+            "win": ("Windows", "nt", "win32"),
+            "mac": ("Darwin", "posix", "darwin"),
+        }.get(self.platform[:3], ("Linux", "posix", "linux"))
+        return {
+            "implementation_name": "cpython",
+            "implementation_version": str(self.python),
+            "os_name": os_name,
+            "platform_machine": self.architecture,
+            "platform_python_implementation": "CPython",
+            "platform_release": "",
+            "platform_system": system,
+            "platform_version": "",
+            "python_full_version": str(self.python),
+            "python_version": self.python_minor,
+            "sys_platform": sys_platform,
+        }
+
+    @property
+    def architecture(self) -> str:
+        """Machine name, such as ``x86_64``."""
+        match = _PLATFORM.fullmatch(self.platform)
+        assert match is not None
+        if match["arch"]:
+            return match["arch"]
+        return {"amd64": "AMD64", "arm64": "ARM64"}.get(match["win"] or "", "x86")
+
+
+def make_target(*, python: str, platform: str | None, hardware: HardwareProfile) -> Target:
+    """Build a target from what the user said.
+
+    Args:
+        python: ``3.12`` or a full version; a missing patch number counts as 0.
+        platform: Platform tag; by default the one that the hardware profile's system and C library give.
+        hardware: The machine.
+
+    Raises:
+        InputError: If a value is malformed.
+    """
+    try:
+        version = Version(python)
+    except InvalidVersion:
+        version = Version("0")
+    if len(version.release) < 2 or version.major < 3:
+        raise InputError(f"`{python}` is not a Python 3 version", hint="write it as `--python 3.12`")
+    if len(version.release) == 2:
+        version = Version(f"{version.major}.{version.minor}.0")
+    platform = _platform_of(hardware) if platform is None else platform
+    if not _PLATFORM.fullmatch(platform):
+        raise InputError(
+            f"`{platform}` is not a platform tag",
+            hint="write it as in wheel names: `manylinux_2_28_x86_64`, `macosx_14_0_arm64` or `win_amd64`",
+        )
+    return Target(python=version, platform=platform, hardware=hardware)
+
+
+def _platform_of(hardware: HardwareProfile) -> str:
+    arch = hardware.cpu.architecture
+    if hardware.os == "darwin":
+        return f"macosx_14_0_{'arm64' if arch in ('aarch64', 'arm64') else arch}"
+    if hardware.os == "windows":
+        return "win_arm64" if arch.lower() in ("aarch64", "arm64") else "win_amd64"
+    kind = "musllinux" if hardware.libc == "musl" else "manylinux"
+    return f"{kind}_{(hardware.libc_version or _DEFAULT_GLIBC).replace('.', '_')}_{arch}"
+
+
+def _platforms(platform: str) -> Iterator[str]:
+    """Yield the platform tags that a platform installs, the most specific first (PEP 600, 656)."""
+    match = _PLATFORM.fullmatch(platform)
+    assert match is not None
+    if match["kind"] is None:
+        yield platform
+        return
+    major, minor, arch = int(match["major"]), int(match["minor"]), match["arch"]
+    if match["kind"] == "macosx":
+        yield from mac_platforms((major, minor), arch)
+        return
+    oldest = 0 if match["kind"] == "musllinux" else (5 if arch in ("x86_64", "i686") else 17)
+    for number in range(minor, oldest - 1, -1):
+        yield f"{match['kind']}_{major}_{number}_{arch}"
+        if match["kind"] == "manylinux" and number in _LEGACY_MANYLINUX:
+            yield f"{_LEGACY_MANYLINUX[number]}_{arch}"
+    yield f"linux_{arch}"

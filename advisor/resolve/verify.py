@@ -1,0 +1,35 @@
+"""An answer is checked by an independent resolver before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from advisor.resolve.baseline import Impossible, resolve_baseline
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.problem import Candidate, Problem
+from knowledge.domain.errors import AdvisorError
+
+
+class VerificationError(AdvisorError):
+    """Raised when the optimum is not what the independent resolver accepts: a defect of this program."""
+
+    code = "verification-failed"
+    exit_code = 4
+
+
+def verify(problem: Problem, source: IndexCandidates, stack: Iterable[Candidate]) -> None:
+    """Check that resolvelib, with every version pinned, accepts exactly this stack.
+
+    Raises:
+        VerificationError: If it does not; nothing may be written then.
+    """
+    stack = tuple(stack)
+    hint = "this is a defect of `advisor`: please report it with the project's requirements; no lock was written"
+    try:
+        accepted = resolve_baseline(problem, source, pins={c.name: c for c in stack})
+    except Impossible as error:
+        conflict = "; ".join(f"`{requirement}` of {origin}" for requirement, origin in error.causes)
+        raise VerificationError(f"the chosen stack violates {conflict or 'a requirement'}", hint=hint) from None
+    if {c.name for c in accepted} != {c.name for c in stack}:
+        surplus = sorted({c.name for c in stack} - {c.name for c in accepted})
+        raise VerificationError(f"the chosen stack holds packages that nothing requires: {surplus}", hint=hint)

@@ -1,0 +1,1 @@
+"""Observations that ship with the program."""

@@ -1,0 +1,1 @@
+"""The shared vocabulary; the standard library and packaging only."""

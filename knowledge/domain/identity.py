@@ -1,0 +1,27 @@
+"""Content hashes: the same content has the same identity on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+
+def to_plain(value: Any) -> Any:
+    """Turn a dataclass (with nested dataclasses and tuples) into JSON-ready values."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def canonical_json(value: Any) -> str:
+    """Write ``value`` as JSON with sorted keys and no spaces.
+
+    Raises:
+        ValueError: If the value holds NaN or an infinity, which JSON cannot carry.
+    """
+    return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def content_hash(value: Any) -> str:
+    """Return the SHA-256 of the canonical JSON of ``value``, in hexadecimal."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

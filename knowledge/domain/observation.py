@@ -1,0 +1,119 @@
+"""One performance indicator measured on one stack, hardware profile and settings."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import ClassVar, Literal, NewType
+
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.identity import content_hash
+from knowledge.domain.stack import Stack
+
+BlockName = NewType("BlockName", str)
+
+Status = Literal[
+    "ok", "unsupported", "import-error", "error", "wrong-result", "out-of-memory", "timed-out", "crashed", "not-installed"
+]
+"""How a run ended. Everything but ``ok`` and ``unsupported`` is knowledge that a stack does not run."""
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndicatorRun:
+    """A performance indicator with everything that makes two of its timings comparable.
+
+    Attributes:
+        name: Indicator name, such as ``matmul``.
+        version: Version of its definition; timings of different versions are not comparable.
+        backend: Framework that ran it, such as ``torch``.
+        device: ``cpu`` or ``cuda``.
+        dtype: Element type, such as ``float32``.
+        parameters: Sizes and algorithm.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    name: str
+    version: int
+    backend: str
+    device: str
+    dtype: str
+    parameters: Mapping[str, int | float | str]
+
+    @property
+    def label(self) -> str:
+        """Readable key, equal exactly when two runs are comparable."""
+        sizes = ",".join(f"{k}={v}" for k, v in sorted(self.parameters.items()))
+        return f"{self.name}@{self.version}[{sizes}] {self.dtype} {self.backend}/{self.device}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What one run of an indicator gave. Never changed after it was made.
+
+    Attributes:
+        indicator: What was run.
+        framework: Distribution that provides the backend, such as ``tensorflow-cpu``.
+        stack: Everything that was installed.
+        hardware: The machine.
+        settings: Run-time switches that change speed.
+        block: Observations taken together, interleaved, on one machine.
+        round: Which pass over the block's stacks this run belongs to, from 0.
+        slot: The stack's place in the block; two slots with one stack are an A/A comparison.
+        reference: Whether the block's other stacks are compared with this slot.
+        started_at: ISO 8601, UTC.
+        status: How the run ended.
+        samples: Seconds per call, warm-up removed; empty unless ``status`` is ``ok``.
+        loops: Calls per sample.
+        warmup_seconds: Time spent before the first sample.
+        steady: Whether the warm-up reached a steady state.
+        flops: Floating-point operations per call, by the indicator's formula.
+        bytes: Least bytes moved per call, by the indicator's formula.
+        error: Largest relative error of the result against the reference.
+        tolerance: Largest relative error accepted.
+        environment: Interpreter build, clock governor, load, framework build: text by name.
+        failure: Class and tail of the error output where the run failed.
+        schema: Version of this record.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    indicator: IndicatorRun
+    framework: str
+    stack: Stack
+    hardware: HardwareProfile
+    block: str
+    round: int
+    slot: int
+    reference: bool
+    started_at: str
+    status: Status
+    samples: tuple[float, ...] = ()
+    loops: int = 0
+    warmup_seconds: float = 0.0
+    steady: bool = False
+    flops: float = 0.0
+    bytes: float = 0.0
+    error: float | None = None
+    tolerance: float | None = None
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    environment: Mapping[str, Scalar] = field(default_factory=dict)
+    failure: str = ""
+    schema: int = 1
+
+    @property
+    def identity(self) -> str:
+        """Content hash; the stack and the hardware enter by their own identities."""
+        described = asdict(self)
+        described["stack"] = self.stack.identity
+        described["hardware"] = self.hardware.identity
+        return content_hash(described)
+
+    @property
+    def median(self) -> float | None:
+        """Median seconds per call, or none where the run failed."""
+        # The mean follows interrupts and clock boosts; the median does not.
+        return statistics.median(self.samples) if self.samples else None

@@ -1,0 +1,92 @@
+"""A set of package versions for one interpreter and one platform."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from knowledge.domain.identity import content_hash
+
+_CUDA_LOCAL = re.compile(r"^cu(\d{2,3})$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PackageVersion:
+    """A package version and the index it came from.
+
+    Attributes:
+        name: Normalised name.
+        version: PEP 440 version in its normal form, local part kept.
+        index: Name of the index it came from; empty for the default index.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    name: str
+    version: str
+    index: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Package versions that were, or will be, installed together.
+
+    Attributes:
+        packages: Sorted by name.
+        python: Full interpreter version, such as ``3.11.7``.
+        implementation: Interpreter implementation, such as ``cpython``.
+        platform: Platform as in wheel tags, such as ``manylinux_2_36_x86_64``.
+        cuda: CUDA runtime version that the packages carry.
+        cudnn: cuDNN version that the packages carry.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    packages: tuple[PackageVersion, ...]
+    python: str
+    platform: str
+    implementation: str = "cpython"
+    cuda: str | None = None
+    cudnn: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """Content hash of the stack."""
+        return content_hash(asdict(self))
+
+    def version_of(self, name: str) -> str | None:
+        """Return the version of a package in this stack, or none."""
+        return next((p.version for p in self.packages if p.name == name), None)
+
+
+def cuda_of_local_version(version: Version) -> str | None:
+    """Return the CUDA runtime version that a local version such as ``+cu126`` names (``12.6``)."""
+    match = _CUDA_LOCAL.match(version.local or "")
+    return f"{match[1][:-1]}.{match[1][-1]}" if match else None
+
+
+def carried_cuda(packages: Iterable[tuple[str, Version]]) -> tuple[str | None, str | None]:
+    """Return the CUDA runtime and cuDNN versions that packages carry.
+
+    A ``nvidia-cuda-runtime*`` wheel decides; a local version such as ``+cu126`` stands in for it.
+    """
+    runtime = cudnn = local = None
+    for name, version in sorted(packages):
+        if re.fullmatch(r"nvidia-cuda-runtime(-cu\d+)?", name):
+            runtime = f"{version.major}.{version.minor}"
+        elif re.fullmatch(r"nvidia-cudnn(-cu\d+)?", name):
+            cudnn = str(version)
+        local = local or cuda_of_local_version(version)
+    return runtime or local, cudnn
+
+
+def make_stack(packages: Iterable[PackageVersion], *, python: str, platform: str) -> Stack:
+    """Build a stack in its normal form: sorted, with the CUDA and cuDNN versions it carries."""
+    ordered = tuple(sorted(packages))
+    cuda, cudnn = carried_cuda((NormalizedName(p.name), Version(p.version)) for p in ordered)
+    return Stack(packages=ordered, python=python, platform=platform, cuda=cuda, cudnn=cudnn)

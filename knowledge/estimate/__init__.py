@@ -1,0 +1,1 @@
+"""What the observations imply for stacks that were not measured."""

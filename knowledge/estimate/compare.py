@@ -1,0 +1,114 @@
+"""Paired comparison of stacks within a block (a randomised block design)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from knowledge.domain.observation import Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How much faster one slot of a block is than the reference of its backend, for one indicator.
+
+    Attributes:
+        block: The block.
+        indicator: Label of the indicator run.
+        slot: The compared slot.
+        observation: One of its observations, for stack, framework and hardware.
+        reference: One of the reference's observations.
+        rounds: How many rounds both ran in.
+        mean: Mean over rounds of log(reference seconds / slot seconds); positive is faster.
+        standard_error: Of the mean.
+        low: Lower end of the interval of the mean.
+        high: Upper end.
+        twin: Whether slot and reference are the same stack (an A/A comparison).
+        significant: Whether the interval, corrected for the number of comparisons, excludes zero.
+    """
+
+    block: str
+    indicator: str
+    slot: int
+    observation: Observation
+    reference: Observation
+    rounds: int
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+    twin: bool
+    significant: bool
+
+
+def compare_block(observations: Iterable[Observation], *, confidence: float = 0.95) -> tuple[Comparison, ...]:
+    """Compare every slot of every block with its reference, paired by round.
+
+    Drift of the machine hits reference and slot of one round alike, so it leaves their ratio. Intervals are Student's
+    over the rounds' log ratios, each widened for the number of comparisons in its block (Bonferroni), so that all of
+    them hold together with the given confidence.
+
+    Args:
+        observations: Of any number of blocks; failed ones are passed over.
+        confidence: Of all intervals of a block together.
+    """
+    seconds: dict[tuple[str, str, int], dict[int, Observation]] = defaultdict(dict)
+    references: dict[tuple[str, str], int] = {}
+    for o in observations:
+        if o.status == "ok":
+            seconds[o.block, o.indicator.label, o.slot][o.round] = o
+            if o.reference:
+                references[o.block, o.indicator.label] = o.slot
+    pairs = [
+        (key, rounds, seconds[key[0], key[1], references[key[0], key[1]]])
+        for key, rounds in sorted(seconds.items())
+        if references.get((key[0], key[1]), key[2]) != key[2]
+    ]
+    per_block: dict[str, int] = defaultdict(int)
+    for (block, _, _), _, _ in pairs:
+        per_block[block] += 1
+    found = (_compare(key, a, b, 1 - (1 - confidence) / per_block[key[0]]) for key, a, b in pairs)
+    return tuple(comparison for comparison in found if comparison is not None)
+
+
+def _compare(
+    key: tuple[str, str, int], slot: dict[int, Observation], reference: dict[int, Observation], confidence: float
+) -> Comparison | None:
+    shared = sorted(set(slot) & set(reference))
+    if len(shared) < 2:
+        return None
+    ratios = [math.log(_median(reference[r]) / _median(slot[r])) for r in shared]
+    mean = statistics.fmean(ratios)
+    error = statistics.stdev(ratios) / math.sqrt(len(ratios))
+    half = error * _student(1 - (1 - confidence) / 2, len(ratios) - 1)
+    first, other = slot[shared[0]], reference[shared[0]]
+    return Comparison(
+        block=key[0],
+        indicator=key[1],
+        slot=key[2],
+        observation=first,
+        reference=other,
+        rounds=len(shared),
+        mean=mean,
+        standard_error=error,
+        low=mean - half,
+        high=mean + half,
+        twin=first.stack.identity == other.stack.identity,
+        significant=not mean - half <= 0 <= mean + half,
+    )
+
+
+def _median(observation: Observation) -> float:
+    median = observation.median
+    assert median is not None
+    return median
+
+
+def _student(probability: float, degrees: int) -> float:
+    """Quantile of Student's t distribution."""
+    from scipy.stats import t
+
+    return float(t.ppf(probability, degrees))

@@ -1,0 +1,1 @@
+"""Observations on their way between knowledge bases: records and files."""

@@ -1,0 +1,85 @@
+"""Observation files: JSON Lines, each stack and machine once, then the observations that name them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.identity import canonical_json
+from knowledge.domain.observation import Observation
+from knowledge.exchange.records import observation_from, plain_observation
+
+
+def write_observations(observations: Iterable[Observation]) -> Iterator[str]:
+    """Yield the lines of an observation file, without line ends; the same observations give the same lines."""
+    written: set[str] = set()
+    for observation in observations:
+        for kind, value in (("stack", observation.stack), ("hardware", observation.hardware)):
+            if value.identity not in written:
+                written.add(value.identity)
+                yield canonical_json({"kind": kind, "id": value.identity, "record": asdict(value)})
+        yield canonical_json(
+            {"kind": "observation", "id": observation.identity, "record": plain_observation(observation)}
+        )
+
+
+def read_observations(lines: Iterable[str], *, where: str) -> Iterator[Observation]:
+    """Yield the observations of a file.
+
+    Args:
+        lines: Its lines.
+        where: Its name, for messages.
+
+    Raises:
+        InputError: At the first line that is not a valid record; the message names the line. What was yielded before
+            is valid.
+    """
+    known: dict[str, Any] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            kind, identity, record = entry["kind"], entry["id"], entry["record"]
+            if kind in ("stack", "hardware"):
+                known[identity] = record
+                continue
+            if kind != "observation":
+                raise ValueError(f"kind `{kind}` is not `stack`, `hardware` or `observation`")
+            yield _observation(identity, record, known)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{where}:{number}: not a record of an observation file: {_first_line(error)}",
+                hint="the file is damaged or was written by another version; nothing of it was stored",
+            ) from None
+
+
+def _observation(identity: str, record: dict[str, Any], known: dict[str, Any]) -> Observation:
+    if record.get("schema") != 1:
+        raise ValueError(f"schema {record.get('schema')} is not 1")
+    for name in ("stack", "hardware"):
+        if record[name] not in known:
+            raise ValueError(f"{name} `{record[name][:12]}` is not in the file before it")
+    observation = observation_from(record, stack=known[record["stack"]], hardware=known[record["hardware"]])
+    if any(not math.isfinite(s) or s <= 0 for s in observation.samples):
+        raise ValueError("a sample is not a positive number of seconds")
+    if (observation.status == "ok") != bool(observation.samples):
+        raise ValueError(f"status `{observation.status}` with {len(observation.samples)} samples")
+    if observation.identity != identity:
+        raise ValueError("its content does not match its hash")
+    return observation
+
+
+def _first_line(error: Exception) -> str:
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"field `{'.'.join(map(str, first['loc']))}`: {first['msg'].lower()}"
+    return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+
+

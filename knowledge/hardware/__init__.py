@@ -1,0 +1,1 @@
+"""Hardware profiles: detected, shipped, or read from a file."""

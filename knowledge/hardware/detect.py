@@ -1,0 +1,187 @@
+"""Detects the machine: files of the kernel, archspec, and NVML."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.hardware.nvml import NvmlReading, read_nvml
+
+_CONTAINER_SIGNS = (".dockerenv", "run/.containerenv")
+_HYPERVISORS = (("QEMU", "kvm"), ("KVM", "kvm"), ("Amazon EC2", "ec2"), ("VMware", "vmware"), ("Google", "gce"))
+
+
+def detect(root: Path = Path("/"), *, nvml: NvmlReading | None = None, machine: str | None = None) -> HardwareProfile:
+    """Detect a machine.
+
+    Args:
+        root: Where the machine's file system is seen; a recorded machine's folder in tests.
+        nvml: What NVML said; asked of the driver by default.
+        machine: Machine name as ``uname -m`` gives it; this machine's by default.
+
+    Returns:
+        The profile, named ``detected``. What could not be read is listed in ``unknown``, never guessed.
+    """
+    unknown: list[str] = []
+    system = "linux" if root != Path("/") else platform.system().lower()
+    reading = read_nvml() if nvml is None else nvml
+    if reading.problem:
+        unknown.append(f"accelerators: {reading.problem}")
+    libc, libc_version = _libc(root)
+    memory = _memory(root, unknown)
+    return HardwareProfile(
+        name="detected",
+        cpu=_cpu(root, machine or platform.machine(), unknown),
+        os=system,
+        libc=libc,
+        libc_version=libc_version,
+        virtualisation=_virtualisation(root),
+        memory_bytes=memory,
+        numa_nodes=_numa_nodes(root, unknown),
+        accelerators=reading.accelerators,
+        driver=reading.driver,
+        unknown=tuple(unknown),
+    )
+
+
+def _read(root: Path, name: str) -> str:
+    try:
+        return (root / name).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _cpuinfo(root: Path) -> list[dict[str, str]]:
+    """Return one dictionary a logical processor, as ``/proc/cpuinfo`` lists them."""
+    processors = []
+    for block in _read(root, "proc/cpuinfo").strip().split("\n\n"):
+        fields = dict(
+            (key.strip(), value.strip()) for key, colon, value in (line.partition(":") for line in block.splitlines()) if colon
+        )
+        if fields:
+            processors.append(fields)
+    return processors
+
+
+def _cpu(root: Path, machine: str, unknown: list[str]) -> Cpu:
+    processors = [p for p in _cpuinfo(root) if "processor" in p]
+    first = processors[0] if processors else {}
+    features = sorted((first.get("flags") or first.get("Features") or "").split())
+    microarchitecture, vendor = _microarchitecture(machine, first, features)
+    threads = len(processors) or _count(_read(root, "sys/devices/system/cpu/present"))
+    packages = {p["physical id"] for p in processors if "physical id" in p}
+    cores = {(p["physical id"], p["core id"]) for p in processors if "physical id" in p and "core id" in p}
+    if not processors:
+        unknown.append("processors: `/proc/cpuinfo` lists none")
+    elif not cores:
+        unknown.append("cores and sockets: `/proc/cpuinfo` does not tell")
+    return Cpu(
+        architecture=machine,
+        microarchitecture=microarchitecture,
+        vendor=vendor,
+        model=first.get("model name", ""),
+        features=tuple(features),
+        sockets=len(packages) or None,
+        cores=len(cores) or None,
+        threads=threads or None,
+    )
+
+
+def _microarchitecture(machine: str, fields: dict[str, str], features: Iterable[str]) -> tuple[str, str]:
+    """Name the most specific archspec microarchitecture whose features the processor has."""
+    import archspec.cpu
+
+    targets = archspec.cpu.TARGETS
+    if machine not in targets:
+        return machine, ""
+    vendor = fields.get("vendor_id", "") or _arm_vendor(fields.get("CPU implementer", ""))
+    if not fields and machine == platform.machine() and platform.system() != "Linux":
+        host = archspec.cpu.host()
+        return host.name, host.vendor
+    # A partial target resolves the features that archspec names otherwise than the kernel.
+    partial = archspec.cpu.Microarchitecture("", [], vendor, set(features), {})
+    root = targets[machine]
+    fitting = [
+        t
+        for t in targets.values()
+        if t.family == root and t.vendor in ("generic", vendor) and all(feature in partial for feature in t.features)
+    ]
+    # As archspec does: of the generic levels only x86 machines tell theirs, and of the named microarchitectures those
+    # count that go beyond the best generic level.
+    generic = [t for t in fitting if t.vendor == "generic" and (machine == "x86_64" or t == root)] or [root]
+    best = max(generic, key=_specificity)
+    named = [t for t in fitting if t.vendor != "generic" and t > best]
+    part = fields.get("CPU part", "")
+    exact = [t for t in named if part and t.cpu_part == part]
+    return max(exact or named or [best], key=_specificity).name, vendor
+
+
+def _specificity(target: Any) -> tuple[int, int, str]:
+    return len(target.ancestors), len(target.features), target.name
+
+
+def _arm_vendor(implementer: str) -> str:
+    from archspec.cpu.schema import TARGETS_JSON
+
+    names: dict[str, str] = TARGETS_JSON["conversions"]["arm_vendors"]
+    return names.get(implementer, "")
+
+
+def _memory(root: Path, unknown: list[str]) -> int | None:
+    match = re.search(r"^MemTotal:\s+(\d+) kB", _read(root, "proc/meminfo"), re.MULTILINE)
+    if match:
+        return int(match[1]) * 1024
+    if root == Path("/"):
+        import psutil
+
+        return int(psutil.virtual_memory().total)
+    unknown.append("memory: `/proc/meminfo` does not tell")
+    return None
+
+
+def _numa_nodes(root: Path, unknown: list[str]) -> int | None:
+    nodes = _count(_read(root, "sys/devices/system/node/online"))
+    if not nodes:
+        unknown.append("NUMA nodes: `/sys/devices/system/node` does not tell")
+    return nodes or None
+
+
+def _count(ranges: str) -> int:
+    """Count the members of a kernel list such as ``0-3,8``."""
+    total = 0
+    for part in ranges.strip().split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit():
+            total += int(last or first) - int(first) + 1
+    return total
+
+
+def _libc(root: Path) -> tuple[str, str]:
+    if root == Path("/"):
+        name, version = platform.libc_ver()
+        if name:
+            return name, ".".join(version.split(".")[:2])
+    for folder in ("lib", "lib64", "usr/lib"):
+        for path in sorted((root / folder).glob("ld-musl-*")) if (root / folder).is_dir() else ():
+            return "musl", "1.2" if path else ""
+    recorded = _read(root, "libc").split()
+    return (recorded[0], recorded[1]) if len(recorded) == 2 else ("", "")
+
+
+def _virtualisation(root: Path) -> str:
+    """Name the layers between the machine and this process, the innermost first."""
+    layers = []
+    if any((root / sign).exists() for sign in _CONTAINER_SIGNS) or re.search(
+        r"docker|kubepods|containerd|libpod", _read(root, "proc/1/cgroup")
+    ):
+        layers.append("container")
+    vendor = _read(root, "sys/class/dmi/id/sys_vendor") + _read(root, "sys/class/dmi/id/product_name")
+    flags = (_cpuinfo(root) or [{}])[0].get("flags", "").split()
+    known = [name for sign, name in _HYPERVISORS if sign in vendor]
+    if known or "hypervisor" in flags:
+        layers.append(known[0] if known else "virtual machine")
+    return " in ".join(layers)

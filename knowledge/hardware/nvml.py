@@ -1,0 +1,118 @@
+"""What NVML, the NVIDIA driver's library, says of the accelerators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from knowledge.domain.hardware import Accelerator, Driver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlReading:
+    """What the driver says.
+
+    Attributes:
+        accelerators: Groups of identical devices.
+        driver: The driver, or none.
+        problem: Why nothing could be read although there should be a driver, or empty.
+    """
+
+    accelerators: tuple[Accelerator, ...] = ()
+    driver: Driver | None = None
+    problem: str = ""
+
+
+def read_nvml() -> NvmlReading:
+    """Ask NVML; a machine without an NVIDIA driver is normal and gives an empty reading."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        return NvmlReading()
+    except pynvml.NVMLError as error:
+        return NvmlReading(problem=f"the NVIDIA driver's library does not start: {error}")
+    try:
+        return _read(pynvml)
+    except pynvml.NVMLError as error:
+        return NvmlReading(problem=f"the NVIDIA driver's library failed: {error}")
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def group_devices(devices: list[dict[str, Any]], interconnect: str) -> tuple[Accelerator, ...]:
+    """Group devices that are alike.
+
+    Args:
+        devices: One dictionary a device with ``model``, ``compute_capability``, ``memory_bytes``, ``partition`` and
+            ``numa_node``.
+        interconnect: How the devices reach each other.
+    """
+    groups: dict[tuple[Any, ...], list[int | None]] = {}
+    for device in devices:
+        key = (device["model"], device["compute_capability"], device["memory_bytes"], device["partition"])
+        groups.setdefault(key, []).append(device["numa_node"])
+    return tuple(
+        Accelerator(
+            vendor="nvidia",
+            model=model,
+            compute_capability=capability,
+            memory_bytes=memory,
+            count=len(nodes),
+            interconnect=interconnect if len(nodes) > 1 else "",
+            numa_nodes=tuple(n for n in nodes if n is not None),
+            partition=partition,
+        )
+        for (model, capability, memory, partition), nodes in groups.items()
+    )
+
+
+def _read(nvml: Any) -> NvmlReading:
+    newest = nvml.nvmlSystemGetCudaDriverVersion_v2()
+    handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    devices = [_device(nvml, handle) for handle in handles]
+    return NvmlReading(
+        accelerators=group_devices(devices, _interconnect(nvml, handles)),
+        driver=Driver(
+            version=nvml.nvmlSystemGetDriverVersion(), newest_cuda=f"{newest // 1000}.{newest % 1000 // 10}"
+        ),
+    )
+
+
+def _device(nvml: Any, handle: Any) -> dict[str, Any]:
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    return {
+        "model": nvml.nvmlDeviceGetName(handle),
+        "compute_capability": f"{major}.{minor}",
+        "memory_bytes": int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+        "partition": _partition(nvml, handle),
+        "numa_node": _optional(nvml, lambda: int(nvml.nvmlDeviceGetNumaNodeId(handle))),
+    }
+
+
+def _partition(nvml: Any, handle: Any) -> str:
+    mig = _optional(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
+    if mig == nvml.NVML_DEVICE_MIG_ENABLE:
+        return "mig"
+    mode = _optional(nvml, lambda: nvml.nvmlDeviceGetVirtualizationMode(handle))
+    return "vgpu" if mode == nvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU else ""
+
+
+def _interconnect(nvml: Any, handles: list[Any]) -> str:
+    """Say ``nvlink`` where the first two devices reach each other through it, else ``pcie``."""
+    if len(handles) < 2:
+        return ""
+    status = _optional(
+        nvml,
+        lambda: nvml.nvmlDeviceGetP2PStatus(handles[0], handles[1], nvml.NVML_P2P_CAPS_INDEX_NVLINK),
+    )
+    return "nvlink" if status == nvml.NVML_P2P_STATUS_OK else "pcie"
+
+
+def _optional(nvml: Any, ask: Any) -> Any:
+    """Ask for something that not every device or driver supports."""
+    try:
+        return ask()
+    except nvml.NVMLError:
+        return None

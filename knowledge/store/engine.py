@@ -1,0 +1,127 @@
+"""Opens a knowledge base: creates it on first use, brings its tables up to date, fills in what ships."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+from pathlib import Path
+
+from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from knowledge.exchange.files import read_observations
+from knowledge.store.base import KnowledgeBaseError
+from knowledge.store.sql import SqlKnowledgeBase
+from knowledge.store.tables import HEAD
+
+
+def default_address() -> str:
+    """Return the address of the user's own knowledge base: a SQLite file in the user's data directory."""
+    from platformdirs import user_data_path
+
+    return f"sqlite:///{user_data_path('seshat') / 'knowledge.sqlite'}"
+
+
+def open_knowledge_base(address: str) -> SqlKnowledgeBase:
+    """Open a knowledge base.
+
+    Args:
+        address: A database address (``sqlite:///...``, ``postgresql://...``) or the path of a SQLite file.
+
+    Raises:
+        KnowledgeBaseError: If it cannot be opened, or was made by a newer version of the program.
+    """
+    engine = _engine(address)
+    shown = engine.url.render_as_string(hide_password=True)
+    try:
+        revision = _revision(engine)
+        if revision is not None and revision > HEAD:
+            raise KnowledgeBaseError(
+                f"the knowledge base `{shown}` has tables of revision {revision}, newer than this program's {HEAD}",
+                hint="upgrade `seshat`",
+            )
+        if revision != HEAD:
+            _migrate(engine)
+        store = SqlKnowledgeBase(engine)
+        _fill(store)
+    except SQLAlchemyError as error:
+        engine.dispose()
+        cause = " ".join(str(getattr(error, "orig", None) or error).split())
+        raise KnowledgeBaseError(
+            f"the knowledge base `{shown}` cannot be opened: {cause}",
+            hint="name another one with `--knowledge`, or move a damaged file away and start anew",
+        ) from None
+    return store
+
+
+def _engine(address: str) -> Engine:
+    if "://" not in address:
+        address = f"sqlite:///{address}"
+    if address.startswith("postgresql://"):
+        address = address.replace("postgresql://", "postgresql+psycopg://", 1)
+    try:
+        url = make_url(address)
+        if url.get_backend_name() not in ("sqlite", "postgresql"):
+            raise KnowledgeBaseError(f"`{url.get_backend_name()}` is not a knowledge base: use SQLite or PostgreSQL")
+        if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
+            Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(url)
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise KnowledgeBaseError(
+            f"`{address}` is not the address of a knowledge base: {' '.join(str(error).split())}",
+            hint="write `sqlite:///PATH` or `postgresql://USER@HOST/NAME`",
+        ) from None
+    except ImportError:
+        raise KnowledgeBaseError(
+            "the PostgreSQL driver is not installed", hint="install it with `pip install 'seshat[postgresql]'`"
+        ) from None
+    except OSError as error:
+        raise KnowledgeBaseError(f"the knowledge base `{address}` cannot be created: {error}") from None
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: object, _: object) -> None:
+    """Let readers work beside a writer, writers wait for each other, and references hold."""
+    cursor = connection.cursor()  # type: ignore[attr-defined]
+    for pragma in ("busy_timeout=30000", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _revision(engine: Engine) -> str | None:
+    """Return the revision of the tables, or none where there are none yet."""
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        return None if found is None else str(found)
+
+
+def _migrate(engine: Engine) -> None:
+    """Bring the tables to the newest revision, all in one transaction."""
+    import logging
+
+    from alembic import command
+    from alembic.config import Config
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    config = Config()
+    config.set_main_option("script_location", "knowledge.store:migrations")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _fill(store: SqlKnowledgeBase) -> None:
+    """Take in the observations that ship with the program, each file once."""
+    for file in sorted(importlib.resources.files("knowledge.data").iterdir(), key=lambda f: f.name):
+        if not file.name.endswith(".jsonl"):
+            continue
+        content = file.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        if not store.has_shipped(digest):
+            store.add(read_observations(content.decode().splitlines(), where=file.name))
+            store.note_shipped(digest, file.name)

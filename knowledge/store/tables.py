@@ -1,0 +1,89 @@
+"""The tables of the knowledge base.
+
+A row of ``observation``, ``stack`` and ``hardware`` keeps the whole record as JSON in ``document``, which is the truth;
+the other columns repeat what queries select by.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+HEAD = "0001"
+"""Newest revision of the tables; the migrations lead here."""
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+hardware = Table(
+    "hardware",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("microarchitecture", String(64), nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+stack = Table(
+    "stack",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("python", String(32), nullable=False),
+    Column("platform", String(64), nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+stack_package = Table(
+    "stack_package",
+    metadata,
+    Column("stack_id", String(64), ForeignKey("stack.id"), primary_key=True),
+    Column("name", String(128), primary_key=True),
+    Column("version", String(128), nullable=False),
+    Index("ix_stack_package_name_version", "name", "version"),
+)
+
+observation = Table(
+    "observation",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("indicator", String(64), nullable=False),
+    Column("backend", String(32), nullable=False),
+    Column("framework", String(128), nullable=False),
+    Column("device", String(16), nullable=False),
+    Column("stack_id", String(64), ForeignKey("stack.id"), nullable=False),
+    Column("hardware_id", String(64), ForeignKey("hardware.id"), nullable=False),
+    Column("block", String(128), nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("slot", Integer, nullable=False),
+    Column("reference", Boolean, nullable=False),
+    Column("status", String(32), nullable=False),
+    Column("started_at", String(32), nullable=False),
+    Column("median_seconds", Float),
+    Column("document", Text, nullable=False),
+    Index("ix_observation_framework", "framework"),
+    Index("ix_observation_block", "block", "round", "slot"),
+    Index("ix_observation_indicator", "indicator", "backend", "device"),
+)
+
+shipped_file = Table(
+    "shipped_file",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("name", String(128), nullable=False),
+)

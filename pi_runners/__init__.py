@@ -1,0 +1,1 @@
+"""Measures performance indicators over stacks in isolated environments."""

@@ -1,0 +1,176 @@
+"""Isolated environments built by uv from an exact lock, and compared with it before anything is timed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from knowledge.domain.errors import UnavailableError
+from knowledge.domain.stack import PackageVersion, Stack, make_stack
+
+
+class EnvironmentBuildError(UnavailableError):
+    """Raised when an environment cannot be built, or does not hold what its lock says."""
+
+    code = "environment-build"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedPackage:
+    """One distribution to install: exactly this file.
+
+    Attributes:
+        package: Name, version and index.
+        url: Address of the wheel.
+        sha256: Hexadecimal SHA-256 of the wheel.
+    """
+
+    package: PackageVersion
+    url: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackLock:
+    """An environment to build.
+
+    Attributes:
+        requested: The requirements that the lock was resolved from, for people.
+        packages: Sorted by name.
+        python: Interpreter to build it with: a path or a version.
+        platform: Platform tag it was resolved for.
+    """
+
+    requested: tuple[str, ...]
+    packages: tuple[LockedPackage, ...]
+    python: str
+    platform: str
+
+    @property
+    def label(self) -> str:
+        """Readable name of the stack."""
+        return " ".join(self.requested)
+
+    @property
+    def requirements(self) -> str:
+        """The lock as a requirements file with addresses and hashes."""
+        return "".join(f"{p.package.name} @ {p.url} --hash=sha256:{p.sha256}\n" for p in self.packages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltEnvironment:
+    """An environment that holds exactly its lock.
+
+    Attributes:
+        python: Path of its interpreter.
+        stack: What is installed.
+    """
+
+    python: Path
+    stack: Stack
+
+
+def locked_stack(lock: StackLock, python: str) -> Stack:
+    """Return the stack that a lock stands for, on an interpreter of this full version."""
+    return make_stack((p.package for p in lock.packages), python=python, platform=lock.platform)
+
+
+def build_environment(lock: StackLock, directory: Path) -> BuiltEnvironment:
+    """Build, or take again, the environment of a lock.
+
+    Args:
+        lock: What to install; nothing else is.
+        directory: Where environments are kept, one folder a lock.
+
+    Raises:
+        EnvironmentBuildError: If uv fails, or the environment does not hold what the lock says.
+    """
+    key = hashlib.sha256(f"{lock.python}\n{lock.requirements}".encode()).hexdigest()[:20]
+    home = directory / key
+    if not (home / "pyvenv.cfg").exists():
+        _install(lock, home)
+    interpreter = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    version, installed = _inspect(interpreter)
+    expected = {str(p.package.name): Version(p.package.version) for p in lock.packages}
+    if installed != expected:
+        shutil.rmtree(home, ignore_errors=True)
+        raise EnvironmentBuildError(
+            f"the environment of `{lock.label}` does not hold what its lock says: {_difference(expected, installed)}",
+            hint="run again: the environment was removed and will be built anew",
+        )
+    return BuiltEnvironment(python=interpreter, stack=locked_stack(lock, version))
+
+
+def find_uv() -> str:
+    """Return the path of the uv program.
+
+    Raises:
+        EnvironmentBuildError: If there is none.
+    """
+    try:
+        from uv import find_uv_bin
+
+        return find_uv_bin()
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+        if found is None:
+            raise EnvironmentBuildError("`uv` is not installed", hint="install it with `pip install uv`") from None
+        return found
+
+
+def _install(lock: StackLock, home: Path) -> None:
+    """Build into a folder beside and move it into place, so that an interrupted build leaves nothing to take."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    # The interpreter's path is written into the environment: it is built relocatable, then renamed.
+    with tempfile.TemporaryDirectory(dir=home.parent, prefix="building-") as scratch:
+        place = Path(scratch) / "environment"
+        requirements = Path(scratch) / "requirements.txt"
+        requirements.write_text(lock.requirements, encoding="utf-8")
+        _run_uv(["venv", "--relocatable", "--no-python-downloads", "--python", lock.python, str(place)], lock)
+        _run_uv(
+            ["pip", "install", "--python", str(place), "--no-deps", "--no-config", "--require-hashes"]
+            + ["-r", str(requirements)],
+            lock,
+        )
+        os.replace(place, home)
+
+
+def _run_uv(arguments: Sequence[str], lock: StackLock) -> None:
+    done = subprocess.run([find_uv(), "--quiet", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = " ".join(done.stderr.split())[-500:]
+        raise EnvironmentBuildError(f"uv could not build the environment of `{lock.label}`: {reason}")
+
+
+def _inspect(interpreter: Path) -> tuple[str, dict[str, Version]]:
+    """Ask an environment for its Python version and its distributions, through its own interpreter."""
+    program = (
+        "import json, platform\nfrom importlib.metadata import distributions\n"
+        "print(json.dumps([platform.python_version(), [[d.metadata['Name'], d.version] for d in distributions()]]))"
+    )
+    try:
+        # `-I`: neither the working directory nor PYTHONPATH may add distributions.
+        done = subprocess.run([interpreter, "-I", "-c", program], capture_output=True, text=True, check=True)
+        version, found = json.loads(done.stdout)
+    except (OSError, subprocess.CalledProcessError, ValueError) as error:
+        raise EnvironmentBuildError(f"the environment's interpreter `{interpreter}` does not run: {error}") from None
+    return version, {str(canonicalize_name(name)): Version(v) for name, v in found}
+
+
+def _difference(expected: dict[str, Version], installed: dict[str, Version]) -> str:
+    names = sorted(set(expected) | set(installed))
+    return ", ".join(
+        f"{n} is {installed.get(n, 'absent')} instead of {expected.get(n, 'absent')}"
+        for n in names
+        if expected.get(n) != installed.get(n)
+    )
