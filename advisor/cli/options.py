@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from advisor.index.client import IndexClient
 
 HardwareOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--hardware",
         metavar="NAME|FILE|detect",

@@ -1,7 +1,72 @@
-"""`advisor rules`."""
+"""`advisor rules`: the curated facts."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
-app = typer.Typer()
+from advisor.cli.options import FormatOption, check_format
+
+if TYPE_CHECKING:
+    from knowledge.rules.model import Rule
+
+app = typer.Typer(help="Show the rules and their sources.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def list_rules(format: FormatOption = "text") -> None:
+    """List the rules."""
+    from knowledge.rules.catalogue import shipped_rules
+
+    check_format(format)
+    rules = shipped_rules()
+    if format == "json":
+        typer.echo(json.dumps([asdict(rule) for rule in rules], indent=2))
+        return
+    width = max(len(rule.id) for rule in rules)
+    for rule in rules:
+        typer.echo(f"{rule.id:{width}}  {rule.severity:11}  {_summary(rule)}")
+
+
+@app.command("show")
+def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], format: FormatOption = "text") -> None:
+    """Print one rule with its source."""
+    from knowledge.domain.errors import InputError
+    from knowledge.rules.catalogue import shipped_rules
+
+    check_format(format)
+    found = next((r for r in shipped_rules() if r.id == rule), None)
+    if found is None:
+        import difflib
+
+        near = difflib.get_close_matches(rule, [r.id for r in shipped_rules()], n=1)
+        raise InputError(
+            f"there is no rule `{rule}`", hint=f"did you mean `{near[0]}`?" if near else "`advisor rules list` names them"
+        )
+    if format == "json":
+        typer.echo(json.dumps(asdict(found), indent=2))
+        return
+    typer.echo(_summary(found))
+    for key, value in asdict(found).items():
+        shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        if shown not in (None, ""):
+            typer.echo(f"  {key:15} {shown}")
+
+
+def _summary(rule: Rule) -> str:
+    if rule.kind == "conflict":
+        return f"{rule.package} {rule.versions} with {rule.other} {rule.other_versions}"
+    if rule.kind == "capabilities":
+        built = f" with CUDA {rule.cuda}" if rule.cuda else ""
+        served = rule.at_least and f"compute capability {rule.at_least} and newer"
+        served = served or ", ".join([*rule.machine_code, *(f"{p}+PTX" for p in rule.ptx)])
+        return f"{rule.package} {rule.versions or 'any'}{built} is built for {served}"
+    if rule.kind == "runtime":
+        floor = f" and compute capability {rule.capability}" if rule.capability else ""
+        return f"CUDA {rule.cuda} needs driver {rule.driver}{floor} or newer"
+    if rule.kind == "tested":
+        return f"{rule.package} {rule.versions} was tested with CUDA {rule.cuda} and cuDNN {rule.cudnn}"
+    return f"{rule.package}{f'+{rule.local}' if rule.local else ''} is a CPU-only build"

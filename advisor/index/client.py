@@ -110,6 +110,16 @@ class IndexClient:
             self.cache.write("size", file.url, str(length).encode())
         return length
 
+    def prefetch_sizes(self, files: Iterable[DistributionFile]) -> None:
+        """Ask for the sizes that index pages did not tell, in one parallel batch."""
+        list(self._pool.map(self._size_or_none, files))
+
+    def _size_or_none(self, file: DistributionFile) -> int | None:
+        # A lock without a size is valid; a missing one is no reason to fail.
+        with contextlib.suppress(UnavailableError):
+            return self.size(file)
+        return None
+
     def _page_future(self, project: NormalizedName) -> Future[tuple[DistributionFile, ...]]:
         with self._lock:
             if project not in self._pages:
@@ -265,7 +275,4 @@ class IndexClient:
                 )
             with path.open("rb") as opened:
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        size: int | None = None
-        with contextlib.suppress(UnavailableError):
-            size = self.size(file)
-        return replace(file, sha256=digest, size=size)
+        return replace(file, sha256=digest, size=self._size_or_none(file))

@@ -1,0 +1,70 @@
+"""What a project asks for, whatever file it says so in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from advisor.resolve.problem import RootRequirement
+from knowledge.domain.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectRequirements:
+    """What was read of a project.
+
+    Attributes:
+        roots: Requirements and constraints.
+        requires_python: Specifier of the interpreters the project supports, or none.
+        index_url: Default index that a requirements file names, or none.
+        extra_index_urls: Further indexes that requirements files name.
+        find_links: Directories that requirements files name.
+        settings: The ``[tool.advisor]`` table.
+        files: Files that were read, for people.
+        skipped: Files of the project that were not read, each with the reason.
+    """
+
+    roots: tuple[RootRequirement, ...]
+    requires_python: str | None = None
+    index_url: str | None = None
+    extra_index_urls: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    only_binary: tuple[str, ...] = ()
+    no_binary: tuple[str, ...] = ()
+    prereleases: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+def parse_requirement(text: str, origin: str) -> Requirement:
+    """Parse one requirement.
+
+    Args:
+        text: The requirement (PEP 508).
+        origin: File and line, for messages.
+
+    Raises:
+        InputError: If it is malformed, or names an address instead of a version.
+    """
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{origin}: `{text}` is not a requirement: {reason}", hint="write it as `name>=1.0; marker`"
+        ) from None
+    if requirement.url:
+        raise not_supported(text, origin)
+    return requirement
+
+
+def not_supported(text: str, origin: str) -> InputError:
+    """Return the error for a requirement on an address, a path or a repository."""
+    return InputError(
+        f"{origin}: `{text}` is a URL, path or VCS requirement, which is not supported",
+        hint="require a version from an index, or leave this requirement out with `--requirements FILE`",
+    )

@@ -1,0 +1,118 @@
+"""Reads `pyproject.toml`: dependencies (PEP 621), extras, dependency groups (PEP 735)."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.dependency_groups import resolve_dependency_groups
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from advisor.project.interface import ProjectRequirements, parse_requirement
+from advisor.resolve.problem import RootRequirement
+from knowledge.domain.errors import InputError
+
+
+def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[str] = ()) -> ProjectRequirements:
+    """Read a project's metadata.
+
+    Args:
+        path: The file.
+        extras: Extras of the project to include.
+        groups: Dependency groups to include.
+
+    Raises:
+        InputError: If the file cannot be read or contradicts itself; the message names the line where it can.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+    except OSError as error:
+        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"`{path}` is not valid TOML: {error}") from None
+    project = document.get("project", {})
+    if not isinstance(project, dict):
+        raise InputError(f"`{path}`: `project` is not a table")
+    if "dependencies" in project.get("dynamic", ()):
+        raise InputError(
+            f"`{path}`: `project.dependencies` is dynamic: only a build would tell it",
+            hint="name the file that lists them with `--requirements FILE`",
+        )
+    named = [*_dependencies(project, extras, path), *_groups(document, groups, path)]
+    settings = document.get("tool", {}).get("advisor", {})
+    return ProjectRequirements(
+        roots=tuple(
+            RootRequirement(requirement=parse_requirement(line, origin), origin=origin)
+            for line, origin in ((line, _origin(path, text, line)) for line in named)
+        ),
+        requires_python=_requires_python(project, path),
+        settings=settings if isinstance(settings, dict) else {},
+        files=(str(path),),
+    )
+
+
+def _dependencies(project: Mapping[str, Any], extras: Iterable[str], path: Path) -> Iterator[str]:
+    """Yield the project's requirements with those of the wanted extras; an extra may name another of its own."""
+    yield from _strings(project.get("dependencies", []), f"`{path}`: `project.dependencies`")
+    optional = project.get("optional-dependencies", {})
+    if not isinstance(optional, dict):
+        raise InputError(f"`{path}`: `project.optional-dependencies` is not a table")
+    known = {canonicalize_name(extra): lines for extra, lines in optional.items()}
+    wanted = [canonicalize_name(extra) for extra in extras]
+    taken: set[str] = set()
+    own = canonicalize_name(str(project.get("name", "")))
+    while wanted:
+        extra = wanted.pop(0)
+        if extra in taken:
+            continue
+        taken.add(extra)
+        if extra not in known:
+            raise InputError(
+                f"`{path}` has no extra `{extra}`", hint=f"it has {', '.join(f'`{e}`' for e in sorted(known)) or 'none'}"
+            )
+        for line in _strings(known[extra], f"`{path}`: `project.optional-dependencies.{extra}`"):
+            requirement = parse_requirement(line, str(path))
+            if own and canonicalize_name(requirement.name) == own:
+                wanted += [canonicalize_name(e) for e in sorted(requirement.extras)]
+            else:
+                yield line
+
+
+def _groups(document: Mapping[str, Any], groups: Iterable[str], path: Path) -> Iterator[str]:
+    wanted = tuple(groups)
+    if not wanted:
+        return
+    try:
+        yield from resolve_dependency_groups(document.get("dependency-groups", {}), *wanted)
+    except (LookupError, ValueError, TypeError, ExceptionGroup) as error:
+        known = ", ".join(f"`{group}`" for group in sorted(document.get("dependency-groups", {}))) or "none"
+        causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+        raise InputError(f"`{path}`: dependency groups: {causes[0]}", hint=f"it has {known}") from None
+
+
+def _requires_python(project: Mapping[str, Any], path: Path) -> str | None:
+    text = project.get("requires-python")
+    if text is None:
+        return None
+    try:
+        return str(SpecifierSet(text))
+    except (InvalidSpecifier, TypeError, AttributeError):
+        raise InputError(f"`{path}`: `project.requires-python` `{text}` is not a version specifier") from None
+
+
+def _strings(value: Any, where: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InputError(f"{where} is not a list of requirements")
+    return value
+
+
+def _origin(path: Path, text: str, line: str) -> str:
+    """Name the file and the first line that holds a requirement."""
+    for number, content in enumerate(text.splitlines(), start=1):
+        if line in content:
+            return f"{path.name}:{number}"
+    return path.name

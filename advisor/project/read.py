@@ -1,0 +1,78 @@
+"""Reads a project: the files that the user named, or those of its directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from advisor.project.interface import ProjectRequirements
+from advisor.project.pyproject import read_pyproject
+from advisor.project.requirements import read_requirements
+from knowledge.domain.errors import InputError
+
+
+def read_project(
+    directory: Path,
+    *,
+    requirements: Sequence[Path] = (),
+    constraints: Sequence[Path] = (),
+    extras: Iterable[str] = (),
+    groups: Iterable[str] = (),
+) -> ProjectRequirements:
+    """Read what a project asks for.
+
+    Args:
+        directory: The project's directory.
+        requirements: Requirements files; where given, nothing else is read but the project's ``[tool.advisor]``.
+        constraints: Constraints files.
+        extras: Extras of the project to include.
+        groups: Dependency groups to include.
+
+    Raises:
+        InputError: If there is nothing to read, or something cannot be read.
+    """
+    if not directory.is_dir():
+        raise InputError(f"`{directory}` is not a directory")
+    extras, groups = tuple(extras), tuple(groups)
+    pyproject = directory / "pyproject.toml"
+    parts = [read_requirements(path) for path in requirements]
+    skipped: list[str] = []
+    if not parts:
+        if pyproject.is_file():
+            parts.append(read_pyproject(pyproject, extras=extras, groups=groups))
+        declared = any(part.roots for part in parts)
+        for path in sorted(directory.glob("requirements*.txt")):
+            if declared or path.name != "requirements.txt":
+                reason = "`pyproject.toml` lists dependencies" if declared else "only `requirements.txt` is read by itself"
+                skipped.append(f"`{path.name}` was not read: {reason}; name it with `--requirements` to use it")
+            else:
+                parts.append(read_requirements(path))
+    elif extras or groups:
+        raise InputError("`--extra` and `--group` name parts of `pyproject.toml`, which `--requirements` replaces")
+    if not parts:
+        raise InputError(
+            f"`{directory}` has neither `pyproject.toml` nor `requirements.txt`",
+            hint="name a file with `--requirements FILE`",
+        )
+    parts += [read_requirements(path, constraint=True) for path in constraints]
+    return replace(_joined(parts), skipped=tuple(skipped))
+
+
+def _joined(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
+    first = parts[0]
+    for part in parts[1:]:
+        first = replace(
+            first,
+            roots=first.roots + part.roots,
+            requires_python=first.requires_python or part.requires_python,
+            index_url=part.index_url or first.index_url,
+            extra_index_urls=first.extra_index_urls + part.extra_index_urls,
+            find_links=first.find_links + part.find_links,
+            only_binary=first.only_binary + part.only_binary,
+            no_binary=first.no_binary + part.no_binary,
+            prereleases=first.prereleases or part.prereleases,
+            settings={**first.settings, **part.settings},
+            files=first.files + part.files,
+        )
+    return first

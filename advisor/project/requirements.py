@@ -1,0 +1,81 @@
+"""Reads requirements files, through pip's own parser: includes, constraints, hashes, index options, line numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from advisor.project.interface import ProjectRequirements, not_supported, parse_requirement
+from advisor.resolve.problem import RootRequirement
+from knowledge.domain.errors import InputError
+
+
+def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequirements:
+    """Read a requirements file with everything that it includes (``-r``, ``-c``).
+
+    Args:
+        path: The file.
+        constraint: Whether the file itself only constrains.
+
+    Raises:
+        InputError: If a file cannot be read, or a line is malformed or not supported; the message names the line.
+    """
+    from pip_requirements_parser import InstallationError, RequirementsFile, RequirementsFileParseError
+
+    if not path.is_file():
+        raise InputError(f"`{path}` cannot be read: there is no such file")
+    try:
+        parsed = RequirementsFile.from_file(str(path), include_nested=True)
+    except (OSError, UnicodeDecodeError, InstallationError, RequirementsFileParseError) as error:
+        raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from None
+    for line in parsed.invalid_lines:
+        place = f"{_place(line.filename, path)}:{line.line_number}"
+        if line.line.startswith((".", "/", "file:")):
+            raise not_supported(line.line, place)
+        reason = next((text for text in (line.error_message or "").splitlines() if text.strip()), "not understood")
+        raise InputError(f"{place}: `{line.line}` is not a requirement: {reason.removeprefix('Invalid requirement: : ')}")
+    options: dict[str, Any] = {}
+    for entry in parsed.options:
+        for name, value in entry.options.items():
+            if isinstance(value, list):
+                options.setdefault(name, []).extend(value)
+            else:
+                options[name] = value
+    return ProjectRequirements(
+        roots=tuple(_root(entry, path, constraint) for entry in parsed.requirements),
+        index_url=options.get("index_url"),
+        extra_index_urls=tuple(options.get("extra_index_urls", ())),
+        find_links=tuple(options.get("find_links", ())),
+        only_binary=_names(options.get("only_binary")),
+        no_binary=_names(options.get("no_binary")),
+        prereleases=bool(options.get("pre")),
+        files=(str(path),),
+    )
+
+
+def _root(entry: Any, path: Path, constraint: bool) -> RootRequirement:
+    line = entry.requirement_line
+    origin = f"{_place(line.filename, path)}:{line.line_number}"
+    if entry.is_editable or entry.req is None or entry.link is not None:
+        raise not_supported(line.line, origin)
+    text = str(entry.req)
+    if entry.marker and ";" not in text:
+        text = f"{text} ; {entry.marker}"
+    hashes = frozenset(h.removeprefix("sha256:") for h in entry.hash_options if h.startswith("sha256:"))
+    return RootRequirement(
+        requirement=parse_requirement(text, origin),
+        origin=origin,
+        constraint=constraint or bool(entry.is_constraint),
+        hashes=hashes,
+    )
+
+
+def _place(filename: str | None, path: Path) -> str:
+    return Path(filename).name if filename else path.name
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not value:
+        return ()
+    words = value if isinstance(value, (list, set, frozenset, tuple)) else [value]
+    return tuple(sorted(name for word in words for name in str(word).split(",") if name))

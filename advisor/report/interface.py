@@ -1,0 +1,43 @@
+"""What a report of advice is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.index.configuration import IndexConfiguration
+from advisor.resolve.recommend import Advice
+from advisor.resolve.target import Target
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Advice, and what it was asked for.
+
+    Attributes:
+        advice: The advice.
+        target: The target.
+        configuration: The indexes.
+        written: The lock that was written, or empty.
+        behind: Years behind the newest candidates: of the stack, and of the baseline.
+    """
+
+    advice: Advice
+    target: Target
+    configuration: IndexConfiguration
+    written: str
+    behind: tuple[float, float]
+
+
+def changes(report: Report) -> list[tuple[str, str, str]]:
+    """Return name, version in the baseline and version in the stack of each package that differs; ``-`` is absent."""
+    before = {c.name: str(c.version) for c in report.advice.baseline}
+    after = {c.name: str(c.version) for c in report.advice.optimum.stack}
+    return [
+        (name, before.get(name, "-"), after.get(name, "-"))
+        for name in sorted(before | after)
+        if before.get(name) != after.get(name)
+    ]
+
+

@@ -1,0 +1,84 @@
+"""Advice for people, in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.report.interface import Report, changes
+from knowledge.estimate.interface import Change, Prediction
+
+
+def advice_text(report: Report) -> str:
+    """Return the advice as plain text."""
+    return "\n".join(_lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    target, advice = report.target, report.advice
+    gpu = target.hardware.gpu
+    machine = f"{gpu.count} x {gpu.model}" if gpu else target.hardware.cpu.microarchitecture
+    yield f"target     Python {target.python} on {target.platform}, {target.hardware.name} ({machine})"
+    direct = f"{len(advice.optimum.stack)} packages, {report.behind[0]:.1f} libyears behind the newest"
+    yield f"stack      {direct} (baseline: {len(advice.baseline)} packages, {report.behind[1]:.1f})"
+    yield f"prediction {_prediction(advice.prediction)}"
+    yield f"proof      {_proof(report)}"
+    yield ""
+    yield from _changes(report)
+    yield from _evidence(advice.prediction)
+    for finding in advice.findings:
+        source = f" ({finding.source})" if finding.source else ""
+        yield f"{finding.severity} {finding.code}: {finding.message}{source}"
+    if advice.findings:
+        yield ""
+    yield f"wrote `{report.written}`" if report.written else "nothing was written (--dry-run)"
+
+
+def _prediction(prediction: Prediction) -> str:
+    if not prediction.changes:
+        if prediction.unmeasured:
+            return f"none: {', '.join(f'`{name}`' for name in prediction.unmeasured)} not measured on such hardware"
+        return f"as fast as the baseline for workload `{prediction.workload}`: no measured package differs"
+    return (
+        f"{prediction.speedup:.3f}x the baseline [{prediction.low:.3f}, {prediction.high:.3f}] at "
+        f"{prediction.confidence:.0%}, workload `{prediction.workload}`"
+    )
+
+
+def _proof(report: Report) -> str:
+    optimum = report.advice.optimum
+    gaps = ", ".join(f"{b.objective} gap {b.gap}" for b in optimum.bounds if b.gap)
+    state = "optimal" if optimum.proven else f"feasible, not proven optimal ({gaps})"
+    return (
+        f"{state} over {optimum.candidates} candidate versions, {optimum.fetched} of them read, "
+        f"in {optimum.iterations} iteration{'s' if optimum.iterations != 1 else ''}; verified by resolvelib"
+    )
+
+
+def _changes(report: Report) -> Iterator[str]:
+    found = changes(report)
+    if not found:
+        yield "the recommended stack is the baseline: what pip would install, newest first"
+        yield ""
+        return
+    width = max(len(name) for name, _, _ in found)
+    yield "against the baseline (newest first, as pip):"
+    for name, before, after in found:
+        yield f"  {name:{width}}  {before} -> {after}  {report.advice.why.get(name, 'not needed any more')}"
+    yield ""
+
+
+def _evidence(prediction: Prediction) -> Iterator[str]:
+    for change in prediction.changes:
+        yield f"evidence for `{change.package}`{'' if change.measured else ' (inferred from neighbouring versions)'}:"
+        yield from _evidence_lines(change)
+        yield ""
+
+
+def _evidence_lines(change: Change) -> Iterator[str]:
+    for e in change.evidence:
+        yield (
+            f"  {e.version} against {e.reference}: {e.speedup:.3f}x [{e.low:.3f}, {e.high:.3f}], {e.rounds} rounds on "
+            f"{e.hardware}: {e.indicator}"
+        )
+    if not change.evidence:
+        yield "  none for these versions"

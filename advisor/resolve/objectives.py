@@ -1,0 +1,133 @@
+"""What makes one stack better than another: the rules' prices, speed, freshness."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Literal, get_args
+
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.resolve.optimise import Candidates, Choice, Limits, Objective
+from advisor.resolve.problem import Candidate
+from knowledge.estimate.interface import Estimator
+from knowledge.rules.engine import RuleBook
+
+ObjectiveName = Literal["performance", "latest"]
+OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
+
+SPEED_STEP = 0.01
+"""Log speed is compared in steps of 1 %: what is closer counts as equally fast, and freshness decides."""
+_FAILURE_COST = 10
+_HOUR = 3600.0
+HOURS_PER_RELEASE = 30 * 24
+"""What one release counts where the index does not tell upload times: a month."""
+
+
+class Criteria:
+    """The objectives and limits of a problem, for whatever packages the search has reached."""
+
+    def __init__(
+        self, *, rules: RuleBook, estimator: Estimator, objective: ObjectiveName, direct: Collection[NormalizedName]
+    ) -> None:
+        self._direct = frozenset(direct)
+        self._rules = rules
+        self._estimator = estimator
+        self._objective = objective
+
+    def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
+        """Return the objectives in order.
+
+        Rules' prices and known failures; speed (for ``performance``); freshness of what the user asked for by name;
+        freshness of everything. Without the third, a package of the user's own would give way to two of its
+        dependencies.
+        """
+        ordered = [self._prices(candidates)]
+        if self._objective == "performance":
+            ordered.append(self._speed(candidates))
+        hours = {name: hours_behind(offered) for name, offered in candidates.items()}
+        for title, names in (("freshness-direct", self._direct & set(hours)), ("freshness", set(hours))):
+            costs = {(name, version): cost for name in names for version, cost in hours[name].items()}
+            ordered.append(Objective(name=title, costs=costs))
+        return tuple(ordered)
+
+    def limits(self, candidates: Candidates) -> Limits:
+        """Return what the rules exclude."""
+        forbidden = frozenset(
+            (name, c.version)
+            for name, offered in candidates.items()
+            for c in offered
+            if any(v.severity == "forbidden" for v in self._rules.judge(name, c.version))
+        )
+        exclusive = []
+        for rule in self._rules.conflicts:
+            left = self._matching(candidates, rule.package, rule.versions)
+            right = self._matching(candidates, rule.other, rule.other_versions)
+            if rule.severity == "forbidden" and left and right:
+                exclusive.append((left, right))
+        return Limits(forbidden=forbidden, exclusive=tuple(exclusive))
+
+    def _matching(self, candidates: Candidates, package: str, specifier: str) -> frozenset[Choice]:
+        name = NormalizedName(package)
+        return frozenset(
+            (name, c.version) for c in candidates.get(name, ()) if self._rules.admits(specifier, c.version)
+        )
+
+    def _prices(self, candidates: Candidates) -> Objective:
+        costs: dict[Choice, int] = {}
+        for name, offered in candidates.items():
+            failures = self._estimator.failures(name)
+            for candidate in offered:
+                price = sum(v.severity == "discouraged" for v in self._rules.judge(name, candidate.version))
+                price += _FAILURE_COST * (str(candidate.version) in failures)
+                if price:
+                    costs[name, candidate.version] = price
+        pairs = {
+            (left, right): 1
+            for rule in self._rules.conflicts
+            if rule.severity == "discouraged"
+            for left in self._matching(candidates, rule.package, rule.versions)
+            for right in self._matching(candidates, rule.other, rule.other_versions)
+        }
+        return Objective(name="rules", costs=costs, pairs=pairs)
+
+    def _speed(self, candidates: Candidates) -> Objective:
+        """Steps behind the best candidate of each package."""
+        terms = self._estimator.terms({name: [c.version for c in offered] for name, offered in candidates.items()})
+        costs: dict[Choice, int] = {}
+        for name, offered in candidates.items():
+            scores = {c.version: terms.unary.get((name, c.version), 0.0) for c in offered}
+            if any(scores.values()):
+                best = max(scores.values())
+                for version, score in scores.items():
+                    costs[name, version] = round((best - score) / SPEED_STEP)
+        return Objective(name="speed", costs=costs)
+
+
+def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
+    """Return how many hours each version of a package lies behind the newest, by upload time.
+
+    An older version is never fresher than a newer one (a late patch of an old series does not overtake), and each step
+    down costs at least an hour, so that no two versions tie. Where the index gives no upload times, a release counts a
+    month.
+
+    Args:
+        offered: Candidates, newest first.
+    """
+    uploads = [datetime.fromisoformat(c.file.uploaded).timestamp() if c.file.uploaded else None for c in offered]
+    behind: dict[Version, int] = {}
+    hours = 0
+    for place, candidate in enumerate(offered):
+        if any(upload is None for upload in uploads):
+            hours = place * HOURS_PER_RELEASE
+        elif place:
+            age = (uploads[0] or 0.0) - (uploads[place] or 0.0)
+            hours = max(hours + 1, round(age / _HOUR))
+        behind[candidate.version] = hours
+    return behind
+
+
+def libyears(stack: Sequence[Candidate], candidates: Candidates) -> float:
+    """Return how far a stack lies behind the newest candidates, summed over its packages, in years."""
+    return sum(hours_behind(candidates[c.name])[c.version] for c in stack) / (365.25 * 24)

@@ -1,0 +1,108 @@
+"""What an estimator promises: a score that is a sum over components, and predictions that say how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from packaging.version import Version
+
+PackageChoice = tuple[str, Version]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTerms:
+    """The certainty equivalent of log speed as a sum of unary and pairwise terms.
+
+    Attributes:
+        unary: Term of each package version, in natural-log units; a choice without one scores zero.
+        pairs: Term of each pair of package versions.
+    """
+
+    unary: Mapping[PackageChoice, float] = field(default_factory=dict)
+    pairs: Mapping[tuple[PackageChoice, PackageChoice], float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One comparison that bears on a package.
+
+    Attributes:
+        block: The block of observations.
+        indicator: Label of the indicator.
+        version: Version that was measured.
+        reference: Version it was measured against.
+        speedup: Reference seconds over seconds.
+        low: Lower end of the speed-up's interval.
+        high: Upper end.
+        rounds: Paired rounds.
+        hardware: Microarchitecture or GPU model that it was measured on.
+    """
+
+    block: str
+    indicator: str
+    version: str
+    reference: str
+    speedup: float
+    low: float
+    high: float
+    rounds: int
+    hardware: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Predicted effect of one package's change from the baseline.
+
+    Attributes:
+        package: The package.
+        speedup: Predicted speed-up.
+        low: Lower end of its interval.
+        high: Upper end.
+        measured: Whether both versions were measured.
+        evidence: What carries the prediction.
+    """
+
+    package: str
+    speedup: float
+    low: float
+    high: float
+    measured: bool
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Predicted speed-up of a stack over the baseline.
+
+    Attributes:
+        speedup: Predicted speed-up; 1 where nothing changed that was measured.
+        low: Lower end of its interval.
+        high: Upper end.
+        confidence: Probability that the interval holds, under the model.
+        workload: Name of the workload.
+        changes: By package.
+        unmeasured: Frameworks of the stack that no comparable observation bears on.
+    """
+
+    speedup: float
+    low: float
+    high: float
+    confidence: float
+    workload: str
+    changes: tuple[Change, ...]
+    unmeasured: tuple[str, ...]
+
+
+class Estimator(Protocol):
+    """What the observations imply for stacks, on one machine and for one workload."""
+
+    def terms(self, candidates: Mapping[str, Sequence[Version]]) -> ScoreTerms:
+        """Return the score of every candidate version of the given packages."""
+
+    def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
+        """Predict the speed-up of a stack over the baseline."""
+
+    def failures(self, name: str) -> Mapping[str, str]:
+        """Return the versions of a package that were seen not to run on comparable hardware, each with its reason."""

@@ -1,0 +1,251 @@
+"""The first model: each framework's versions as a Gaussian process, from paired comparisons.
+
+For one indicator and one framework, f(v) is the log speed of version v. Neighbouring versions are alike:
+f ~ N(0, K) with K(v, w) = s^2 exp(-d(v, w) / 2), where d counts minor releases. A block observes differences to its
+reference, y = f(v) - f(r) + e, and e carries the paired standard error, the block's own noise floor (its A/A
+comparisons), and a surcharge where the hardware is only similar. The posterior follows in closed form (Rasmussen and
+Williams, Gaussian Processes for Machine Learning, 2006, eq. 2.23); s maximises the marginal likelihood (eq. 2.30) over
+a grid. So a version that was never measured is uncertain, not zero, and small differences shrink towards none.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import Observation
+from knowledge.estimate.compare import Comparison, compare_block
+from knowledge.estimate.interface import Change, Evidence, Prediction, ScoreTerms
+from knowledge.estimate.workloads import Workload
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+RISK = 1.0
+_SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+_LENGTH = 2.0
+_SIMILAR_HARDWARE = 0.05
+_OTHER_HARDWARE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Contrast:
+    """One observed difference of log speed between two versions."""
+
+    version: Version
+    reference: Version
+    mean: float
+    variance: float
+    comparison: Comparison
+
+
+class VersionEstimator:
+    """The estimator for one machine and one workload; see :class:`knowledge.estimate.interface.Estimator`."""
+
+    def __init__(
+        self,
+        observations: Iterable[Observation],
+        *,
+        hardware: HardwareProfile,
+        workload: Workload,
+        frameworks: Collection[str],
+        risk: float = RISK,
+    ) -> None:
+        self._hardware = hardware
+        self._workload = workload
+        self._frameworks = frameworks
+        self._risk = risk
+        relevant = [o for o in observations if self._bears(o)]
+        self._failures: dict[str, dict[str, str]] = defaultdict(dict)
+        for o in relevant:
+            version = o.stack.version_of(o.framework)
+            if o.status not in ("ok", "unsupported") and version is not None and self._surcharge(o) == 0.0:
+                self._failures[o.framework][version] = f"{o.status} in block {o.block}"
+        self._contrasts = self._collect(compare_block(relevant))
+
+    def failures(self, name: str) -> Mapping[str, str]:
+        """Return the versions of a package that were seen not to run on like hardware, each with its reason."""
+        return self._failures.get(name, {})
+
+    def terms(self, candidates: Mapping[str, Sequence[Version]]) -> ScoreTerms:
+        """Return the certainty equivalent, mean - risk / 2 x variance, of every candidate version."""
+        measured = [name for name in sorted(candidates) if name in self._contrasts]
+        unary: dict[tuple[str, Version], float] = {}
+        for name in measured:
+            versions = list(candidates[name])
+            means = [0.0] * len(versions)
+            deviations = [0.0] * len(versions)
+            for weight, mean, covariance in self._posterior(name, versions):
+                for i in range(len(versions)):
+                    means[i] += weight * float(mean[i])
+                    deviations[i] += weight * math.sqrt(max(0.0, float(covariance[i, i])))
+            for version, mean_, deviation in zip(versions, means, deviations, strict=True):
+                unary[name, version] = (mean_ - self._risk / 2 * deviation**2) / len(measured)
+        return ScoreTerms(unary=unary)
+
+    def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
+        """Predict the speed-up of a stack over the baseline; the measured frameworks share the workload equally."""
+        measured = sorted(name for name in stack if name in self._contrasts and name in baseline)
+        changes = tuple(self._change(n, stack[n], baseline[n]) for n in measured if stack[n] != baseline[n])
+        share = 1 / max(1, len(measured))
+        mean = share * sum(math.log(c.speedup) for c in changes)
+        half = share * math.sqrt(sum(math.log(c.high / c.speedup) ** 2 for c in changes))
+        return Prediction(
+            speedup=math.exp(mean),
+            low=math.exp(mean - half),
+            high=math.exp(mean + half),
+            confidence=CONFIDENCE,
+            workload=self._workload.name,
+            changes=changes,
+            unmeasured=tuple(sorted(n for n in stack if n in self._frameworks and n not in self._contrasts)),
+        )
+
+    def _bears(self, o: Observation) -> bool:
+        """Whether an observation is of the workload, and of the kind of device that the machine would use."""
+        device = "cuda" if self._hardware.gpu and o.indicator.backend != "numpy" else "cpu"
+        backends = self._workload.backends
+        return (
+            o.indicator.device == device
+            and o.indicator.name in self._workload.weights
+            and (not backends or o.indicator.backend in backends)
+        )
+
+    def _surcharge(self, o: Observation) -> float:
+        """Standard deviation that log speed ratios gain by being taken on other hardware than the target."""
+        if o.indicator.device == "cuda":
+            theirs, ours = o.hardware.gpu, self._hardware.gpu
+            if theirs is None or ours is None or theirs.capability is None or ours.capability is None:
+                return _OTHER_HARDWARE
+            if theirs.capability == ours.capability:
+                return 0.0
+            return _SIMILAR_HARDWARE if theirs.capability[0] == ours.capability[0] else _OTHER_HARDWARE
+        if o.hardware.cpu.microarchitecture == self._hardware.cpu.microarchitecture:
+            return 0.0
+        return _SIMILAR_HARDWARE if o.hardware.cpu.vendor == self._hardware.cpu.vendor else _OTHER_HARDWARE
+
+    def _collect(self, comparisons: Iterable[Comparison]) -> dict[str, dict[str, list[_Contrast]]]:
+        """Turn comparisons into contrasts, by framework and indicator."""
+        comparisons = tuple(comparisons)
+        floors: dict[str, list[float]] = defaultdict(list)
+        for c in comparisons:
+            if c.twin:
+                floors[c.block].append(c.mean**2)
+        found: dict[str, dict[str, list[_Contrast]]] = defaultdict(lambda: defaultdict(list))
+        for c in comparisons:
+            o = c.observation
+            versions = o.stack.version_of(o.framework), c.reference.stack.version_of(o.framework)
+            if c.twin or o.framework != c.reference.framework or None in versions:
+                continue
+            floor = statistics.fmean(floors[c.block]) if floors[c.block] else _SIMILAR_HARDWARE**2
+            found[o.framework][c.indicator].append(
+                _Contrast(
+                    version=Version(str(versions[0])),
+                    reference=Version(str(versions[1])),
+                    mean=c.mean,
+                    variance=c.standard_error**2 + floor + self._surcharge(o) ** 2,
+                    comparison=c,
+                )
+            )
+        return found
+
+    def _posterior(self, name: str, versions: Sequence[Version]) -> list[tuple[float, Array, Array]]:
+        """Return weight, mean (n,) and covariance (n, n) over versions of a package, for each indicator.
+
+        Whoever adds indicators up takes their errors as fully dependent, which is the safe side: the standard deviation
+        of the weighted sum is the weighted sum of standard deviations.
+        """
+        groups = self._contrasts[name]
+        return [(self._weight(group, groups), *_condition(group, versions)) for _, group in sorted(groups.items())]
+
+    def _weight(self, group: Sequence[_Contrast], groups: Mapping[str, Sequence[_Contrast]]) -> float:
+        """Weight of one labelled indicator: its family's weight, shared with the family's other sizes and types."""
+        families = [g[0].comparison.observation.indicator.name for g in groups.values()]
+        family = group[0].comparison.observation.indicator.name
+        total = sum(self._workload.weights[f] for f in set(families))
+        return self._workload.weights[family] / total / families.count(family)
+
+    def _change(self, name: str, version: Version, baseline: Version) -> Change:
+        from scipy.stats import norm
+
+        gain = deviation = 0.0
+        for weight, mean, covariance in self._posterior(name, [version, baseline]):
+            gain += weight * float(mean[0] - mean[1])
+            spread = float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+            deviation += weight * math.sqrt(max(0.0, spread))
+        half = float(norm.ppf((1 + CONFIDENCE) / 2)) * deviation
+        contrasts = [c for _, group in sorted(self._contrasts[name].items()) for c in group]
+        known = {v for c in contrasts for v in (c.version, c.reference)}
+        asked = {version, baseline}
+        head_to_head = [c for c in contrasts if {c.version, c.reference} == asked]
+        bearing = head_to_head or [c for c in contrasts if {c.version, c.reference} & asked]
+        return Change(
+            package=name,
+            speedup=math.exp(gain),
+            low=math.exp(gain - half),
+            high=math.exp(gain + half),
+            measured=asked <= known,
+            evidence=tuple(_evidence(c) for c in bearing or contrasts),
+        )
+
+
+def _condition(contrasts: Sequence[_Contrast], versions: Sequence[Version]) -> tuple[Array, Array]:
+    """Condition the process on contrasts; return mean (n,) and covariance (n, n) at ``versions``."""
+    import numpy as np
+
+    every = sorted({*versions, *(v for c in contrasts for v in (c.version, c.reference))})
+    index = {version: i for i, version in enumerate(every)}
+    design = np.zeros((len(contrasts), len(every)))
+    for row, c in enumerate(contrasts):
+        design[row, index[c.version]] += 1.0
+        design[row, index[c.reference]] -= 1.0
+    seen = np.array([c.mean for c in contrasts])
+    noise = np.diag([c.variance for c in contrasts])
+    shape = np.exp(-_distances(every) / _LENGTH)
+
+    def likelihood(scale: float) -> float:
+        total = design @ (scale**2 * shape) @ design.T + noise
+        sign, determinant = np.linalg.slogdet(total)
+        return float(-0.5 * (seen @ np.linalg.solve(total, seen) + determinant)) if sign > 0 else -math.inf
+
+    prior = max(_SCALES, key=likelihood) ** 2 * shape
+    gain = np.linalg.solve(design @ prior @ design.T + noise, design @ prior).T
+    mean, covariance = gain @ seen, prior - gain @ design @ prior
+    chosen = [index[version] for version in versions]
+    return mean[chosen], covariance[np.ix_(chosen, chosen)]
+
+
+def _distances(versions: Sequence[Version]) -> Array:
+    """Distances (n, n) between versions: 1 a minor release, 0.1 a patch release, 1 another build of the same release."""
+    import numpy as np
+
+    minors = {release: i for i, release in enumerate(sorted({(v.major, v.minor) for v in versions}))}
+    place = np.array([minors[v.major, v.minor] + min(v.micro, 9) / 10 for v in versions])
+    builds = np.array([[float(v.local != w.local) for w in versions] for v in versions])
+    return np.abs(place[:, None] - place[None, :]) + builds
+
+
+def _evidence(contrast: _Contrast) -> Evidence:
+    c = contrast.comparison
+    gpu = c.observation.hardware.gpu
+    return Evidence(
+        block=c.block,
+        indicator=c.indicator,
+        version=str(contrast.version),
+        reference=str(contrast.reference),
+        speedup=math.exp(c.mean),
+        low=math.exp(c.low),
+        high=math.exp(c.high),
+        rounds=c.rounds,
+        hardware=gpu.model if gpu and c.observation.indicator.device == "cuda" else c.observation.hardware.cpu.microarchitecture,
+    )

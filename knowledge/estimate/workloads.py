@@ -1,0 +1,58 @@
+"""Workloads: weights over performance indicators that stand for what a project does."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from knowledge.domain.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What a project spends its time on.
+
+    Attributes:
+        name: Name, such as ``cnn-training``.
+        summary: One line for people.
+        weights: Weight of each indicator; they sum to 1.
+        backends: Backends that count; empty counts all.
+        source: Where the weights come from.
+    """
+
+    name: str
+    summary: str
+    weights: Mapping[str, float]
+    backends: tuple[str, ...]
+    source: str
+
+
+def workload_catalogue() -> dict[str, Workload]:
+    """Return the shipped workloads by name."""
+    import yaml
+
+    text = (importlib.resources.files("knowledge.estimate") / "workloads.yaml").read_text(encoding="utf-8")
+    found = {}
+    for name, entry in sorted(yaml.safe_load(text).items()):
+        total = sum(entry["weights"].values())
+        found[name] = Workload(
+            name=name,
+            summary=entry["summary"],
+            weights={indicator: weight / total for indicator, weight in sorted(entry["weights"].items())},
+            backends=tuple(entry.get("backends", ())),
+            source=entry["source"],
+        )
+    return found
+
+
+def find_workload(name: str) -> Workload:
+    """Return a shipped workload.
+
+    Raises:
+        InputError: If there is none of that name.
+    """
+    catalogue = workload_catalogue()
+    if name not in catalogue:
+        raise InputError(f"there is no workload `{name}`", hint=f"take one of {', '.join(catalogue)}")
+    return catalogue[name]

@@ -1,0 +1,1 @@
+"""Curated facts: what must not, should not, or should be together, each with its source."""

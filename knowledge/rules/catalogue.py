@@ -1,0 +1,61 @@
+"""Reads the rules that ship with the program."""
+
+from __future__ import annotations
+
+import importlib.resources
+from functools import lru_cache
+
+from knowledge.domain.errors import InputError
+from knowledge.rules.model import Rule
+
+
+@lru_cache(maxsize=1)
+def shipped_rules() -> tuple[Rule, ...]:
+    """Return every rule of the catalogue, sorted by identity.
+
+    Raises:
+        InputError: If an entry is malformed or two have one identity.
+    """
+    folder = importlib.resources.files("knowledge.rules") / "catalogue"
+    rules: list[Rule] = []
+    for file in sorted(folder.iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".yaml"):
+            rules += read_rules(file.read_text(encoding="utf-8"), where=file.name)
+    identities = [rule.id for rule in rules]
+    if doubled := {i for i in identities if identities.count(i) > 1}:
+        raise InputError(f"the rule catalogue holds `{min(doubled)}` twice")
+    return tuple(sorted(rules, key=lambda rule: rule.id))
+
+
+def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
+    """Read the rules of one YAML file.
+
+    Raises:
+        InputError: If it is not a list of rules; the message names the entry and the field.
+    """
+    import yaml
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise InputError(f"the rule file `{where}` is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InputError(f"the rule file `{where}` is not a list of rules")
+    from typing import Annotated
+
+    from pydantic import Field
+
+    adapter: TypeAdapter[Rule] = TypeAdapter(Annotated[Rule, Field(discriminator="kind")])
+    rules = []
+    for number, entry in enumerate(entries, start=1):
+        try:
+            rules.append(adapter.validate_python(entry))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"])
+            raise InputError(
+                f"the rule file `{where}`, entry {number} (`{entry.get('id', 'no id')}`): "
+                f"field `{field}`: {first['msg'].lower()}"
+            ) from None
+    return tuple(rules)

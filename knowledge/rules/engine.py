@@ -1,0 +1,118 @@
+"""Turns the rules into constraints on one machine."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.stack import cuda_of_local_version
+from knowledge.rules.model import Capabilities, Conflict, CpuOnly, Rule, RuntimeNeeds, Tested, Verdict
+
+
+class RuleBook:
+    """The rules as they bear on one machine."""
+
+    def __init__(self, rules: Iterable[Rule], hardware: HardwareProfile) -> None:
+        self._hardware = hardware
+        self._unary: dict[str, list[Capabilities | RuntimeNeeds | Tested | CpuOnly]] = defaultdict(list)
+        self._specifiers: dict[str, SpecifierSet] = {}
+        conflicts = []
+        for rule in rules:
+            if isinstance(rule, Conflict):
+                conflicts.append(rule)
+            else:
+                for package in rule.packages if isinstance(rule, RuntimeNeeds) else (rule.package,):
+                    self._unary[package].append(rule)
+        self.conflicts: tuple[Conflict, ...] = tuple(conflicts)
+        """Pairs of packages that do not work together, on any machine."""
+
+    def judge(self, name: str, version: Version) -> tuple[Verdict, ...]:
+        """Return what the rules say about one package version on the machine; empty where they are silent."""
+        if self._hardware.gpu is None:
+            return ()
+        found = [self._judge(rule, version) for rule in self._unary.get(name, ())]
+        return tuple(verdict for verdict in found if verdict is not None)
+
+    def admits(self, specifier: str, version: Version) -> bool:
+        """Whether a rule's specifier admits a version; an empty one admits all."""
+        if specifier not in self._specifiers:
+            self._specifiers[specifier] = SpecifierSet(specifier)
+        return self._specifiers[specifier].contains(Version(version.public), prereleases=True)
+
+    def _judge(self, rule: Capabilities | RuntimeNeeds | Tested | CpuOnly, version: Version) -> Verdict | None:
+        if isinstance(rule, Capabilities):
+            message = self._lacks_code(rule, version)
+        elif isinstance(rule, RuntimeNeeds):
+            message = self._lacks_needs(rule, version)
+        elif isinstance(rule, Tested):
+            message = self._tested(rule, version)
+        else:
+            message = self._idle(rule, version)
+        if message is None:
+            return None
+        return Verdict(rule=rule.id, severity=rule.severity, message=message, source=rule.source)
+
+    def _lacks_code(self, rule: Capabilities, version: Version) -> str | None:
+        gpu = self._hardware.gpu
+        if gpu is None or gpu.capability is None or self._hardware.cpu.architecture not in rule.architectures:
+            return None
+        built_with = cuda_of_local_version(version)
+        is_this_build = rule.default if version.local is None else built_with is not None and built_with == rule.cuda
+        if not is_this_build or not self.admits(rule.versions, version):
+            return None
+        if rule.at_least is not None:
+            runs = gpu.capability >= _capability(rule.at_least)
+            offered = f"compute capability {rule.at_least} and newer"
+        else:
+            runs = runs_on(gpu.capability, machine_code=rule.machine_code, ptx=rule.ptx)
+            offered = ", ".join([*rule.machine_code, *(f"{p}+PTX" for p in rule.ptx)])
+        if runs:
+            return None
+        return (
+            f"`{rule.package} {version}` is built for {offered}; {gpu.model} has compute capability "
+            f"{gpu.compute_capability}"
+        )
+
+    def _lacks_needs(self, rule: RuntimeNeeds, version: Version) -> str | None:
+        if f"{version.major}.{version.minor}" != rule.cuda:
+            return None
+        gpu, driver = self._hardware.gpu, self._hardware.driver
+        if driver is not None and self._hardware.os == "linux" and Version(driver.version) < Version(rule.driver):
+            return f"CUDA {rule.cuda} needs driver {rule.driver} or newer; the machine has {driver.version}"
+        if gpu and gpu.capability and rule.capability and gpu.capability < _capability(rule.capability):
+            return (
+                f"CUDA {rule.cuda} needs compute capability {rule.capability} or newer; {gpu.model} has "
+                f"{gpu.compute_capability}"
+            )
+        return None
+
+    def _tested(self, rule: Tested, version: Version) -> str | None:
+        if not self.admits(rule.versions, version):
+            return None
+        return f"`{rule.package} {version}` was tested by its publisher with CUDA {rule.cuda} and cuDNN {rule.cudnn}"
+
+    def _idle(self, rule: CpuOnly, version: Version) -> str | None:
+        if rule.local is not None and version.local != rule.local:
+            return None
+        return f"`{rule.package} {version}` is a CPU-only build: it leaves the accelerator idle"
+
+
+def runs_on(capability: tuple[int, int], *, machine_code: Iterable[str], ptx: Iterable[str]) -> bool:
+    """Whether code built for some compute capabilities runs on a GPU of one.
+
+    Machine code runs within its major version on the same or a newer minor one; PTX on the same or anything newer.
+    """
+    major, minor = capability
+    for code in map(_capability, machine_code):
+        if code[0] == major and code[1] <= minor:
+            return True
+    return any(_capability(code) <= (major, minor) for code in ptx)
+
+
+def _capability(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor or 0)

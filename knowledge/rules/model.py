@@ -1,0 +1,152 @@
+"""What a rule says; the catalogue is YAML, one rule an entry, and every entry names its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+Severity = Literal["forbidden", "discouraged", "note"]
+"""A stack must not hold what is forbidden, pays a price for what is discouraged, and is told a note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Two packages whose versions do not work together.
+
+    Attributes:
+        package: One package.
+        versions: Specifier of its versions.
+        other: The other package.
+        other_versions: Specifier of the other's versions.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["conflict"]
+    id: str
+    severity: Severity
+    package: str
+    versions: str
+    other: str
+    other_versions: str
+    message: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """For which NVIDIA GPUs the wheels of some versions hold code.
+
+    Machine code for compute capability X.Y runs on X.Z with Z >= Y; PTX for X.Y is compiled by the driver for any newer
+    capability (CUDA C++ programming guide, "binary compatibility" and "PTX compatibility").
+
+    Attributes:
+        package: The package.
+        versions: Specifier of its versions.
+        cuda: CUDA runtime version of the build; a local version such as ``+cu126`` names it.
+        default: Whether builds without a local version are this one.
+        architectures: Machine names of the wheels.
+        machine_code: Compute capabilities with machine code.
+        ptx: Compute capabilities with PTX.
+        at_least: Least compute capability, where the source names only that.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["capabilities"]
+    id: str
+    package: str
+    versions: str
+    source: str
+    cuda: str | None = None
+    default: bool = True
+    architectures: tuple[str, ...] = ("x86_64",)
+    machine_code: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    at_least: str | None = None
+    severity: Severity = "forbidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeNeeds:
+    """What one CUDA runtime version needs of the machine.
+
+    Attributes:
+        cuda: CUDA runtime version, ``major.minor``.
+        packages: Distributions that carry it.
+        driver: Least driver version on Linux.
+        capability: Least compute capability, or none where every GPU of its time is served.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["runtime"]
+    id: str
+    cuda: str
+    packages: tuple[str, ...]
+    driver: str
+    source: str
+    capability: str | None = None
+    severity: Severity = "forbidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    """The CUDA and cuDNN versions that a framework's publisher tested it with.
+
+    Attributes:
+        package: The framework.
+        versions: Specifier of its versions.
+        cuda: CUDA version.
+        cudnn: cuDNN version.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["tested"]
+    id: str
+    package: str
+    versions: str
+    cuda: str
+    cudnn: str
+    source: str
+    severity: Severity = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuOnly:
+    """A build that leaves an accelerator idle.
+
+    Attributes:
+        package: The package.
+        local: Local version of such builds, or none where every build is one.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["cpu-only"]
+    id: str
+    severity: Severity
+    package: str
+    source: str
+    local: str | None = None
+
+
+Rule = Conflict | Capabilities | RuntimeNeeds | Tested | CpuOnly
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a rule says about one package version on one machine.
+
+    Attributes:
+        rule: Identity of the rule.
+        severity: How bad it is.
+        message: One sentence, without a final full stop.
+        source: Where the fact comes from.
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    source: str
