@@ -1,4 +1,4 @@
-"""Settings: flags > ADVISOR_* variables > `[tool.advisor]` > defaults (flags and variables come from the command line)."""
+"""Settings: flags > ADVISOR_* variables > `[tool.advisor]` > defaults; the command line reads the first two."""
 
 from __future__ import annotations
 

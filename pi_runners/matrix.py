@@ -44,8 +44,10 @@ def framework_of(lock: StackLock) -> str:
     names = {p.package.name for p in lock.packages}
     for requested in lock.requested:
         for name in FRAMEWORKS:
-            if name in names and requested.replace("_", "-").lower().startswith(name) and (
-                not requested[len(name) :] or requested[len(name)] in "=<>!~[ ;"
+            if (
+                name in names
+                and requested.replace("_", "-").lower().startswith(name)
+                and (not requested[len(name) :] or requested[len(name)] in "=<>!~[ ;")
             ):
                 return name
     raise InputError(
@@ -76,7 +78,9 @@ def plan_slots(
         if name not in INDICATORS:
             raise InputError(f"there is no indicator `{name}`", hint="`advisor pi list` names them")
         if size not in INDICATORS[name].sizes:
-            raise InputError(f"indicator `{name}` has no size `{size}`", hint=f"take one of {list(INDICATORS[name].sizes)}")
+            raise InputError(
+                f"indicator `{name}` has no size `{size}`", hint=f"take one of {list(INDICATORS[name].sizes)}"
+            )
     slots: list[Slot] = []
     referenced: set[str] = set()
     twins: list[tuple[StackLock, str]] = []

@@ -45,7 +45,9 @@ def advise(
     hardware: HardwareOption = None,
     python: Annotated[
         str | None,
-        typer.Option("--python", metavar="VERSION", envvar="ADVISOR_PYTHON", help="Target Python; by default this one."),
+        typer.Option(
+            "--python", metavar="VERSION", envvar="ADVISOR_PYTHON", help="Target Python; by default this one."
+        ),
     ] = None,
     platform: Annotated[
         str | None,
@@ -93,7 +95,11 @@ def advise(
 
     check_format(format)
     project = read_project(
-        directory, requirements=requirements or (), constraints=constraints or (), extras=extra or (), groups=group or ()
+        directory,
+        requirements=requirements or (),
+        constraints=constraints or (),
+        extras=extra or (),
+        groups=group or (),
     )
     for reason in project.skipped:
         warn(reason)
@@ -129,9 +135,7 @@ def advise(
         client.close()
     for damaged in client.cache.damaged:
         warn(f"the cache entry `{damaged}` was damaged and was not used")
-    report = Report(
-        advice=advice, target=target, configuration=client.configuration, written=written, behind=behind
-    )
+    report = Report(advice=advice, target=target, configuration=client.configuration, written=written, behind=behind)
     typer.echo(advice_json(report) if format == "json" else advice_text(report))
 
 

@@ -25,8 +25,8 @@ def warn(text: str, *, hint: str = "") -> None:
 def say_error(error: AdvisorError) -> None:
     """Print an error: what happened, where, then a hint."""
     typer.echo(f"{typer.style('error', fg='red', bold=True)}: {error.message}", err=True)
-    for requirement, origin in getattr(error, "causes", ()):
-        typer.echo(f"  `{requirement}` is required by {origin}", err=True)
+    for line in getattr(error, "details", ()):
+        typer.echo(f"  {line}", err=True)
     _hint(error.hint)
 
 

@@ -58,7 +58,9 @@ def import_(
 
 @app.command("export")
 def export(
-    output: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to; by default standard output.")] = None,
+    output: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Where to; by default standard output.")
+    ] = None,
     block: Annotated[str | None, typer.Option("--block", help="Only the observations of one block.")] = None,
     knowledge: KnowledgeOption = None,
 ) -> None:

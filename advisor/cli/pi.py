@@ -75,11 +75,11 @@ def run(
     min_time: Annotated[float, typer.Option("--min-time", min=0.001, help="Least seconds of one sample.")] = 0.05,
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Longest seconds of one process.")] = 600.0,
     python: Annotated[str, typer.Option("--python", help="Interpreter path; by default this one.")] = sys.executable,
-    twins: Annotated[
-        bool, typer.Option("--aa/--no-aa", help="Measure each reference twice: the noise floor.")
-    ] = True,
+    twins: Annotated[bool, typer.Option("--aa/--no-aa", help="Measure each reference twice: the noise floor.")] = True,
     resume: Annotated[str | None, typer.Option("--resume", metavar="BLOCK", help="Go on with a block.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the observations to a file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write the observations to a file.")
+    ] = None,
     knowledge: KnowledgeOption = None,
     index_url: IndexUrlOption = None,
     extra_index_url: ExtraIndexUrlOption = None,
@@ -107,9 +107,7 @@ def run(
         offline=offline,
     )
     locks = _lock(client, stack, python=python, hardware=hardware)
-    slots = plan_slots(
-        locks, tuple(indicators), size=size, dtype=dtype, device=_device(device, hardware), again=twins
-    )
+    slots = plan_slots(locks, tuple(indicators), size=size, dtype=dtype, device=_device(device, hardware), again=twins)
     block = Block(
         name=resume or _block_name(slots),
         slots=slots,

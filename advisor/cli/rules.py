@@ -44,7 +44,8 @@ def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], forma
 
         near = difflib.get_close_matches(rule, [r.id for r in shipped_rules()], n=1)
         raise InputError(
-            f"there is no rule `{rule}`", hint=f"did you mean `{near[0]}`?" if near else "`advisor rules list` names them"
+            f"there is no rule `{rule}`",
+            hint=f"did you mean `{near[0]}`?" if near else "`advisor rules list` names them",
         )
     if format == "json":
         typer.echo(json.dumps(asdict(found), indent=2))

@@ -22,9 +22,7 @@ from advisor.index.page import DistributionFile, dump_files, load_files, parse_p
 from advisor.index.transport import Transport, local_path, url_of_path
 from knowledge.domain.errors import UnavailableError
 
-_ACCEPT = (
-    "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-)
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _DISTRIBUTION = (".whl", ".tar.gz", ".zip")
 
 
@@ -188,8 +186,9 @@ class IndexClient:
         try:
             files = parse_page(answer.body, answer.content_type, project=project, url=url, index=base)
         except (ValueError, KeyError, TypeError) as error:
+            reason = " ".join(str(error).split())[:200]
             raise IndexAnswerError(
-                f"`{without_credentials(url)}` did not answer with a project page: {' '.join(str(error).split())[:200]}",
+                f"`{without_credentials(url)}` did not answer with a project page: {reason}",
                 hint="check the index address: it must end where project names begin, as `.../simple/` does",
             ) from None
         files = tuple(file for file in files if file.filename.endswith(_DISTRIBUTION))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from packaging.markers import Marker
 from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock
 from packaging.specifiers import SpecifierSet
+from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.index.configuration import without_credentials
@@ -17,7 +18,11 @@ from advisor.resolve.target import Target
 
 
 def write_pylock(
-    stack: Sequence[Candidate], files: Mapping[str, DistributionFile], target: Target, *, name: str = "advisor"
+    stack: Sequence[Candidate],
+    files: Mapping[NormalizedName, DistributionFile],
+    target: Target,
+    *,
+    name: str = "advisor",
 ) -> str:
     """Return the text of a lock for one target: the exact file of each package, with size and hash.
 

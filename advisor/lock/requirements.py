@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from packaging.utils import NormalizedName
+
 from advisor.index.configuration import IndexConfiguration, without_credentials
 from advisor.index.page import DistributionFile
 from advisor.resolve.problem import Candidate
@@ -12,7 +14,7 @@ from advisor.resolve.target import Target
 
 def write_requirements(
     stack: Sequence[Candidate],
-    files: Mapping[str, DistributionFile],
+    files: Mapping[NormalizedName, DistributionFile],
     target: Target,
     configuration: IndexConfiguration,
 ) -> str:

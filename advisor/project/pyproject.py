@@ -72,7 +72,8 @@ def _dependencies(project: Mapping[str, Any], extras: Iterable[str], path: Path)
         taken.add(extra)
         if extra not in known:
             raise InputError(
-                f"`{path}` has no extra `{extra}`", hint=f"it has {', '.join(f'`{e}`' for e in sorted(known)) or 'none'}"
+                f"`{path}` has no extra `{extra}`",
+                hint=f"it has {', '.join(f'`{e}`' for e in sorted(known)) or 'none'}",
             )
         for line in _strings(known[extra], f"`{path}`: `project.optional-dependencies.{extra}`"):
             requirement = parse_requirement(line, str(path))

@@ -44,7 +44,9 @@ def read_project(
         declared = any(part.roots for part in parts)
         for path in sorted(directory.glob("requirements*.txt")):
             if declared or path.name != "requirements.txt":
-                reason = "`pyproject.toml` lists dependencies" if declared else "only `requirements.txt` is read by itself"
+                reason = (
+                    "`pyproject.toml` lists dependencies" if declared else "only `requirements.txt` is read by itself"
+                )
                 skipped.append(f"`{path.name}` was not read: {reason}; name it with `--requirements` to use it")
             else:
                 parts.append(read_requirements(path))

@@ -33,7 +33,9 @@ def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequire
         if line.line.startswith((".", "/", "file:")):
             raise not_supported(line.line, place)
         reason = next((text for text in (line.error_message or "").splitlines() if text.strip()), "not understood")
-        raise InputError(f"{place}: `{line.line}` is not a requirement: {reason.removeprefix('Invalid requirement: : ')}")
+        raise InputError(
+            f"{place}: `{line.line}` is not a requirement: {reason.removeprefix('Invalid requirement: : ')}"
+        )
     options: dict[str, Any] = {}
     for entry in parsed.options:
         for name, value in entry.options.items():

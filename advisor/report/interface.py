@@ -39,5 +39,3 @@ def changes(report: Report) -> list[tuple[str, str, str]]:
         for name in sorted(before | after)
         if before.get(name) != after.get(name)
     ]
-
-

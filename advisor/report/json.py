@@ -28,7 +28,10 @@ def advice_json(report: Report) -> str:
             "driver": driver.version if driver else None,
         },
         "objective": advice.objective,
-        "baseline": {"packages": [_package(c, report) for c in advice.baseline], "libyears": round(report.behind[1], 3)},
+        "baseline": {
+            "packages": [_package(c, report) for c in advice.baseline],
+            "libyears": round(report.behind[1], 3),
+        },
         "stack": {
             "packages": [{**_package(c, report), "why": advice.why[c.name]} for c in advice.optimum.stack],
             "libyears": round(report.behind[0], 3),

@@ -29,7 +29,9 @@ def block_table(observations: Iterable[Observation]) -> str:
             *(_row(c) for c in rows),
             "",
         ]
-    failed = sorted({(_name(o), o.indicator.name, o.status, _last_line(o.failure)) for o in observations if o.status != "ok"})
+    failed = sorted(
+        {(_name(o), o.indicator.name, o.status, _last_line(o.failure)) for o in observations if o.status != "ok"}
+    )
     lines += [f"failed: `{name}` {indicator}: {status}: {why}" for name, indicator, status, why in failed]
     significant = sum(c.significant and not c.twin for c in comparisons)
     total = sum(not c.twin for c in comparisons)

@@ -9,8 +9,7 @@ from typing import Any
 from packaging.utils import NormalizedName
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, ResolutionTooDeep, Resolver
 
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, Dependency, Problem, admits
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem, admits
 from knowledge.domain.errors import UnsatisfiableError
 
 Identifier = tuple[NormalizedName, NormalizedName | None]
@@ -38,21 +37,21 @@ class Impossible(UnsatisfiableError):
     """Raised when no stack satisfies the requirements.
 
     Attributes:
-        causes: ``(requirement, who requires it)`` pairs that conflict.
+        details: What conflicts, a line each.
     """
 
     code = "unsatisfiable"
 
-    def __init__(self, message: str, *, causes: tuple[tuple[str, str], ...] = (), hint: str = "") -> None:
+    def __init__(self, message: str, *, details: tuple[str, ...] = (), hint: str = "") -> None:
         super().__init__(message, hint=hint)
-        self.causes = causes
+        self.details = details
 
 
 class _Provider(AbstractProvider[Needed, Node, Identifier]):
     """Tells resolvelib what candidates there are; ``pins`` limits each package to one version."""
 
     def __init__(
-        self, problem: Problem, source: IndexCandidates, pins: Mapping[NormalizedName, Candidate] | None = None
+        self, problem: Problem, source: CandidateSource, pins: Mapping[NormalizedName, Candidate] | None = None
     ) -> None:
         self._problem = problem
         self._source = source
@@ -141,7 +140,7 @@ def spread(dependency: Dependency, origin: str) -> list[Needed]:
 
 def resolve_baseline(
     problem: Problem,
-    source: IndexCandidates,
+    source: CandidateSource,
     *,
     pins: Mapping[NormalizedName, Candidate] | None = None,
     max_rounds: int = 20_000,
@@ -172,8 +171,8 @@ def resolve_baseline(
     try:
         result = resolver.resolve(needed, max_rounds=max_rounds)
     except ResolutionImpossible as error:
-        causes = tuple(dict.fromkeys((str(c.requirement.dependency.requirement), c.requirement.origin) for c in error.causes))
-        raise Impossible("no set of versions satisfies the requirements", causes=causes) from None
+        lines = (f"{c.requirement.origin} requires `{c.requirement.dependency.requirement}`" for c in error.causes)
+        raise Impossible("no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines))) from None
     except ResolutionTooDeep:
         raise Impossible(
             f"the plain resolver found no stack within {max_rounds} rounds",

@@ -93,10 +93,6 @@ class IndexCandidates:
         """Start fetching the pages of packages without waiting."""
         self._client.prefetch(projects=names)
 
-    def prefetch_metadata(self, candidate: Candidate) -> None:
-        """Start fetching a candidate's metadata without waiting."""
-        self._client.prefetch(files=[candidate.file])
-
     def knows(self, name: NormalizedName) -> bool:
         """Whether any index offers any file of a package."""
         return bool(self._client.files(name))
@@ -177,7 +173,9 @@ class IndexCandidates:
         elif not self._runs_on_target(file.requires_python):
             reason = "requires another Python"
         elif policy.exclude_newer and (file.uploaded is None or file.uploaded > policy.exclude_newer):
-            reason = "newer than `--exclude-newer`" if file.uploaded else "no upload time, which `--exclude-newer` needs"
+            reason = (
+                "newer than `--exclude-newer`" if file.uploaded else "no upload time, which `--exclude-newer` needs"
+            )
         else:
             # Of two wheels for the target the more specific one is installed; then the higher build number.
             return _Offer(version=version, rank=(min(ranks) if ranks else 1 << 30, -build), file=file)
@@ -196,9 +194,7 @@ class IndexCandidates:
             self._pythons[requires_python] = admitted
         return self._pythons[requires_python]
 
-    def _read_dependencies(
-        self, candidate: Candidate, extra: NormalizedName | None
-    ) -> tuple[Dependency, ...] | None:
+    def _read_dependencies(self, candidate: Candidate, extra: NormalizedName | None) -> tuple[Dependency, ...] | None:
         metadata = self._usable_metadata(candidate)
         if metadata is None:
             return None

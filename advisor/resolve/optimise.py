@@ -19,8 +19,7 @@ from typing import Any
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, Dependency, Problem, admits
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem, admits
 
 WORK_LIMIT = 60.0
 """Deterministic solver work for each objective of each iteration; the same on every machine."""
@@ -105,7 +104,7 @@ class NoSolution(Exception):
 
 def optimise(
     problem: Problem,
-    source: IndexCandidates,
+    source: CandidateSource,
     *,
     objectives: Callable[[Candidates], Sequence[Objective]],
     limits: Callable[[Candidates], Limits],
@@ -144,7 +143,7 @@ def optimise(
 class _Search:
     """Which packages and whose metadata are known so far."""
 
-    def __init__(self, problem: Problem, source: IndexCandidates, start: Sequence[Candidate]) -> None:
+    def __init__(self, problem: Problem, source: CandidateSource, start: Sequence[Candidate]) -> None:
         self._problem = problem
         self._source = source
         self._patience: dict[NormalizedName, int] = {}
@@ -203,7 +202,7 @@ class _Search:
 
 
 def asked_extras(
-    problem: Problem, source: IndexCandidates, reached: Candidates
+    problem: Problem, source: CandidateSource, reached: Candidates
 ) -> dict[NormalizedName, set[NormalizedName]]:
     """Return the extras that the root or any known candidate asks of each package."""
     asked: dict[NormalizedName, set[NormalizedName]] = {}
@@ -229,7 +228,7 @@ def asked_extras(
 class _Model:
     """The relaxation for what is known so far, in CP-SAT."""
 
-    def __init__(self, problem: Problem, source: IndexCandidates, reached: Candidates, limits: Limits) -> None:
+    def __init__(self, problem: Problem, source: CandidateSource, reached: Candidates, limits: Limits) -> None:
         from ortools.sat.python import cp_model
 
         self._cp = cp_model
@@ -246,11 +245,7 @@ class _Model:
                 choice = (name, candidate.version)
                 self._x[choice] = self._model.new_bool_var(f"{name} {candidate.version}")
                 unusable = source.is_known(candidate) and source.dependencies(candidate) is None
-                if (
-                    unusable
-                    or choice in limits.forbidden
-                    or not all(admits(r, candidate.version) for r in constraints)
-                ):
+                if unusable or choice in limits.forbidden or not all(admits(r, candidate.version) for r in constraints):
                     self._model.add(self._x[choice] == 0)
             self._model.add_at_most_one([self._x[name, c.version] for c in candidates])
         self._require_roots(problem)
@@ -332,9 +327,7 @@ class _Model:
             self._model.add(sum(parents.values()) <= sum(self._x[required, v] for v in admitted))
 
     def _admitted_versions(self, dependency: Dependency) -> tuple[Version, ...]:
-        return tuple(
-            c.version for c in self._reached[dependency.name] if admits(dependency.requirement, c.version)
-        )
+        return tuple(c.version for c in self._reached[dependency.name] if admits(dependency.requirement, c.version))
 
     def _admitted(self, dependency: Dependency) -> list[Any]:
         return [self._x[dependency.name, v] for v in self._admitted_versions(dependency)]

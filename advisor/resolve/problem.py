@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -112,11 +113,24 @@ class Dependency:
 class CandidateSource(Protocol):
     """Where the resolvers learn of versions and of what they require."""
 
+    @property
+    def fetched(self) -> Collection[str]:
+        """Addresses of the files whose metadata was read so far."""
+
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         """Return the candidates of a package for the target, newest first."""
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
         """Return what a candidate requires, or requires more with an extra; none where its metadata is unusable."""
+
+    def is_known(self, candidate: Candidate) -> bool:
+        """Whether the candidate's metadata was read."""
+
+    def fetch(self, candidates: Iterable[Candidate]) -> None:
+        """Read the metadata of candidates in one parallel batch."""
+
+    def prefetch(self, names: Iterable[NormalizedName]) -> None:
+        """Start reading the pages of packages without waiting."""
 
 
 def admits(requirement: Requirement, version: Version) -> bool:

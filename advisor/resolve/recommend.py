@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from advisor.resolve.baseline import Impossible, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates, Skipped
+from advisor.resolve.explain import explain_stack
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import NoSolution, Optimum, optimise
 from advisor.resolve.problem import Candidate, Problem
@@ -77,25 +78,24 @@ def recommend(
     direct = {root.name for root in problem.roots if not root.constraint}
     criteria = Criteria(rules=rules, estimator=estimator, objective=objective, direct=direct)
     try:
-        optimum = optimise(
-            problem, source, objectives=criteria.objectives, limits=criteria.limits, start=baseline
-        )
+        optimum = optimise(problem, source, objectives=criteria.objectives, limits=criteria.limits, start=baseline)
     except NoSolution:
         raise Impossible(
             "no set of versions satisfies both the requirements and the rules for the target",
-            causes=tuple((v.message, f"rule `{v.rule}` ({v.source})") for v in _against(baseline, rules)),
+            details=tuple(f"rule `{v.rule}`: {v.message} ({v.source})" for v in _against(baseline, rules)),
             hint="relax the requirement on the named package, or choose another target with `--hardware`",
         ) from None
     verify(problem, source, optimum.stack)
-    stack, plain = ({c.name: c.version for c in s} for s in (optimum.stack, baseline))
-    prediction = estimator.predict(stack, plain)
+    prediction = estimator.predict(
+        {str(c.name): c.version for c in optimum.stack}, {str(c.name): c.version for c in baseline}
+    )
     return Advice(
         objective=objective,
         baseline=baseline,
         optimum=optimum,
         prediction=prediction,
         findings=_findings(optimum, baseline, source, rules, prediction),
-        why=_why(optimum.stack, baseline, source, rules, prediction),
+        why=explain_stack(problem, source, stack=optimum.stack, baseline=baseline, rules=rules, prediction=prediction),
     )
 
 
@@ -172,33 +172,3 @@ def _worth_telling(skipped: Skipped) -> bool:
 def _skip_finding(skipped: Skipped) -> Finding:
     message = f"{skipped.count} file(s) of `{skipped.package}` are no candidates: {skipped.reason}"
     return Finding(code="ADV107", severity="note", message=message, package=skipped.package)
-
-
-def _why(
-    stack: Sequence[Candidate],
-    baseline: Sequence[Candidate],
-    source: IndexCandidates,
-    rules: RuleBook,
-    prediction: Prediction,
-) -> dict[str, str]:
-    """Say in a few words why each package has its version."""
-    plain = {c.name: c.version for c in baseline}
-    faster = {change.package: change for change in prediction.changes}
-    reasons = {}
-    for candidate in stack:
-        name, newest = candidate.name, source.candidates(candidate.name)[0].version
-        if name in faster:
-            change = faster[name]
-            reasons[name] = (
-                f"predicted {change.speedup:.3f}x the speed of {plain[name]} [{change.low:.3f}, {change.high:.3f}]"
-            )
-        elif candidate.version == newest:
-            reasons[name] = "newest for the target"
-        elif plain.get(name) == candidate.version:
-            reasons[name] = "newest that the requirements admit"
-        else:
-            verdicts = [v for v in rules.judge(name, plain[name]) if v.severity == "forbidden"] if name in plain else []
-            reasons[name] = verdicts[0].message if verdicts else "follows from the other choices"
-    return reasons
-
-

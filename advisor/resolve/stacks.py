@@ -44,7 +44,7 @@ def lock_stack(text: str, *, client: IndexClient, target: Target, python: str) -
     except Impossible as error:
         raise Impossible(
             f"stack `{text}` cannot be resolved for Python {target.python} on {target.platform}: {error.message}",
-            causes=error.causes,
+            details=error.details,
             hint=error.hint,
         ) from None
     return StackLock(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from advisor.resolve.baseline import Impossible, resolve_baseline
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, Problem
+from advisor.resolve.problem import Candidate, CandidateSource, Problem
 from knowledge.domain.errors import AdvisorError
 
 
@@ -17,7 +16,7 @@ class VerificationError(AdvisorError):
     exit_code = 4
 
 
-def verify(problem: Problem, source: IndexCandidates, stack: Iterable[Candidate]) -> None:
+def verify(problem: Problem, source: CandidateSource, stack: Iterable[Candidate]) -> None:
     """Check that resolvelib, with every version pinned, accepts exactly this stack.
 
     Raises:
@@ -28,8 +27,8 @@ def verify(problem: Problem, source: IndexCandidates, stack: Iterable[Candidate]
     try:
         accepted = resolve_baseline(problem, source, pins={c.name: c for c in stack})
     except Impossible as error:
-        conflict = "; ".join(f"`{requirement}` of {origin}" for requirement, origin in error.causes)
-        raise VerificationError(f"the chosen stack violates {conflict or 'a requirement'}", hint=hint) from None
+        conflict = "; ".join(error.details)
+        raise VerificationError(f"the chosen stack violates a requirement: {conflict}", hint=hint) from None
     if {c.name for c in accepted} != {c.name for c in stack}:
         surplus = sorted({c.name for c in stack} - {c.name for c in accepted})
         raise VerificationError(f"the chosen stack holds packages that nothing requires: {surplus}", hint=hint)

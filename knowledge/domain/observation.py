@@ -14,7 +14,15 @@ from knowledge.domain.stack import Stack
 BlockName = NewType("BlockName", str)
 
 Status = Literal[
-    "ok", "unsupported", "import-error", "error", "wrong-result", "out-of-memory", "timed-out", "crashed", "not-installed"
+    "ok",
+    "unsupported",
+    "import-error",
+    "error",
+    "wrong-result",
+    "out-of-memory",
+    "timed-out",
+    "crashed",
+    "not-installed",
 ]
 """How a run ended. Everything but ``ok`` and ``unsupported`` is knowledge that a stack does not run."""
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-RISK = 1.0
+RISK = 4.0
+"""A version whose log speed is uncertain by 10 % must promise 2 % more than a certain one."""
 _SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _LENGTH = 2.0
 _SIMILAR_HARDWARE = 0.05
@@ -67,16 +68,30 @@ class VersionEstimator:
         self._frameworks = frameworks
         self._risk = risk
         relevant = [o for o in observations if self._bears(o)]
-        self._failures: dict[str, dict[str, str]] = defaultdict(dict)
-        for o in relevant:
-            version = o.stack.version_of(o.framework)
-            if o.status not in ("ok", "unsupported") and version is not None and self._surcharge(o) == 0.0:
-                self._failures[o.framework][version] = f"{o.status} in block {o.block}"
+        self._failures = self._find_failures(relevant)
         self._contrasts = self._collect(compare_block(relevant))
 
     def failures(self, name: str) -> Mapping[str, str]:
         """Return the versions of a package that were seen not to run on like hardware, each with its reason."""
         return self._failures.get(name, {})
+
+    def _find_failures(self, observations: Iterable[Observation]) -> dict[str, dict[str, str]]:
+        """Find the versions that failed on like hardware and never ran there; a failed installation proves nothing."""
+        ran: set[tuple[str, str | None]] = set()
+        failed: dict[tuple[str, str | None], str] = {}
+        for o in observations:
+            key = (o.framework, o.stack.version_of(o.framework))
+            if self._surcharge(o) or o.status in ("unsupported", "not-installed"):
+                continue
+            if o.status == "ok":
+                ran.add(key)
+            else:
+                failed[key] = f"{o.status} in block {o.block}"
+        found: dict[str, dict[str, str]] = defaultdict(dict)
+        for (framework, version), reason in failed.items():
+            if version is not None and (framework, version) not in ran:
+                found[framework][version] = reason
+        return found
 
     def terms(self, candidates: Mapping[str, Sequence[Version]]) -> ScoreTerms:
         """Return the certainty equivalent, mean - risk / 2 x variance, of every candidate version."""
@@ -226,13 +241,14 @@ def _condition(contrasts: Sequence[_Contrast], versions: Sequence[Version]) -> t
 
 
 def _distances(versions: Sequence[Version]) -> Array:
-    """Distances (n, n) between versions: 1 a minor release, 0.1 a patch release, 1 another build of the same release."""
+    """Distances (n, n) of versions: 1 a minor release, 0.1 a patch release, 1 another build of the same release."""
     import numpy as np
 
     minors = {release: i for i, release in enumerate(sorted({(v.major, v.minor) for v in versions}))}
     place = np.array([minors[v.major, v.minor] + min(v.micro, 9) / 10 for v in versions])
     builds = np.array([[float(v.local != w.local) for w in versions] for v in versions])
-    return np.abs(place[:, None] - place[None, :]) + builds
+    distances: Array = np.abs(place[:, None] - place[None, :]) + builds
+    return distances
 
 
 def _evidence(contrast: _Contrast) -> Evidence:
@@ -247,5 +263,7 @@ def _evidence(contrast: _Contrast) -> Evidence:
         low=math.exp(c.low),
         high=math.exp(c.high),
         rounds=c.rounds,
-        hardware=gpu.model if gpu and c.observation.indicator.device == "cuda" else c.observation.hardware.cpu.microarchitecture,
+        hardware=gpu.model
+        if gpu and c.observation.indicator.device == "cuda"
+        else c.observation.hardware.cpu.microarchitecture,
     )

@@ -81,5 +81,3 @@ def _first_line(error: Exception) -> str:
         first = error.errors()[0]
         return f"field `{'.'.join(map(str, first['loc']))}`: {first['msg'].lower()}"
     return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-
-

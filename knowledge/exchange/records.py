@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from knowledge.domain.observation import Observation
@@ -27,7 +27,7 @@ def observation_from(record: dict[str, Any], *, stack: Any, hardware: Any) -> Ob
     return built
 
 
-@lru_cache(maxsize=None)
+@cache
 def _adapter(kind: type) -> Any:
     from pydantic import TypeAdapter
 

@@ -59,9 +59,8 @@ def _cpuinfo(root: Path) -> list[dict[str, str]]:
     """Return one dictionary a logical processor, as ``/proc/cpuinfo`` lists them."""
     processors = []
     for block in _read(root, "proc/cpuinfo").strip().split("\n\n"):
-        fields = dict(
-            (key.strip(), value.strip()) for key, colon, value in (line.partition(":") for line in block.splitlines()) if colon
-        )
+        parts = (line.partition(":") for line in block.splitlines())
+        fields = {key.strip(): value.strip() for key, colon, value in parts if colon}
         if fields:
             processors.append(fields)
     return processors

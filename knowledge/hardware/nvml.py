@@ -74,9 +74,7 @@ def _read(nvml: Any) -> NvmlReading:
     devices = [_device(nvml, handle) for handle in handles]
     return NvmlReading(
         accelerators=group_devices(devices, _interconnect(nvml, handles)),
-        driver=Driver(
-            version=nvml.nvmlSystemGetDriverVersion(), newest_cuda=f"{newest // 1000}.{newest % 1000 // 10}"
-        ),
+        driver=Driver(version=nvml.nvmlSystemGetDriverVersion(), newest_cuda=f"{newest // 1000}.{newest % 1000 // 10}"),
     )
 
 

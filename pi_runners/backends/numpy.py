@@ -25,7 +25,7 @@ class NumpyBackend(Backend):
         """Return the version and, where NumPy tells, the BLAS it was built with."""
         described: Dict[str, Any] = {"numpy": np.__version__}
         try:
-            blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[call-overload]
+            blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
             described["blas"] = "{} {}".format(blas.get("name"), blas.get("version"))
             described["blas_build"] = str(blas.get("openblas configuration", ""))[:200]
         except (TypeError, KeyError):

@@ -10,8 +10,8 @@ from pi_runners.indicators.training import LEARNING_RATE, weight_scales, weight_
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 
 class TensorflowBackend(Backend):
@@ -73,7 +73,6 @@ class TensorflowBackend(Backend):
         # Explicit margins: TensorFlow's SAME pads a strided convolution on one side only, PyTorch on both.
         margins = [[0, 0], [1, 1], [1, 1], [0, 0]]
 
-        @tf.function
         def step(inputs: Any, expected: Any) -> Any:
             with tf.GradientTape() as tape:
                 hidden = tf.nn.relu(tf.nn.conv2d(inputs, first, strides=1, padding=margins))
@@ -87,4 +86,5 @@ class TensorflowBackend(Backend):
                 weight.assign_sub(LEARNING_RATE * gradient)
             return loss, squared_norm
 
-        return Call(lambda: step(batch, targets), lambda result, index: float(result[index[0]]))
+        compute = tf.function(step)
+        return Call(lambda: compute(batch, targets), lambda result, index: float(result[index[0]]))

@@ -33,7 +33,7 @@ class LocalExecutor:
 
     def _wait(self, job: Job, folder: Path, output: Path, errors: int) -> int | None:
         # `-I` keeps the user's site-packages, PYTHONPATH and the working directory out of the measured environment.
-        command = [job.python, "-I", job.program, folder / "request.json", output]
+        command = [str(path) for path in (job.python, "-I", job.program, folder / "request.json", output)]
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

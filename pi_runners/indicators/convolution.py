@@ -32,7 +32,7 @@ class Conv2d(Indicator):
     def flops(self, parameters: Parameters) -> float:
         """2 N K H W C R S, as DeepBench counts it (padding's zeros included)."""
         p = parameters
-        return 2.0 * p["batch"] * p["filters"] * p["size"] ** 2 * p["channels"] * p["kernel"] ** 2
+        return float(2 * p["batch"] * p["filters"] * p["size"] ** 2 * p["channels"] * p["kernel"] ** 2)
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         """Input and filters read once, output written once."""

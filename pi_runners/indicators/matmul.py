@@ -27,7 +27,7 @@ class Matmul(Indicator):
 
     def flops(self, parameters: Parameters) -> float:
         """2 m n k: one multiplication and one addition for each of m n dot products of length k."""
-        return 2.0 * parameters["m"] * parameters["n"] * parameters["k"]
+        return float(2 * parameters["m"] * parameters["n"] * parameters["k"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         """A and B read once, C written once."""

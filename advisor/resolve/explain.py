@@ -1,0 +1,106 @@
+"""Why each package has its version, and which requirements brought it into the stack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from packaging.utils import NormalizedName
+
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem
+from knowledge.estimate.interface import Prediction
+from knowledge.rules.engine import RuleBook
+
+if TYPE_CHECKING:
+    import networkx
+
+PROJECT = NormalizedName("")
+"""The node that stands for the project itself."""
+
+
+def dependency_graph(
+    problem: Problem, source: CandidateSource, stack: Sequence[Candidate]
+) -> networkx.DiGraph[NormalizedName]:
+    """Return who requires whom in a stack, from :data:`PROJECT` down; an edge runs from what requires."""
+    import networkx
+
+    chosen = {candidate.name: candidate for candidate in stack}
+    graph: networkx.DiGraph[NormalizedName] = networkx.DiGraph()
+    seen: set[tuple[NormalizedName, NormalizedName | None]] = set()
+    queue: list[tuple[NormalizedName, NormalizedName | None]] = []
+
+    def require(parent: NormalizedName, dependency: Dependency) -> None:
+        graph.add_edge(parent, dependency.name)
+        queue.extend((dependency.name, extra) for extra in (None, *dependency.extras))
+
+    for root in problem.roots:
+        if not root.constraint and problem.applies(root.requirement):
+            require(PROJECT, Dependency(name=root.name, requirement=root.requirement))
+    while queue:
+        name, extra = queue.pop()
+        if (name, extra) not in seen:
+            seen.add((name, extra))
+            for dependency in source.dependencies(chosen[name], extra) or ():
+                require(name, dependency)
+    return graph
+
+
+def explain_stack(
+    problem: Problem,
+    source: CandidateSource,
+    *,
+    stack: Sequence[Candidate],
+    baseline: Sequence[Candidate],
+    rules: RuleBook,
+    prediction: Prediction,
+) -> dict[str, str]:
+    """Say for each package of a stack, in a few words, why it has its version and what requires it."""
+    import networkx
+
+    graph = dependency_graph(problem, source, stack)
+    paths = networkx.single_source_shortest_path(graph, PROJECT)
+    plain = {c.name: c for c in baseline}
+    blamed = _forbidden_below(dependency_graph(problem, source, baseline), baseline, rules)
+    reasons: dict[str, str] = {}
+    for candidate in stack:
+        reason = _reason(candidate, plain.get(candidate.name), source, blamed, prediction)
+        between = paths[candidate.name][1:-1]
+        reasons[candidate.name] = f"{reason}; via {' > '.join(between)}" if between else reason
+    return reasons
+
+
+def _forbidden_below(
+    graph: networkx.DiGraph[NormalizedName], baseline: Sequence[Candidate], rules: RuleBook
+) -> dict[NormalizedName, str]:
+    """Return, for each package of the baseline that is forbidden or requires what is, the rule's message."""
+    import networkx
+
+    blamed: dict[NormalizedName, str] = {}
+    for candidate in baseline:
+        for verdict in rules.judge(candidate.name, candidate.version):
+            if verdict.severity == "forbidden":
+                above = networkx.ancestors(graph, candidate.name) - {PROJECT}
+                for name in sorted(above | {candidate.name}):
+                    blamed.setdefault(name, verdict.message)
+    return blamed
+
+
+def _reason(
+    candidate: Candidate,
+    plain: Candidate | None,
+    source: CandidateSource,
+    blamed: Mapping[NormalizedName, str],
+    prediction: Prediction,
+) -> str:
+    for change in prediction.changes:
+        if change.package == candidate.name and plain is not None:
+            return f"predicted {change.speedup:.3f}x the speed of {plain.version} [{change.low:.3f}, {change.high:.3f}]"
+    if candidate.version == source.candidates(candidate.name)[0].version:
+        return "newest for the target"
+    if plain is None:
+        return "newest that the other choices admit"
+    if plain.version == candidate.version:
+        return "newest that the requirements admit"
+    if candidate.name in blamed:
+        return f"{plain.version} does not run on the target: {blamed[candidate.name]}"
+    return "follows from the other choices"

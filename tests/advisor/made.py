@@ -1,0 +1,70 @@
+"""Problems over indexes made up for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
+from advisor.index.configuration import IndexConfiguration
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.problem import Candidate, Policy, Problem, RootRequirement
+from advisor.resolve.recommend import Advice, recommend
+from advisor.resolve.target import make_target
+from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.estimate.interface import Estimator
+from knowledge.estimate.versions import VersionEstimator
+from knowledge.estimate.workloads import find_workload
+from knowledge.rules.engine import RuleBook
+from knowledge.rules.model import Rule
+from tests.package_index import PackageIndex
+
+MACHINE = HardwareProfile(name="made-up", cpu=Cpu(architecture="x86_64", microarchitecture="zen4"))
+
+
+def client_of(index: PackageIndex, cache: Path, *, offline: bool = False, timeout: float = 5.0) -> IndexClient:
+    """Return a client of one index."""
+    configuration = IndexConfiguration(default=index.url, timeout_seconds=timeout)
+    return IndexClient(configuration, cache=DiskCache(cache), offline=offline)
+
+
+def problem_of(
+    *requirements: str, constraints: tuple[str, ...] = (), python: str = "3.12", policy: Policy | None = None
+) -> Problem:
+    """Return a problem on an x86-64 Linux machine."""
+    roots = [RootRequirement(requirement=Requirement(r), origin=f"line {i}") for i, r in enumerate(requirements, 1)]
+    roots += [RootRequirement(requirement=Requirement(c), origin="-c", constraint=True) for c in constraints]
+    target = make_target(python=python, platform="manylinux_2_28_x86_64", hardware=MACHINE)
+    return Problem(roots=tuple(roots), target=target, policy=policy or Policy())
+
+
+def no_knowledge() -> VersionEstimator:
+    """Return an estimator that has seen nothing."""
+    return VersionEstimator([], hardware=MACHINE, workload=find_workload("equal"), frameworks=())
+
+
+def advise(
+    index: PackageIndex,
+    cache: Path,
+    problem: Problem,
+    *,
+    rules: tuple[Rule, ...] = (),
+    estimator: Estimator | None = None,
+) -> tuple[Advice, IndexCandidates]:
+    """Recommend a stack."""
+    source = IndexCandidates(client_of(index, cache), problem)
+    advice = recommend(
+        problem,
+        source,
+        rules=RuleBook(rules, MACHINE),
+        estimator=estimator or no_knowledge(),
+        objective="performance",
+    )
+    return advice, source
+
+
+def versions(stack: tuple[Candidate, ...]) -> dict[str, str]:
+    """Return a stack as plain text."""
+    return {c.name: str(c.version) for c in stack}

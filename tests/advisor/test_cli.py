@@ -1,0 +1,201 @@
+"""The program as its users call it: exit codes, streams, messages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+
+@pytest.fixture
+def project(index: PackageIndex, tmp_path: Path) -> Path:
+    """A project whose two packages an index offers."""
+    index.add("a", "1.0", ["b"])
+    index.add("a", "2.0", ["b"])
+    index.add("b", "1.0")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\ndependencies = ["a"]\n[tool.uv]\nindex-url = "{index.url}"\n'
+    )
+    return folder
+
+
+def one_sentence(text: str) -> bool:
+    """Whether an error output is an error, its details and a hint, and no traceback."""
+    return text.startswith("error: ") and "Traceback" not in text
+
+
+def test_advice_is_written_and_reported(advisor: Advisor, project: Path) -> None:
+    done = advisor("advise", str(project), "--python", "3.12", "--hardware", "cpu-zen4")
+
+    assert done.returncode == 0, done.stderr
+    assert "optimal over 3 candidate versions" in done.stdout
+    assert 'version = "2.0"' in (project / "pylock.toml").read_text()
+
+
+def test_the_json_report_has_the_documented_shape(advisor: Advisor, project: Path) -> None:
+    done = advisor("advise", str(project), "--hardware", "cpu-zen4", "--format", "json", "--dry-run")
+
+    document = json.loads(done.stdout)
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "advice-json.md").read_text()
+    assert document["schema_version"] == 1
+    assert {"status", "target", "objective", "baseline", "stack", "settings", "prediction", "findings", "proof"} <= set(
+        document
+    )
+    assert set(document["stack"]["packages"][0]) == {"name", "version", "index", "why"}
+    assert {"bound", "gap", "iterations", "candidates", "fetched"} <= set(document["proof"])
+    assert all(f"`{key}`" in documented for key in [*document, *document["target"], *document["proof"]])
+    assert not (project / "pylock.toml").exists()
+
+
+def test_a_warm_cache_gives_the_same_bytes_offline(advisor: Advisor, project: Path, index: PackageIndex) -> None:
+    asked = ("advise", str(project), "--hardware", "cpu-zen4", "--format", "json")
+    online = advisor(*asked)
+    lock = (project / "pylock.toml").read_bytes()
+    index.__exit__()
+    offline = advisor(*asked, "--offline")
+    index.__enter__()
+
+    assert (offline.returncode, offline.stdout) == (0, online.stdout)
+    assert (project / "pylock.toml").read_bytes() == lock
+
+
+def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
+    done = advisor("advise", str(project), "--hardware", "cpu-zen4", "--offline")
+
+    assert done.returncode == 4
+    assert one_sentence(done.stderr)
+    assert not (project / "pylock.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("advise", "nowhere"), 2, "is not a directory"),
+        (("advise", "project", "--hardware", "h300"), 2, "there is no hardware profile `h300`"),
+        (("advise", "project", "--python", "snake"), 2, "is not a Python 3 version"),
+        (("advise", "project", "--platform", "amiga"), 2, "is not a platform tag"),
+        (("advise", "project", "--workload", "gaming"), 2, "there is no workload `gaming`"),
+        (("advise", "project", "--objective", "beauty"), 2, "there is no objective `beauty`"),
+        (("advise", "project", "--format", "xml"), 2, "there is no format `xml`"),
+        (("advise", "project", "--extra", "none"), 2, "has no extra `none`"),
+        (("advise", "project", "--exclude-newer", "soon"), 2, "is not a date"),
+        (("advise", "project", "-o", "lock.json"), 2, "is not the name of a lock"),
+        (("advise", "project", "--constraint", "none.txt"), 2, "there is no such file"),
+        (("advise", "-r", "unknown.txt"), 3, "is not on any configured index"),
+        (("advise", "-r", "conflict.txt"), 3, "no set of versions satisfies the requirements"),
+        (("advise", "project", "--knowledge", "damaged.sqlite"), 4, "file is not a database"),
+        (("advise", "project", "--index-url", "http://127.0.0.1:9/simple/"), 4, "no connection"),
+        (("rules", "show", "numpy2"), 2, "there is no rule `numpy2`"),
+        (("knowledge", "import", "damaged.jsonl"), 2, "damaged.jsonl:1: not a record"),
+        (("pi", "run", "dance", "--stack", "numpy"), 2, "there is no indicator `dance`"),
+        (("pi", "run", "matmul", "--stack", "six"), 2, "names no framework"),
+        (("pi", "run", "matmul", "--stack", "numpy>>1"), 2, "is not a requirement"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--device", "cuda"), 2, "has no NVIDIA GPU"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--python", "/none/python"), 2, "does not run"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_an_exit_code(
+    advisor: Advisor, project: Path, index: PackageIndex, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    folder = project.parent
+    option = f"--index-url {index.url}\n"
+    (folder / "unknown.txt").write_text(f"{option}nothing-of-that-name\n")
+    (folder / "conflict.txt").write_text(f"{option}a==1.0\na==2.0\n")
+    (folder / "damaged.sqlite").write_text("no database at all, but long enough to look at")
+    (folder / "damaged.jsonl").write_text("{")
+    index.add("numpy", "2.0.0")
+    index.add("six", "1.0")
+    (project / "pylock.toml").write_text("the old lock")
+    if arguments[0] == "pi":
+        arguments = (*arguments, "--index-url", index.url)
+
+    done = advisor(*arguments)
+
+    assert (done.returncode, one_sentence(done.stderr)) == (code, True), done.stderr
+    assert message in done.stderr
+    assert done.stdout == ""
+    assert (project / "pylock.toml").read_text() == "the old lock"
+
+
+def test_an_unknown_key_of_the_project_table_names_the_nearest(advisor: Advisor, project: Path) -> None:
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor]\nhardwear = "h200"\n')
+
+    done = advisor("advise", str(project))
+
+    assert done.returncode == 2
+    assert "did you mean `hardware`?" in done.stderr
+
+
+def test_the_project_table_is_used_and_a_flag_wins(advisor: Advisor, project: Path) -> None:
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor]\nhardware = "h200"\npython = "3.12"\n')
+
+    table = json.loads(advisor("advise", str(project), "--format", "json", "--dry-run").stdout)
+    flag = json.loads(advisor("advise", str(project), "--format", "json", "--dry-run", "--hardware", "t4").stdout)
+
+    assert (table["target"]["hardware"], table["target"]["python"]) == ("h200", "3.12.0")
+    assert flag["target"]["hardware"] == "t4"
+
+
+def test_a_python_that_the_project_excludes_is_refused(advisor: Advisor, project: Path) -> None:
+    text = (project / "pyproject.toml").read_text()
+    (project / "pyproject.toml").write_text(text.replace('name = "m"', 'name = "m"\nrequires-python = ">=3.13"'))
+
+    done = advisor("advise", str(project), "--python", "3.12")
+
+    assert done.returncode == 2
+    assert "the project requires Python `>=3.13`" in done.stderr
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = ("numpy", "sqlalchemy", "ortools", "requests", "pydantic", "rich", "yaml", "scipy", "networkx", "packaging")
+    program = (
+        "import sys\nsys.argv = ['advisor', '--help']\n"
+        "from advisor.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert "advise" in done.stdout
+    assert done.stderr.strip() == "[]"
+
+
+def test_hardware_is_shown_as_text_and_json(advisor: Advisor) -> None:
+    text, document = (
+        advisor("hardware", "show").stdout,
+        json.loads(advisor("hardware", "show", "--format", "json").stdout),
+    )
+
+    assert document["cpu"]["microarchitecture"] in text
+    assert ("none found" in text) == (document["accelerators"] == [])
+
+
+def test_lists_are_printed(advisor: Advisor) -> None:
+    assert "h200" in advisor("hardware", "list").stdout
+    assert "numpy2-torch" in advisor("rules", "list").stdout
+    assert "https://" in advisor("rules", "show", "cuda-12.4").stdout
+    assert "training_step" in advisor("pi", "list").stdout
+
+
+def test_knowledge_goes_out_and_in_without_counting_twice(advisor: Advisor, tmp_path: Path) -> None:
+    out = advisor("knowledge", "export", "all.jsonl")
+    again = advisor("knowledge", "import", "all.jsonl")
+    fresh = advisor("knowledge", "import", "all.jsonl", "--knowledge", "other.sqlite")
+    advisor("knowledge", "export", "other.jsonl", "--knowledge", "other.sqlite")
+
+    assert out.returncode == 0, out.stderr
+    assert "0 added" in again.stdout
+    assert fresh.returncode == 0
+    assert (tmp_path / "all.jsonl").read_bytes() == (tmp_path / "other.jsonl").read_bytes()
+    assert "observations" in advisor("knowledge", "status").stdout

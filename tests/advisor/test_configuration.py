@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from advisor.index.configuration import IndexConfiguration, read_configuration, without_credentials
+from knowledge.domain.errors import InputError
+
+
+def read(tmp_path: Path, variables: dict[str, str] | None = None) -> IndexConfiguration:
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    unset = {"XDG_CONFIG_DIRS": str(tmp_path / "none"), "XDG_CONFIG_HOME": str(home / ".config")}
+    return read_configuration(tmp_path, environment={**unset, **(variables or {})}, home=home)
+
+
+def test_pip_variables_are_read(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        {"PIP_INDEX_URL": "https://a/simple", "PIP_EXTRA_INDEX_URL": "https://b https://c", "PIP_DEFAULT_TIMEOUT": "7"},
+    )
+
+    assert (found.default, found.extra, found.timeout_seconds) == ("https://a/simple", ("https://b", "https://c"), 7)
+
+
+def test_uv_variables_win_over_pip_variables(tmp_path: Path) -> None:
+    found = read(
+        tmp_path, {"PIP_INDEX_URL": "https://a", "UV_DEFAULT_INDEX": "mine=https://u", "UV_INDEX": "x=https://e"}
+    )
+
+    assert (found.default, found.extra) == ("https://u", ("https://e",))
+
+
+def test_the_users_pip_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "home" / ".config" / "pip" / "pip.conf"
+    path.parent.mkdir(parents=True)
+    path.write_text("[global]\nindex-url = https://file/simple\nfind-links =\n    /one\n    /two\n")
+
+    found = read(tmp_path)
+
+    assert (found.default, found.find_links) == ("https://file/simple", ("/one", "/two"))
+
+
+def test_the_projects_uv_table_is_read(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[[tool.uv.index]]\nurl = "https://d"\ndefault = true\n'
+        '[[tool.uv.index]]\nurl = "https://e"\n[[tool.uv.index]]\nurl = "https://x"\nexplicit = true\n'
+    )
+
+    found = read(tmp_path)
+
+    assert (found.default, found.extra) == ("https://d", ("https://e",))
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "uv.toml").write_text("index-url = ")
+
+    with pytest.raises(InputError, match="uv.toml` is not valid TOML"):
+        read(tmp_path)
+
+
+def test_credentials_are_never_shown() -> None:
+    assert without_credentials("https://me:secret@host/simple/") == "https://host/simple/"

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+
+from advisor.index import transport
+from advisor.index.client import IndexAnswerError, MetadataError, OfflineError
+from advisor.index.transport import IndexUnreachableError
+from tests.advisor.made import client_of
+from tests.package_index import PackageIndex
+
+A = canonicalize_name("a")
+
+
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.001)
+
+
+def test_json_and_html_pages_say_the_same(tmp_path: Path) -> None:
+    found = []
+    for as_json in (True, False):
+        with PackageIndex(json=as_json) as index:
+            index.add("a", "1.0", ["b>=1; python_version > '3'"], requires_python=">=3.9", yanked=True)
+            file = client_of(index, tmp_path / str(as_json)).files(A)[0]
+            found.append((file.filename, file.sha256, file.requires_python, file.yanked, file.metadata_sha256))
+
+    assert found[0] == found[1]
+
+
+def test_a_json_page_also_tells_size_and_upload_time(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", uploaded="2025-03-01T12:00:00Z")
+
+    file = client_of(index, tmp_path).files(A)[0]
+
+    assert file.size == len(index.files[file.filename])
+    assert file.uploaded == "2025-03-01T12:00:00+00:00"
+
+
+def test_metadata_beside_the_wheel_is_read_without_the_wheel(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b>=2"])
+    client = client_of(index, tmp_path)
+
+    metadata = client.metadata(client.files(A)[0])
+
+    assert [str(r) for r in metadata.requires] == ["b>=2"]
+    assert client.transport.requests_made == {"GET": 2}
+
+
+def test_metadata_is_read_from_the_wheel_by_ranged_requests(index: PackageIndex, tmp_path: Path) -> None:
+    index.separate_metadata = False
+    index.add("a", "1.0", ["b>=2"])
+    client = client_of(index, tmp_path)
+
+    metadata = client.metadata(client.files(A)[0])
+
+    assert [str(r) for r in metadata.requires] == ["b>=2"]
+    assert client.transport.requests_made["GET"] == 1
+
+
+def test_a_server_without_ranges_is_asked_for_the_wheel(index: PackageIndex, tmp_path: Path) -> None:
+    index.separate_metadata = index.ranges = False
+    index.add("a", "1.0", ["b>=2"])
+    client = client_of(index, tmp_path)
+
+    assert [str(r) for r in client.metadata(client.files(A)[0]).requires] == ["b>=2"]
+
+
+def test_an_unknown_project_has_no_files(index: PackageIndex, tmp_path: Path) -> None:
+    assert client_of(index, tmp_path).files(A) == ()
+
+
+def test_a_warm_cache_answers_offline(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b>=2"])
+    online = client_of(index, tmp_path)
+    expected = online.files(A), online.metadata(online.files(A)[0])
+    before = index.requests.total()
+
+    offline = client_of(index, tmp_path, offline=True)
+
+    assert (offline.files(A), offline.metadata(offline.files(A)[0])) == expected
+    assert index.requests.total() == before
+
+
+def test_a_cold_cache_says_so_offline(index: PackageIndex, tmp_path: Path) -> None:
+    with pytest.raises(OfflineError, match="is not in the cache") as caught:
+        client_of(index, tmp_path, offline=True).files(A)
+
+    assert "without `--offline`" in caught.value.hint
+
+
+def test_metadata_is_never_fetched_twice(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    first = client_of(index, tmp_path)
+    first.metadata(first.files(A)[0])
+    second = client_of(index, tmp_path)
+    second.metadata(second.files(A)[0])
+
+    assert index.requests["files"] == 1
+
+
+def test_a_damaged_cache_entry_is_noticed_and_fetched_anew(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    first = client_of(index, tmp_path)
+    first.metadata(first.files(A)[0])
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-3] + b"xyz")
+
+    second = client_of(index, tmp_path)
+    second.metadata(second.files(A)[0])
+
+    assert len(second.cache.damaged) == 2
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 403])
+def test_an_error_status_names_address_and_status(index: PackageIndex, tmp_path: Path, status: int) -> None:
+    index.status = status
+
+    with pytest.raises(IndexUnreachableError, match=f"/simple/a/`: it answers {status}"):
+        client_of(index, tmp_path).files(A)
+
+
+def test_what_may_pass_is_tried_again(index: PackageIndex, tmp_path: Path) -> None:
+    index.status = 503
+
+    with pytest.raises(IndexUnreachableError, match="after 4 tries"):
+        client_of(index, tmp_path).files(A)
+
+    assert index.requests["simple"] == 4
+
+
+def test_a_slow_index_is_given_up(index: PackageIndex, tmp_path: Path) -> None:
+    index.delay_seconds = 0.5
+
+    with pytest.raises(IndexUnreachableError, match="no answer in time"):
+        client_of(index, tmp_path, timeout=0.05).files(A)
+
+
+def test_an_absent_index_is_one_sentence(index: PackageIndex, tmp_path: Path) -> None:
+    client = client_of(index, tmp_path)
+    index.__exit__()
+
+    with pytest.raises(IndexUnreachableError, match="no connection"):
+        client.files(A)
+    index.__enter__()
+
+
+@pytest.mark.parametrize("garbage", ["", "{", "[]", '{"files": 3}', '{"meta": {"api-version": "9.0"}, "files": []}'])
+def test_garbage_is_not_a_page(index: PackageIndex, tmp_path: Path, garbage: str) -> None:
+    index.garbage = garbage
+
+    with pytest.raises(IndexAnswerError, match="did not answer with a project page"):
+        client_of(index, tmp_path).files(A)
+
+
+def test_a_hash_that_does_not_match_is_refused(index: PackageIndex, tmp_path: Path) -> None:
+    index.wrong_hashes = True
+    index.add("a", "1.0")
+    client = client_of(index, tmp_path)
+
+    with pytest.raises(IndexAnswerError, match="hash of .* does not match"):
+        client.metadata(client.files(A)[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("Metadata-Version: 2.1\nVersion: 1.0\n", "'name'"),
+        ("Metadata-Version: 2.1\nName: a\nVersion: one\n", "`Version`"),
+        ("Metadata-Version: 2.1\nName: a\nVersion: 1.0\nRequires-Dist: b>>1\n", "`Requires-Dist`"),
+        ("Metadata-Version: 2.1\nName: a\nVersion: 1.0\nRequires-Python: snake\n", "`Requires-Python`"),
+    ],
+)
+def test_malformed_metadata_names_the_field(index: PackageIndex, tmp_path: Path, text: str, field: str) -> None:
+    index.add("a", "1.0", metadata=text)
+    client = client_of(index, tmp_path)
+
+    with pytest.raises(MetadataError, match=field):
+        client.metadata(client.files(A)[0])
+
+
+def test_a_directory_of_wheels_is_searched(index: PackageIndex, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    index.add("a-b", "1.0")
+    index.add("a", "2.0")
+    links = tmp_path / "wheels"
+    links.mkdir()
+    for name in ("a_b-1.0-py3-none-any.whl", "a-2.0-py3-none-any.whl"):
+        (links / name).write_bytes(index.files[name])
+    index.entries.clear()
+    client = client_of(index, tmp_path / "cache")
+    client.configuration = replace(client.configuration, find_links=(str(links),))
+
+    file = client.files(canonicalize_name("a-b"))[0]
+
+    assert file.filename == "a_b-1.0-py3-none-any.whl"
+    assert client.metadata(file).name == "a-b"
+    assert client.pinned(file).sha256

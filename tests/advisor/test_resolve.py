@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from advisor.resolve.baseline import Impossible
+from advisor.resolve.problem import Policy
+from advisor.resolve.verify import VerificationError, verify
+from knowledge.estimate.interface import Prediction, ScoreTerms
+from knowledge.rules.model import Conflict
+from tests.advisor.made import advise, no_knowledge, problem_of, versions
+from tests.package_index import PackageIndex
+
+
+class Scores:
+    """An estimator that says what a test needs it to say."""
+
+    def __init__(self, scores: dict[tuple[str, str], float], failing: dict[str, dict[str, str]] | None = None) -> None:
+        self._scores = {(name, Version(version)): score for (name, version), score in scores.items()}
+        self._failing = failing or {}
+
+    def terms(self, candidates: object) -> ScoreTerms:
+        return ScoreTerms(unary=self._scores)
+
+    def predict(self, stack: object, baseline: object) -> Prediction:
+        return no_knowledge().predict({}, {})
+
+    def failures(self, name: str) -> dict[str, str]:
+        return self._failing.get(name, {})
+
+
+def test_without_knowledge_the_newest_is_advised(index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("a", version, ["b"])
+        index.add("b", version)
+
+    advice, _ = advise(index, tmp_path, problem_of("a"))
+
+    assert versions(advice.optimum.stack) == versions(advice.baseline) == {"a": "2.0", "b": "2.0"}
+    assert advice.optimum.proven
+
+
+def test_a_faster_version_is_advised_over_a_newer_one(index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0", "3.0"):
+        index.add("a", version)
+
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores({("a", "1.0"): 0.2, ("a", "3.0"): -0.1}))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert versions(advice.baseline) == {"a": "3.0"}
+
+
+def test_less_than_one_percent_does_not_outweigh_freshness(index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("a", version)
+
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores({("a", "1.0"): 0.004}))
+
+    assert versions(advice.optimum.stack) == {"a": "2.0"}
+
+
+def test_a_package_that_nothing_requires_is_not_installed_for_its_speed(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["fast"])
+    index.add("a", "2.0")
+    index.add("fast", "1.0")
+
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores({("fast", "1.0"): 5.0}))
+
+    assert versions(advice.optimum.stack) == {"a": "2.0"}
+
+
+def test_a_version_that_is_known_to_fail_is_avoided(index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("a", version)
+
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores({}, {"a": {"2.0": "crashed in block b1"}}))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0"}
+
+
+def test_a_forbidden_pair_is_avoided_and_reported(index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("a", version)
+        index.add("b", version)
+    rule = Conflict(
+        kind="conflict",
+        id="a-b",
+        severity="forbidden",
+        package="a",
+        versions=">=2",
+        other="b",
+        other_versions=">=2",
+        message="they crash",
+        source="https://example.org",
+    )
+
+    advice, _ = advise(index, tmp_path, problem_of("a", "b"), rules=(rule,))
+
+    assert sorted(versions(advice.optimum.stack).values()) == ["1.0", "2.0"]
+    assert any(f.code == "ADV101" and "they crash" in f.message for f in advice.findings)
+
+
+def test_rules_that_leave_nothing_name_themselves(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "2.0")
+    index.add("b", "2.0")
+    rule = Conflict(
+        kind="conflict",
+        id="a-b",
+        severity="forbidden",
+        package="a",
+        versions=">=2",
+        other="b",
+        other_versions=">=2",
+        message="they crash",
+        source="https://example.org",
+    )
+
+    with pytest.raises(Impossible, match="and the rules") as caught:
+        advise(index, tmp_path, problem_of("a", "b"), rules=(rule,))
+
+    assert caught.value.details == ("rule `a-b`: they crash (https://example.org)",)
+
+
+def test_a_dependency_is_backtracked_over_many_versions(index: PackageIndex, tmp_path: Path) -> None:
+    for minor in range(40):
+        index.add("a", f"1.{minor}", ["c<2"] if minor else [])
+        index.add("b", f"1.{minor}", ["c>=2"])
+    index.add("c", "1.0")
+    index.add("c", "2.0")
+
+    advice, _ = advise(index, tmp_path, problem_of("a", "b"))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0", "b": "1.39", "c": "2.0"}
+    assert advice.optimum.proven
+
+
+def test_extras_bring_their_requirements(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b[fast]"])
+    index.add("b", "1.0", ['c; extra == "fast"', 'd; extra == "slow"'], extras=["fast", "slow"])
+    index.add("c", "1.0")
+    index.add("d", "1.0")
+
+    advice, _ = advise(index, tmp_path, problem_of("a"))
+
+    assert set(versions(advice.optimum.stack)) == {"a", "b", "c"}
+
+
+def test_an_extra_that_does_not_exist_is_a_finding(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+
+    advice, _ = advise(index, tmp_path, problem_of("a[none]"))
+
+    assert [f.code for f in advice.findings] == ["ADV104"]
+
+
+def test_constraints_limit_without_requiring(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b"])
+    for name in ("b", "z"):
+        index.add(name, "1.0")
+        index.add(name, "2.0")
+
+    advice, _ = advise(index, tmp_path, problem_of("a", constraints=("b<2", "z<2")))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0", "b": "1.0"}
+
+
+def test_a_cycle_of_requirements_is_resolved(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b"])
+    index.add("b", "1.0", ["a"])
+
+    advice, _ = advise(index, tmp_path, problem_of("a"))
+
+    assert set(versions(advice.optimum.stack)) == {"a", "b"}
+
+
+def test_two_lines_for_one_dependency_both_hold(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b>=1", "b>=0.5", "b<2"])
+    for version in ("0.7", "1.5", "2.5"):
+        index.add("b", version)
+
+    advice, _ = advise(index, tmp_path, problem_of("a"))
+
+    assert versions(advice.optimum.stack)["b"] == "1.5"
+
+
+def test_a_version_with_malformed_metadata_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0", metadata="Metadata-Version: 2.1\nName: a\nVersion: 2.0\nRequires-Dist: b>>1\n")
+
+    advice, _ = advise(index, tmp_path, problem_of("a"))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert any(f.code == "ADV107" for f in advice.findings)
+
+
+def test_a_wheel_that_is_for_another_python_is_no_candidate(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", requires_python=">=3.8")
+    index.add("a", "2.0", requires_python=">=3.13")
+    index.add("a", "3.0", tag="cp311-cp311-manylinux_2_28_x86_64")
+    index.add("a", "4.0", tag="cp312-cp312-manylinux_2_35_x86_64")
+
+    advice, source = advise(index, tmp_path, problem_of("a"))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert {s.reason for s in source.skipped()} == {"requires another Python", "no wheel for the target"}
+
+
+def test_files_uploaded_later_do_not_exist(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", uploaded="2025-01-01T00:00:00Z")
+    index.add("a", "2.0", uploaded="2025-06-01T00:00:00Z")
+    policy = Policy(exclude_newer="2025-03-01T00:00:00+00:00")
+
+    advice, _ = advise(index, tmp_path, problem_of("a", policy=policy))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0"}
+
+
+def test_an_sdist_with_static_metadata_is_a_candidate_and_a_finding(index: PackageIndex, tmp_path: Path) -> None:
+    index.add_sdist("a", "1.0")
+    index.add_sdist("a", "2.0", metadata_version="2.1")
+
+    advice, _ = advise(index, tmp_path, problem_of("a"))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert {f.code for f in advice.findings} == {"ADV103", "ADV107"}
+
+
+def test_an_unknown_package_is_named_with_its_line(index: PackageIndex, tmp_path: Path) -> None:
+    with pytest.raises(Impossible, match="package `tensorflwo`, required by line 1, is not on any configured index"):
+        advise(index, tmp_path, problem_of("tensorflwo"))
+
+
+def test_a_conflict_names_who_requires_what(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["c<2"])
+    index.add("b", "1.0", ["c>=2"])
+    index.add("c", "1.0")
+    index.add("c", "2.0")
+
+    with pytest.raises(Impossible) as caught:
+        advise(index, tmp_path, problem_of("a", "b"))
+
+    assert set(caught.value.details) == {"a 1.0 requires `c<2`", "b 1.0 requires `c>=2`"}
+
+
+def test_verification_refuses_a_stack_that_does_not_hold(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b<2"])
+    index.add("b", "1.0")
+    index.add("b", "2.0")
+    advice, source = advise(index, tmp_path, problem_of("a"))
+    wrong = tuple(source.candidates(c.name)[0] for c in advice.optimum.stack)
+
+    with pytest.raises(VerificationError, match="violates a requirement: .*b<2"):
+        verify(problem_of("a"), source, wrong)
+
+
+def test_the_same_inputs_give_the_same_stack_from_any_cache(index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0", "3.0"):
+        index.add("a", version, [f"c<{version}"])
+        index.add("b", version, ["c"])
+        index.add("c", version)
+
+    cold, _ = advise(index, tmp_path, problem_of("a", "b"))
+    warm, _ = advise(index, tmp_path, problem_of("a", "b"))
+
+    assert cold == warm

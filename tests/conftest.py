@@ -1,0 +1,61 @@
+"""Fixtures that several rooms share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
+from advisor.index.configuration import read_configuration
+from knowledge.domain.errors import UnavailableError
+from tests.package_index import PackageIndex
+
+MACHINES = Path(__file__).parent / "fixtures" / "machines"
+
+Advisor = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def index() -> Iterator[PackageIndex]:
+    """An empty package index on loopback, over HTTP."""
+    with PackageIndex() as served:
+        yield served
+
+
+@pytest.fixture
+def advisor(tmp_path: Path) -> Advisor:
+    """Run the command line in a folder of its own, with a cache and a knowledge base of its own."""
+    home = tmp_path / "home"
+    home.mkdir()
+    variables = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")},
+        "ADVISOR_CACHE_DIR": str(home / "cache"),
+        "ADVISOR_KNOWLEDGE": f"sqlite:///{home / 'knowledge.sqlite'}",
+    }
+
+    def run(*arguments: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from advisor.cli.app import main; main()", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=variables, timeout=900)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def network(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Skip a test where the configured package index cannot be reached."""
+    from packaging.utils import canonicalize_name
+
+    configuration = read_configuration(Path.cwd())
+    client = IndexClient(configuration, cache=DiskCache(tmp_path_factory.mktemp("probe")))
+    try:
+        found = client.files(canonicalize_name("numpy"))
+    except UnavailableError as error:
+        pytest.skip(f"the configured package index cannot be reached: {error.message}")
+    if not found:
+        pytest.skip("the configured package index does not offer numpy")

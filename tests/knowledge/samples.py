@@ -1,0 +1,56 @@
+"""Observations made up for tests of the store, files and estimator; none of them claims to be a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.domain.observation import IndicatorRun, Observation, Status
+from knowledge.domain.stack import PackageVersion, make_stack
+
+MACHINE = HardwareProfile(
+    name="made-up", cpu=Cpu(architecture="x86_64", microarchitecture="zen4", vendor="AuthenticAMD"), libc="glibc"
+)
+RUN = IndicatorRun(
+    name="matmul", version=1, backend="numpy", device="cpu", dtype="float32", parameters={"m": 8, "n": 8, "k": 8}
+)
+
+
+def observation(
+    version: str = "2.0.0",
+    *,
+    seconds: float = 1.0,
+    round: int = 0,
+    slot: int = 0,
+    reference: bool = False,
+    status: Status = "ok",
+    block: str = "b1",
+    hardware: HardwareProfile = MACHINE,
+) -> Observation:
+    """Build an observation of NumPy."""
+    return Observation(
+        indicator=RUN,
+        framework="numpy",
+        stack=make_stack(
+            [PackageVersion(name="numpy", version=version)], python="3.11.7", platform="manylinux_2_28_x86_64"
+        ),
+        hardware=hardware,
+        block=block,
+        round=round,
+        slot=slot,
+        reference=reference,
+        started_at="2026-01-01T00:00:00Z",
+        status=status,
+        samples=(seconds, seconds * 1.01, seconds * 0.99) if status == "ok" else (),
+        loops=1,
+        failure="" if status == "ok" else "made to fail",
+    )
+
+
+def block(ratios: dict[str, float], *, rounds: int = 6, drift: float = 0.0, name: str = "b1") -> Iterator[Observation]:
+    """Yield a block in which ``version`` takes ``1 / ratio`` of the first version's time, under drift a round."""
+    noise = (0.0, 0.004, -0.003, 0.001, -0.002, 0.003, -0.001, 0.002)
+    for number in range(rounds):
+        for slot, (version, ratio) in enumerate(ratios.items()):
+            level = 1.0 + drift * number + noise[(number + 3 * slot) % len(noise)]
+            yield observation(version, seconds=level / ratio, round=number, slot=slot, reference=slot == 0, block=name)

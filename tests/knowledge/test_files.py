@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import importlib.resources
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knowledge.domain.errors import InputError
+from knowledge.exchange.files import read_observations, write_observations
+from tests.knowledge.samples import observation
+
+
+@given(
+    seconds=st.floats(min_value=1e-9, max_value=1e6),
+    round=st.integers(0, 99),
+    version=st.sampled_from(["1.26.4", "2.0.0", "2.13.0+cpu"]),
+    status=st.sampled_from(["ok", "crashed", "import-error"]),
+)
+def test_what_is_written_is_read_back_equal(seconds: float, round: int, version: str, status: str) -> None:
+    one = observation(version, seconds=seconds, round=round, status=status)  # type: ignore[arg-type]
+
+    assert list(read_observations(write_observations([one]), where="file")) == [one]
+
+
+def test_a_stack_and_a_machine_are_written_once() -> None:
+    lines = list(write_observations([observation(round=0), observation(round=1)]))
+
+    assert [json.loads(line)["kind"] for line in lines] == ["stack", "hardware", "observation", "observation"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda line: line[: len(line) // 2], "not a record"),
+        (lambda line: line.replace('"round":0', '"round":1'), "does not match its hash"),
+        (lambda line: line.replace('"schema":1', '"schema":7'), "schema 7 is not 1"),
+        (lambda line: line.replace('"slot":0', '"slot":"first"'), "field `slot`"),
+        (lambda line: line.replace('"samples":[1.0,', '"samples":[-1.0,'), "not a positive number"),
+        (lambda line: line.replace('"status":"ok"', '"status":"crashed"'), "with 3 samples"),
+        (lambda line: line.replace('"kind":"observation"', '"kind":"gossip"'), "kind `gossip`"),
+    ],
+)
+def test_a_damaged_line_is_named(damage: object, reason: str) -> None:
+    lines = list(write_observations([observation()]))
+    lines[2] = damage(lines[2])  # type: ignore[operator]
+
+    with pytest.raises(InputError, match="o.jsonl:3: not a record of an observation file") as caught:
+        list(read_observations(lines, where="o.jsonl"))
+
+    assert reason in caught.value.message
+
+
+def test_the_shipped_observations_are_valid() -> None:
+    shipped = [f for f in importlib.resources.files("knowledge.data").iterdir() if f.name.endswith(".jsonl")]
+
+    found = [o for f in shipped for o in read_observations(f.read_text().splitlines(), where=f.name)]
+
+    assert len(found) > 300
+    assert {o.framework for o in found} >= {"numpy", "tensorflow-cpu", "torch"}

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import Driver, HardwareProfile
+from knowledge.hardware.detect import detect
+from knowledge.hardware.nvml import NvmlReading, group_devices
+from knowledge.hardware.profiles import find_profile, shipped_names, shipped_profile
+from tests.conftest import MACHINES
+
+
+def recorded(name: str) -> HardwareProfile:
+    folder = MACHINES / name
+    reading = NvmlReading()
+    if (folder / "nvml.json").exists():
+        nvml = json.loads((folder / "nvml.json").read_text())
+        driver = Driver(version=nvml["driver"], newest_cuda=nvml["newest_cuda"])
+        reading = NvmlReading(accelerators=group_devices(nvml["devices"], nvml["interconnect"]), driver=driver)
+    about = json.loads((folder / "about.json").read_text())
+    return detect(folder, nvml=reading, machine=about["machine"])
+
+
+@pytest.mark.parametrize(
+    ("machine", "microarchitecture", "topology", "numa"),
+    [
+        ("cpu-virtual-machine", "x86_64_v4", (1, 2, 2), 1),
+        ("dgx1-v100", "broadwell", (2, 40, 80), 2),
+        ("dgx-a100", "zen2", (2, 128, 256), 8),
+        ("h200-virtual-machine", "sapphirerapids", (1, 16, 16), 1),
+        ("desktop-gtx-1080-ti", "zen3", (1, 16, 32), 1),
+        ("arm-graviton2", "neoverse_n1", (None, None, 1), 1),
+        ("thin-container", "x86_64", (None, None, 1), None),
+    ],
+)
+def test_the_processors_of_recorded_machines_are_recognised(
+    machine: str, microarchitecture: str, topology: tuple[int | None, ...], numa: int | None
+) -> None:
+    profile = recorded(machine)
+
+    assert profile.cpu.microarchitecture == microarchitecture
+    assert (profile.cpu.sockets, profile.cpu.cores, profile.cpu.threads) == topology
+    assert profile.numa_nodes == numa
+
+
+@pytest.mark.parametrize(
+    ("machine", "model", "capability", "count", "interconnect", "newest_cuda"),
+    [
+        ("dgx1-v100", "Tesla V100-SXM2-16GB", (7, 0), 8, "nvlink", "11.0"),
+        ("dgx-a100", "NVIDIA A100-SXM4-80GB", (8, 0), 8, "nvlink", "12.2"),
+        ("h200-virtual-machine", "NVIDIA H200", (9, 0), 1, "", "13.0"),
+        ("desktop-gtx-1080-ti", "NVIDIA GeForce GTX 1080 Ti", (6, 1), 1, "", "11.4"),
+    ],
+)
+def test_the_accelerators_of_recorded_machines_are_grouped(
+    machine: str, model: str, capability: tuple[int, int], count: int, interconnect: str, newest_cuda: str
+) -> None:
+    profile = recorded(machine)
+
+    assert profile.gpu is not None
+    assert profile.driver is not None
+    assert (profile.gpu.model, profile.gpu.capability, profile.gpu.count) == (model, capability, count)
+    assert (profile.gpu.interconnect, profile.driver.newest_cuda) == (interconnect, newest_cuda)
+
+
+def test_numa_affinity_is_kept_in_device_order() -> None:
+    gpu = recorded("dgx-a100").gpu
+
+    assert gpu is not None
+    assert gpu.numa_nodes == (3, 3, 1, 1, 7, 7, 5, 5)
+
+
+def test_virtualisation_is_told() -> None:
+    assert recorded("h200-virtual-machine").virtualisation == "kvm"
+    assert recorded("cpu-virtual-machine").virtualisation == "virtual machine"
+    assert recorded("thin-container").virtualisation == "container"
+    assert recorded("dgx1-v100").virtualisation == ""
+
+
+def test_what_a_thin_container_does_not_tell_is_listed() -> None:
+    profile = recorded("thin-container")
+
+    assert profile.memory_bytes is None
+    assert len(profile.unknown) == 3
+    assert profile.accelerators == ()
+
+
+def test_this_machine_is_detected_without_error() -> None:
+    profile = detect()
+
+    assert profile.cpu.microarchitecture
+    assert profile.cpu.threads
+    assert profile.memory_bytes
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_a_shipped_profile_is_valid_and_known_to_archspec(name: str) -> None:
+    import archspec.cpu
+
+    profile = shipped_profile(name)
+
+    assert profile.name == name
+    assert profile.cpu.microarchitecture in archspec.cpu.TARGETS
+    assert archspec.cpu.TARGETS[profile.cpu.microarchitecture].vendor == profile.cpu.vendor
+
+
+def test_an_unknown_profile_names_the_nearest() -> None:
+    with pytest.raises(InputError, match="no hardware profile `h20`") as caught:
+        find_profile("h20")
+
+    assert "did you mean `h200`" in caught.value.hint
+
+
+def test_a_wrong_field_of_a_profile_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("cpu: {architecture: x86_64, microarchitecture: zen4, cores: many}\n")
+
+    with pytest.raises(InputError, match=r"wrong field `cpu.cores`"):
+        find_profile(str(path))
+
+
+def test_a_profile_that_was_printed_can_be_read(tmp_path: Path) -> None:
+    from dataclasses import asdict
+
+    profile = recorded("dgx-a100")
+    path = tmp_path / "dgx.json"
+    path.write_text(json.dumps({**asdict(profile), "name": "dgx"}))
+
+    assert find_profile(str(path)).identity == profile.identity

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
+from knowledge.hardware.profiles import shipped_profile
+from knowledge.rules.catalogue import read_rules, shipped_rules
+from knowledge.rules.engine import RuleBook, runs_on
+from knowledge.rules.model import Capabilities, Conflict, RuntimeNeeds, Tested
+
+
+def machine(capability: str, driver: str | None = None) -> HardwareProfile:
+    return HardwareProfile(
+        name="made-up",
+        cpu=Cpu(architecture="x86_64", microarchitecture="haswell"),
+        accelerators=(Accelerator(vendor="nvidia", model="a GPU", compute_capability=capability),),
+        driver=Driver(version=driver) if driver else None,
+    )
+
+
+def forbidden(hardware: HardwareProfile, name: str, version: str) -> bool:
+    verdicts = RuleBook(shipped_rules(), hardware).judge(name, Version(version))
+    return any(v.severity == "forbidden" for v in verdicts)
+
+
+def test_every_rule_names_a_source_and_valid_specifiers() -> None:
+    for rule in shipped_rules():
+        assert rule.source.startswith("https://"), rule.id
+        if isinstance(rule, Conflict | Capabilities | Tested):
+            SpecifierSet(rule.versions)
+        if isinstance(rule, Conflict):
+            SpecifierSet(rule.other_versions)
+
+
+@pytest.mark.parametrize(
+    ("capability", "version", "runs"),
+    [
+        ("6.1", "2.7.1", True),
+        ("6.1", "2.8.0", False),
+        ("6.1", "2.13.0", False),
+        ("7.0", "2.10.0", True),
+        ("7.0", "2.11.0", False),
+        ("9.0", "2.0.1", False),
+        ("9.0", "2.0.1+cu118", True),
+        ("9.0", "2.1.0", True),
+        ("10.0", "2.6.0", False),
+        ("10.0", "2.8.0", True),
+        ("8.9", "2.8.0", True),
+        ("12.1", "2.13.0", True),
+    ],
+)
+def test_a_gpu_is_given_only_pytorch_builds_that_know_it(capability: str, version: str, runs: bool) -> None:
+    assert forbidden(machine(capability), "torch", version) is not runs
+
+
+@pytest.mark.parametrize(
+    ("driver", "runtime", "runs"),
+    [
+        ("450.80.02", "11.8.89", True),
+        ("440.33", "11.8.89", False),
+        ("470.57.02", "12.1.105", False),
+        ("525.60.13", "12.9.79", True),
+        ("575.51.03", "13.0.96", False),
+        ("580.65.06", "13.0.96", True),
+    ],
+)
+def test_a_driver_is_given_only_runtimes_that_it_serves(driver: str, runtime: str, runs: bool) -> None:
+    name = "nvidia-cuda-runtime" if runtime.startswith("13") else f"nvidia-cuda-runtime-cu{runtime[:2]}"
+
+    assert forbidden(machine("8.0", driver), name, runtime) is not runs
+
+
+def test_every_cuda_runtime_from_11_to_13_is_known() -> None:
+    known = {rule.cuda for rule in shipped_rules() if isinstance(rule, RuntimeNeeds)}
+
+    assert known >= {*(f"11.{m}" for m in range(9)), *(f"12.{m}" for m in range(10)), "13.0", "13.1", "13.2"}
+
+
+def test_a_gpu_older_than_turing_is_not_given_cuda_13() -> None:
+    assert forbidden(machine("7.0", "580.65.06"), "nvidia-cuda-runtime", "13.2.86")
+    assert not forbidden(machine("7.5", "580.65.06"), "nvidia-cuda-runtime", "13.2.86")
+
+
+def test_a_machine_without_a_gpu_is_judged_by_no_gpu_rule() -> None:
+    assert RuleBook(shipped_rules(), shipped_profile("cpu-zen4")).judge("torch", Version("2.13.0")) == ()
+
+
+def test_a_cpu_build_on_a_gpu_machine_is_discouraged() -> None:
+    verdicts = RuleBook(shipped_rules(), machine("9.0")).judge("torch", Version("2.13.0+cpu"))
+
+    assert [v.severity for v in verdicts] == ["discouraged"]
+
+
+def test_numpy_2_is_kept_from_frameworks_built_before_it() -> None:
+    pairs = {(c.package, c.versions) for c in RuleBook(shipped_rules(), machine("9.0")).conflicts}
+
+    assert {("torch", "<2.3"), ("tensorflow", "<2.18"), ("tensorflow-cpu", "<2.18")} <= pairs
+
+
+def test_machine_code_runs_within_its_major_version_and_ptx_on_anything_newer() -> None:
+    assert runs_on((8, 6), machine_code=["8.0"], ptx=[])
+    assert not runs_on((8, 0), machine_code=["8.6"], ptx=[])
+    assert not runs_on((9, 0), machine_code=["8.0"], ptx=[])
+    assert runs_on((9, 0), machine_code=[], ptx=["8.0"])
+
+
+def test_a_malformed_rule_names_entry_and_field() -> None:
+    with pytest.raises(InputError, match=r"entry 1 \(`x`\): field `conflict.other`"):
+        read_rules("- {kind: conflict, id: x, severity: forbidden, package: a, versions: '', message: m}", where="f")

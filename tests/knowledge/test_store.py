@@ -1,0 +1,153 @@
+"""One contract, every backend: SQLite and a real PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from knowledge.store import tables
+from knowledge.store.base import KnowledgeBaseError
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
+from tests.knowledge.samples import observation
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real PostgreSQL server for the session; yields the address of its first database."""
+    pgserver = pytest.importorskip("pgserver", reason="pgserver is not installed")
+    # Not below pytest's own folders: the server runs as another user where the tests run as root.
+    folder = Path(tmp_path_factory.mktemp("postgresql"))
+    server = pgserver.get_server(folder)
+    yield server.get_uri()
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database on each backend."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'knowledge.sqlite'}"
+    import psycopg
+
+    first: str = request.getfixturevalue("postgresql")
+    name = f"test_{abs(hash(str(tmp_path)))}"
+    with psycopg.connect(first, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    return first.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def store(address: str) -> Iterator[SqlKnowledgeBase]:
+    """A knowledge base as a user gets it on first use."""
+    with open_knowledge_base(address) as opened:
+        yield opened
+
+
+def test_the_shipped_observations_are_there_from_the_beginning(store: SqlKnowledgeBase) -> None:
+    assert sum(number for _, number in store.content().observations) > 300
+
+
+def test_adding_again_changes_nothing(store: SqlKnowledgeBase) -> None:
+    batch = [observation(round=r) for r in range(3)]
+
+    first, again = store.add(batch), store.add(reversed(batch))
+
+    assert (first.added, first.known) == (3, 0)
+    assert (again.added, again.known) == (0, 3)
+    assert list(store.observations(block="b1")) == batch
+
+
+def test_observations_come_in_order_of_round_and_slot(store: SqlKnowledgeBase) -> None:
+    store.add([observation(round=1), observation(round=0, slot=1, version="1.26.4"), observation(round=0)])
+
+    assert [(o.round, o.slot) for o in store.observations(block="b1")] == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_failed_observations_are_kept(store: SqlKnowledgeBase) -> None:
+    store.add([observation(status="import-error")])
+
+    found = list(store.observations(block="b1"))
+
+    assert [(o.status, o.failure, o.median) for o in found] == [("import-error", "made to fail", None)]
+
+
+def test_only_the_asked_frameworks_are_read(store: SqlKnowledgeBase) -> None:
+    store.add([observation()])
+
+    assert {o.framework for o in store.observations(frameworks=["numpy"])} == {"numpy"}
+    assert list(store.observations(frameworks=[], block="b1")) == []
+
+
+def test_a_failing_add_stores_nothing(store: SqlKnowledgeBase) -> None:
+    def half() -> Iterator[object]:
+        yield observation()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.add(half())  # type: ignore[arg-type]
+
+    assert list(store.observations(block="b1")) == []
+
+
+def test_more_than_one_batch_is_stored(store: SqlKnowledgeBase) -> None:
+    ingest = store.add(observation(round=r) for r in range(1200))
+
+    assert ingest.added == 1200
+    assert sum(1 for _ in store.observations(block="b1")) == 1200
+
+
+def test_opening_again_finds_what_was_stored(address: str) -> None:
+    with open_knowledge_base(address) as first:
+        first.add([observation()])
+        before = first.content()
+    with open_knowledge_base(address) as second:
+        assert second.content() == before
+
+
+def test_the_migrations_make_the_tables_that_the_program_uses(store: SqlKnowledgeBase) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    with store._engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        differences = compare_metadata(context, tables.metadata)
+
+    scripts = ScriptDirectory("knowledge/store/migrations")
+    assert differences == []
+    assert scripts.get_current_head() == tables.HEAD
+
+
+def test_tables_of_a_newer_program_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "k.sqlite"
+    open_knowledge_base(str(path)).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+
+    with pytest.raises(KnowledgeBaseError, match="revision 9999, newer than this program's"):
+        open_knowledge_base(str(path))
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "k.sqlite"
+    path.write_text("this is not a database, and long enough to be told from an empty one" * 9)
+    before = path.read_bytes()
+
+    with pytest.raises(KnowledgeBaseError, match="cannot be opened: file is not a database"):
+        open_knowledge_base(str(path))
+
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("address", ["mysql://x/y", "gopher:hole://", "sqlite:////proc/none/k.sqlite"])
+def test_a_wrong_address_is_one_sentence(address: str) -> None:
+    with pytest.raises(KnowledgeBaseError) as caught:
+        open_knowledge_base(address)
+
+    assert "\n" not in caught.value.message

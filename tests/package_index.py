@@ -1,0 +1,184 @@
+"""A small package index over HTTP, for what a real index cannot be made to do: fail, stall, lie, lack features."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import io
+import json
+import tarfile
+import threading
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+
+@dataclass
+class PackageIndex:
+    """Serves wheels and sdists built on the spot; switches make it misbehave.
+
+    Attributes:
+        json: Serve pages as JSON where asked; else as HTML.
+        separate_metadata: Offer core metadata beside the wheels.
+        ranges: Honour ranged requests.
+        status: Answer every page with this status instead.
+        garbage: Answer every page with this text instead.
+        delay_seconds: Wait before every answer.
+        wrong_hashes: Lie about the hash of the metadata.
+    """
+
+    json: bool = True
+    separate_metadata: bool = True
+    ranges: bool = True
+    status: int = 200
+    garbage: str | None = None
+    delay_seconds: float = 0.0
+    wrong_hashes: bool = False
+    files: dict[str, bytes] = field(default_factory=dict)
+    entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    requests: Counter[str] = field(default_factory=Counter)
+
+    def add(
+        self,
+        name: str,
+        version: str,
+        requires: Sequence[str] = (),
+        *,
+        extras: Sequence[str] = (),
+        tag: str = "py3-none-any",
+        requires_python: str | None = None,
+        uploaded: str | None = "2025-01-01T00:00:00Z",
+        yanked: bool = False,
+        metadata: str | None = None,
+    ) -> None:
+        """Add a wheel."""
+        lines = ["Metadata-Version: 2.2", f"Name: {name}", f"Version: {version}"]
+        lines += [f"Provides-Extra: {extra}" for extra in extras]
+        lines += [f"Requires-Dist: {requirement}" for requirement in requires]
+        text = metadata if metadata is not None else "\n".join(lines) + "\n\na description\n"
+        stem = f"{name.replace('-', '_')}-{version}"
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as archive:
+            archive.writestr(zipfile.ZipInfo(f"{name.replace('-', '_')}/__init__.py"), "#" * 300_000)
+            archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/METADATA"), text)
+            wheel = f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n"
+            archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/WHEEL"), wheel)
+            archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/RECORD"), "")
+        filename = f"{stem}-{tag}.whl"
+        self._enter(name, filename, content.getvalue(), requires_python, uploaded, yanked)
+        self.files[f"{filename}.metadata"] = text.encode()
+
+    def add_sdist(self, name: str, version: str, metadata_version: str = "2.2") -> None:
+        """Add an sdist."""
+        text = f"Metadata-Version: {metadata_version}\nName: {name}\nVersion: {version}\n".encode()
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w:gz") as archive:
+            member = tarfile.TarInfo(f"{name}-{version}/PKG-INFO")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+        self._enter(name, f"{name}-{version}.tar.gz", content.getvalue(), None, None, False)
+
+    def _enter(
+        self, name: str, filename: str, body: bytes, requires_python: str | None, uploaded: str | None, yanked: bool
+    ) -> None:
+        self.files[filename] = body
+        entry: dict[str, Any] = {"filename": filename, "url": f"/files/{filename}", "size": len(body), "yanked": yanked}
+        entry["hashes"] = {"sha256": hashlib.sha256(body).hexdigest()}
+        if requires_python:
+            entry["requires-python"] = requires_python
+        if uploaded:
+            entry["upload-time"] = uploaded
+        self.entries.setdefault(name, []).append(entry)
+
+    @property
+    def url(self) -> str:
+        """Base address of the simple API."""
+        return f"http://127.0.0.1:{self._server.server_port}/simple/"
+
+    def __enter__(self) -> Self:
+        index = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                time.sleep(index.delay_seconds)
+                status, body, kind, headers = index.answer(self.path, dict(self.headers.items()))
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                for key, value in headers.items():
+                    self.send_header(key, value)
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+            do_HEAD = do_GET
+
+            def log_message(self, *_: object) -> None:
+                """Stay silent."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, path: str, headers: dict[str, str]) -> tuple[int, bytes, str, dict[str, str]]:
+        """Return status, body, content type and further headers for a request."""
+        parts = path.strip("/").split("/")
+        self.requests[parts[0]] += 1
+        if parts[0] == "files":
+            return self._file(parts[1], headers)
+        if self.status != 200:
+            return self.status, b"no", "text/plain", {}
+        if self.garbage is not None:
+            return 200, self.garbage.encode(), "application/vnd.pypi.simple.v1+json", {}
+        if parts[1] not in self.entries:
+            return 404, b"not found", "text/plain", {}
+        return self._page(parts[1], "json" in headers.get("Accept", "") and self.json)
+
+    def _file(self, name: str, headers: dict[str, str]) -> tuple[int, bytes, str, dict[str, str]]:
+        body = self.files.get(name)
+        if body is None or (name.endswith(".metadata") and not self.separate_metadata):
+            return 404, b"not found", "text/plain", {}
+        asked = headers.get("Range", "")
+        if asked.startswith("bytes=") and self.ranges:
+            first, _, last = asked.removeprefix("bytes=").partition("-")
+            start = max(0, len(body) - int(last)) if not first else int(first)
+            end = len(body) - 1 if not first or not last else min(int(last), len(body) - 1)
+            piece = {"Content-Range": f"bytes {start}-{end}/{len(body)}"}
+            return 206, body[start : end + 1], "application/octet-stream", piece
+        return 200, body, "application/octet-stream", {}
+
+    def _page(self, name: str, as_json: bool) -> tuple[int, bytes, str, dict[str, str]]:
+        entries = []
+        for entry in self.entries[name]:
+            metadata = self.files.get(f"{entry['filename']}.metadata")
+            if metadata is not None and self.separate_metadata:
+                digest = "0" * 64 if self.wrong_hashes else hashlib.sha256(metadata).hexdigest()
+                entry = {**entry, "core-metadata": {"sha256": digest}}
+            entries.append(entry)
+        if as_json:
+            page = {"meta": {"api-version": "1.1"}, "name": name, "files": entries}
+            return 200, json.dumps(page).encode(), "application/vnd.pypi.simple.v1+json", {}
+        links = "".join(f"<a {_attributes(entry)}>{entry['filename']}</a>\n" for entry in entries)
+        return 200, f"<!DOCTYPE html><html><body>{links}</body></html>".encode(), "text/html", {}
+
+
+def _attributes(entry: dict[str, Any]) -> str:
+    found = [f'href="{entry["url"]}#sha256={entry["hashes"]["sha256"]}"']
+    if "requires-python" in entry:
+        found.append(f'data-requires-python="{html.escape(entry["requires-python"])}"')
+    if "core-metadata" in entry:
+        found.append(f'data-core-metadata="sha256={entry["core-metadata"]["sha256"]}"')
+    if entry["yanked"]:
+        found.append('data-yanked=""')
+    return " ".join(found)

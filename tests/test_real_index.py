@@ -1,0 +1,105 @@
+"""The whole way on the configured package index: a real lock, installed by pip and by uv."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pi_runners.environment import find_uv
+from tests.conftest import Advisor
+
+pytestmark = [pytest.mark.network, pytest.mark.usefixtures("network")]
+
+
+def run(*command: object) -> str:
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def installed(python: Path) -> dict[str, str]:
+    listed = json.loads(run(find_uv(), "pip", "list", "--python", python, "--format", "json"))
+    return {entry["name"].lower(): entry["version"] for entry in listed}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A small real project."""
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\ndependencies = ["pandas", "threadpoolctl"]\n')
+    return tmp_path
+
+
+def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -> None:
+    for name in ("pylock.toml", "requirements.txt"):
+        done = advisor("advise", ".", "-o", name, "--format", "json")
+        assert done.returncode == 0, done.stderr
+    stack = {p["name"]: p["version"] for p in json.loads(done.stdout)["stack"]["packages"]}
+    for name in ("with-uv", "with-uv-lock", "with-pip"):
+        run(find_uv(), "venv", "--python", sys.executable, project / name)
+    python = {name: project / name / "bin" / "python" for name in ("with-uv", "with-uv-lock", "with-pip")}
+    run(find_uv(), "pip", "install", "pip>=26.1", "--python", python["with-pip"])
+    before = installed(python["with-pip"])
+
+    run(
+        find_uv(),
+        "pip",
+        "install",
+        "--require-hashes",
+        "--python",
+        python["with-uv"],
+        "-r",
+        project / "requirements.txt",
+    )
+    run(find_uv(), "pip", "install", "--python", python["with-uv-lock"], "-r", project / "pylock.toml")
+    run(python["with-pip"], "-m", "pip", "install", "--require-hashes", "-r", project / "requirements.txt")
+    run(python["with-pip"], "-m", "pip", "install", "--dry-run", "-r", project / "pylock.toml")
+
+    assert stack.keys() >= {"numpy", "pandas", "threadpoolctl"}
+    assert installed(python["with-uv"]) == stack
+    assert installed(python["with-uv-lock"]) == stack
+    assert {k: v for k, v in installed(python["with-pip"]).items() if k not in before} == stack
+
+
+def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path) -> None:
+    online = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json")
+    lock = (project / "pylock.toml").read_bytes()
+    offline = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json", "--offline")
+
+    assert (online.returncode, offline.returncode) == (0, 0), online.stderr + offline.stderr
+    assert offline.stdout == online.stdout
+    assert (project / "pylock.toml").read_bytes() == lock
+
+
+@pytest.mark.slow
+def test_a_v100_is_given_the_newest_pytorch_that_still_knows_it(advisor: Advisor, project: Path) -> None:
+    (project / "requirements.txt").write_text("torch\n")
+
+    done = advisor("advise", "-r", "requirements.txt", "--hardware", "v100", "--python", "3.12", "--format", "json")
+
+    stack = {p["name"]: p["version"] for p in json.loads(done.stdout)["stack"]["packages"]}
+    baseline = {p["name"]: p["version"] for p in json.loads(done.stdout)["baseline"]["packages"]}
+    assert stack["torch"].startswith("2.10.")
+    assert stack["torch"] != baseline["torch"]
+    assert any(f["code"] == "ADV101" for f in json.loads(done.stdout)["findings"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("framework", "stack"), [("tensorflow-cpu", "tensorflow-cpu==2.21.0"), ("torch", "torch==2.13.0")]
+)
+def test_a_framework_runs_every_indicator(advisor: Advisor, tmp_path: Path, framework: str, stack: str) -> None:
+    done = advisor(
+        "pi", "run", "matmul", "conv2d", "training_step", "--stack", stack, "--rounds", "1", "--samples", "2",
+        "--min-time", "0.001", "--no-aa", "-o", "block.jsonl",
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
+    observations = [r["record"] for r in records if r["kind"] == "observation"]
+    assert {(o["indicator"]["name"], o["status"], o["framework"]) for o in observations} == {
+        (name, "ok", framework) for name in ("matmul", "conv2d", "training_step")
+    }
