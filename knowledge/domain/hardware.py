@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from knowledge.domain.identity import content_hash
@@ -117,11 +118,16 @@ class HardwareProfile:
     @property
     def identity(self) -> str:
         """Content hash of everything but the name and the reasons for what is not known."""
-        described = asdict(self)
-        del described["name"], described["unknown"]
-        return content_hash(described)
+        return _identity(self)
 
     @property
     def gpu(self) -> Accelerator | None:
         """The NVIDIA accelerator that stacks are chosen for, or none."""
         return next((a for a in self.accelerators if a.vendor == "nvidia"), None)
+
+
+@lru_cache(maxsize=4096)
+def _identity(hardware: HardwareProfile) -> str:
+    described = asdict(hardware)
+    del described["name"], described["unknown"]
+    return content_hash(described)

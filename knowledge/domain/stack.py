@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from packaging.utils import NormalizedName
@@ -57,11 +58,17 @@ class Stack:
     @property
     def identity(self) -> str:
         """Content hash of the stack."""
-        return content_hash(asdict(self))
+        return _identity(self)
 
     def version_of(self, name: str) -> str | None:
         """Return the version of a package in this stack, or none."""
         return next((p.version for p in self.packages if p.name == name), None)
+
+
+@lru_cache(maxsize=4096)
+def _identity(stack: Stack) -> str:
+    # Remembered: thousands of observations share a few stacks.
+    return content_hash(asdict(stack))
 
 
 def cuda_of_local_version(version: Version) -> str | None:

@@ -15,6 +15,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -65,11 +66,10 @@ class VersionEstimator:
     ) -> None:
         self._hardware = hardware
         self._workload = workload
-        self._frameworks = frameworks
+        self._frameworks = frozenset(frameworks)
         self._risk = risk
-        relevant = [o for o in observations if self._bears(o)]
-        self._failures = self._find_failures(relevant)
-        self._contrasts = self._collect(compare_block(relevant))
+        self._relevant = [o for o in observations if self._bears(o)]
+        self._failures = self._find_failures(self._relevant)
 
     def failures(self, name: str) -> Mapping[str, str]:
         """Return the versions of a package that were seen not to run on like hardware, each with its reason."""
@@ -95,7 +95,7 @@ class VersionEstimator:
 
     def terms(self, candidates: Mapping[str, Sequence[Version]]) -> ScoreTerms:
         """Return the certainty equivalent, mean - risk / 2 x variance, of every candidate version."""
-        measured = [name for name in sorted(candidates) if name in self._contrasts]
+        measured = self._measured(candidates)
         unary: dict[tuple[str, Version], float] = {}
         for name in measured:
             versions = list(candidates[name])
@@ -111,7 +111,7 @@ class VersionEstimator:
 
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
         """Predict the speed-up of a stack over the baseline; the measured frameworks share the workload equally."""
-        measured = sorted(name for name in stack if name in self._contrasts and name in baseline)
+        measured = [name for name in self._measured(stack) if name in baseline]
         changes = tuple(self._change(n, stack[n], baseline[n]) for n in measured if stack[n] != baseline[n])
         share = 1 / max(1, len(measured))
         mean = share * sum(math.log(c.speedup) for c in changes)
@@ -123,8 +123,18 @@ class VersionEstimator:
             confidence=CONFIDENCE,
             workload=self._workload.name,
             changes=changes,
-            unmeasured=tuple(sorted(n for n in stack if n in self._frameworks and n not in self._contrasts)),
+            unmeasured=tuple(sorted(self._frameworks & set(stack) - set(self._measured(stack)))),
         )
+
+    def _measured(self, names: Iterable[str]) -> list[str]:
+        """Return which packages any comparison bears on, sorted."""
+        # Without a framework among them there is nothing to compare, and no linear algebra to load.
+        asked = self._frameworks & set(names)
+        return sorted(name for name in asked if name in self._contrasts) if asked else []
+
+    @cached_property
+    def _contrasts(self) -> dict[str, dict[str, list[_Contrast]]]:
+        return self._collect(compare_block(self._relevant))
 
     def _bears(self, o: Observation) -> bool:
         """Whether an observation is of the workload, and of the kind of device that the machine would use."""
@@ -191,14 +201,12 @@ class VersionEstimator:
         return self._workload.weights[family] / total / families.count(family)
 
     def _change(self, name: str, version: Version, baseline: Version) -> Change:
-        from scipy.stats import norm
-
         gain = deviation = 0.0
         for weight, mean, covariance in self._posterior(name, [version, baseline]):
             gain += weight * float(mean[0] - mean[1])
             spread = float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
             deviation += weight * math.sqrt(max(0.0, spread))
-        half = float(norm.ppf((1 + CONFIDENCE) / 2)) * deviation
+        half = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * deviation
         contrasts = [c for _, group in sorted(self._contrasts[name].items()) for c in group]
         known = {v for c in contrasts for v in (c.version, c.reference)}
         asked = {version, baseline}

@@ -9,9 +9,11 @@ from dataclasses import asdict
 from typing import Any
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
-from knowledge.exchange.records import observation_from, plain_observation
+from knowledge.domain.stack import Stack
+from knowledge.exchange.records import hardware_from, observation_from, plain_observation, stack_from
 
 
 def write_observations(observations: Iterable[Observation]) -> Iterator[str]:
@@ -38,19 +40,22 @@ def read_observations(lines: Iterable[str], *, where: str) -> Iterator[Observati
         InputError: At the first line that is not a valid record; the message names the line. What was yielded before
             is valid.
     """
-    known: dict[str, Any] = {}
+    stacks: dict[str, Stack] = {}
+    machines: dict[str, HardwareProfile] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             entry = json.loads(line)
             kind, identity, record = entry["kind"], entry["id"], entry["record"]
-            if kind in ("stack", "hardware"):
-                known[identity] = record
-                continue
-            if kind != "observation":
+            if kind == "stack":
+                stacks[identity] = stack_from(record)
+            elif kind == "hardware":
+                machines[identity] = hardware_from(record)
+            elif kind == "observation":
+                yield _observation(identity, record, stacks, machines)
+            else:
                 raise ValueError(f"kind `{kind}` is not `stack`, `hardware` or `observation`")
-            yield _observation(identity, record, known)
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{where}:{number}: not a record of an observation file: {_first_line(error)}",
@@ -58,13 +63,14 @@ def read_observations(lines: Iterable[str], *, where: str) -> Iterator[Observati
             ) from None
 
 
-def _observation(identity: str, record: dict[str, Any], known: dict[str, Any]) -> Observation:
+def _observation(
+    identity: str, record: dict[str, Any], stacks: dict[str, Stack], machines: dict[str, HardwareProfile]
+) -> Observation:
     if record.get("schema") != 1:
         raise ValueError(f"schema {record.get('schema')} is not 1")
-    for name in ("stack", "hardware"):
-        if record[name] not in known:
-            raise ValueError(f"{name} `{record[name][:12]}` is not in the file before it")
-    observation = observation_from(record, stack=known[record["stack"]], hardware=known[record["hardware"]])
+    if record["stack"] not in stacks or record["hardware"] not in machines:
+        raise ValueError("its stack or hardware is not in the file before it")
+    observation = observation_from(record, stack=stacks[record["stack"]], hardware=machines[record["hardware"]])
     if any(not math.isfinite(s) or s <= 0 for s in observation.samples):
         raise ValueError("a sample is not a positive number of seconds")
     if (observation.status == "ok") != bool(observation.samples):

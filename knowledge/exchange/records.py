@@ -6,7 +6,9 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
+from knowledge.domain.stack import Stack
 
 
 def plain_observation(observation: Observation) -> dict[str, Any]:
@@ -17,8 +19,28 @@ def plain_observation(observation: Observation) -> dict[str, Any]:
     return plain
 
 
-def observation_from(record: dict[str, Any], *, stack: Any, hardware: Any) -> Observation:
-    """Build an observation from its record and the records of its stack and hardware.
+def stack_from(record: Any) -> Stack:
+    """Build a stack from its record.
+
+    Raises:
+        ValueError: If a field is absent, superfluous or of the wrong type.
+    """
+    built: Stack = _adapter(Stack).validate_python(record)
+    return built
+
+
+def hardware_from(record: Any) -> HardwareProfile:
+    """Build a hardware profile from its record.
+
+    Raises:
+        ValueError: If a field is absent, superfluous or of the wrong type.
+    """
+    built: HardwareProfile = _adapter(HardwareProfile).validate_python(record)
+    return built
+
+
+def observation_from(record: dict[str, Any], *, stack: Stack, hardware: HardwareProfile) -> Observation:
+    """Build an observation from its record and its stack and hardware, which many observations share.
 
     Raises:
         ValueError: If a field is absent, superfluous or of the wrong type.

@@ -13,10 +13,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.identity import canonical_json, to_plain
+from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
-from knowledge.exchange.records import observation_from, plain_observation
+from knowledge.exchange.records import hardware_from, observation_from, plain_observation, stack_from
 from knowledge.store import tables
 from knowledge.store.base import Content, Ingest, KnowledgeBaseError
 
@@ -55,14 +55,16 @@ class SqlKnowledgeBase:
             query = query.where(table.c.framework.in_(sorted(frameworks)))
         if block is not None:
             query = query.where(table.c.block == block)
-        stacks: dict[str, Any] = {}
-        machines: dict[str, Any] = {}
+        stacks: dict[str, Stack] = {}
+        machines: dict[str, HardwareProfile] = {}
         try:
             with self._engine.connect() as connection:
                 for document, stack_id, hardware_id in connection.execute(query):
-                    stack = self._document(connection, tables.stack, stack_id, stacks)
-                    machine = self._document(connection, tables.hardware, hardware_id, machines)
-                    yield observation_from(json.loads(document), stack=stack, hardware=machine)
+                    if stack_id not in stacks:
+                        stacks[stack_id] = stack_from(_document(connection, tables.stack, stack_id))
+                    if hardware_id not in machines:
+                        machines[hardware_id] = hardware_from(_document(connection, tables.hardware, hardware_id))
+                    yield observation_from(json.loads(document), stack=stacks[stack_id], hardware=machines[hardware_id])
         except SQLAlchemyError as error:
             raise self._failure("read", error) from None
 
@@ -153,14 +155,8 @@ class SqlKnowledgeBase:
         for start in range(0, len(rows), _BATCH):
             # `ON CONFLICT DO NOTHING` lets the database decide, so that writers cannot race each other.
             statement = insert(table).values(rows[start : start + _BATCH]).on_conflict_do_nothing()
-            inserted += connection.execute(statement).rowcount
+            inserted += len(connection.execute(statement.returning(table.primary_key.columns.values()[0])).all())
         return inserted
-
-    def _document(self, connection: Connection, table: Table, identity: str, known: dict[str, Any]) -> Any:
-        if identity not in known:
-            text = connection.execute(select(table.c.document).where(table.c.id == identity)).scalar_one()
-            known[identity] = json.loads(text)
-        return known[identity]
 
     def _failure(self, verb: str, error: SQLAlchemyError) -> KnowledgeBaseError:
         address = self._engine.url.render_as_string(hide_password=True)
@@ -169,6 +165,10 @@ class SqlKnowledgeBase:
             f"the knowledge base `{address}` could not be {verb}: {cause}",
             hint="check that it is not read-only, locked or full; nothing was half written",
         )
+
+
+def _document(connection: Connection, table: Table, identity: str) -> Any:
+    return json.loads(connection.execute(select(table.c.document).where(table.c.id == identity)).scalar_one())
 
 
 def _row(observation: Observation) -> dict[str, Any]:
@@ -187,5 +187,5 @@ def _row(observation: Observation) -> dict[str, Any]:
         "status": observation.status,
         "started_at": observation.started_at,
         "median_seconds": observation.median,
-        "document": canonical_json(to_plain(plain_observation(observation))),
+        "document": canonical_json(plain_observation(observation)),
     }

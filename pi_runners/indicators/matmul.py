@@ -9,7 +9,7 @@ from pi_runners.harness.contract import Backend, Parameters, Trial, random_bytes
 from pi_runners.indicators.indicator import ITEM_BYTES, Indicator
 
 # Unit round-off of the accumulation: TensorFloat-32 and half types multiply with 10 or 7 bits of mantissa.
-_ROUND_OFF = {"float64": 2.0**-52, "float32": 2.0**-11, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_ROUND_OFF = {"float64": 2.0**-48, "float32": 2.0**-11, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 class Matmul(Indicator):

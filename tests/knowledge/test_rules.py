@@ -7,9 +7,10 @@ from packaging.version import Version
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile
+from knowledge.rules import model
 from knowledge.rules.catalogue import read_rules, shipped_rules
 from knowledge.rules.engine import RuleBook, runs_on
-from knowledge.rules.model import Capabilities, Conflict, RuntimeNeeds, Tested
+from knowledge.rules.model import Capabilities, Conflict, RuntimeNeeds
 
 
 def machine(capability: str, driver: str | None = None) -> HardwareProfile:
@@ -29,7 +30,7 @@ def forbidden(hardware: HardwareProfile, name: str, version: str) -> bool:
 def test_every_rule_names_a_source_and_valid_specifiers() -> None:
     for rule in shipped_rules():
         assert rule.source.startswith("https://"), rule.id
-        if isinstance(rule, Conflict | Capabilities | Tested):
+        if isinstance(rule, Conflict | Capabilities | model.Tested):
             SpecifierSet(rule.versions)
         if isinstance(rule, Conflict):
             SpecifierSet(rule.other_versions)

@@ -135,6 +135,8 @@ def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor,
     asked = ["pi", "run", "matmul", "--stack", "numpy<2", "--rounds", "1", "--samples", "2", "--no-aa"]
     assert advisor(*asked).returncode == 0
     installed = next((tmp_path / "home" / "cache" / "environments").rglob("numpy-*.dist-info"))
+    # Replaced, not written into: uv links the files of an environment to those of its cache.
+    (installed / "METADATA").unlink()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 9.9\n")
 
     advisor(*asked, "-o", "block.jsonl")
