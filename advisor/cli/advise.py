@@ -135,7 +135,8 @@ def advise(
         client.close()
     for damaged in client.cache.damaged:
         warn(f"the cache entry `{damaged}` was damaged and was not used")
-    report = Report(advice=advice, target=target, configuration=client.configuration, written=written, behind=behind)
+    direct = frozenset(str(root.name) for root in problem.roots if not root.constraint)
+    report = Report(advice=advice, target=target, written=written, behind=behind, direct=direct)
     typer.echo(advice_json(report) if format == "json" else advice_text(report))
 
 

@@ -141,6 +141,25 @@ def run(
     typer.echo(block_table(observations))
 
 
+@app.command("show")
+def show(
+    block: Annotated[str, typer.Argument(metavar="BLOCK", help="Name of a block, as `pi run` printed it.")],
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Print the comparisons of a block that was measured before."""
+    from advisor.report.measurements import block_table
+    from knowledge.domain.errors import InputError
+    from knowledge.store.engine import default_address, open_knowledge_base
+
+    with open_knowledge_base(knowledge or default_address()) as store:
+        observations = tuple(store.observations(block=block))
+    if not observations:
+        raise InputError(
+            f"the knowledge base holds no block `{block}`", hint="`advisor knowledge export` lists what it holds"
+        )
+    typer.echo(block_table(observations))
+
+
 def _lock(client: IndexClient, stacks: list[str], *, python: str, hardware: HardwareProfile) -> tuple[StackLock, ...]:
     import subprocess
 

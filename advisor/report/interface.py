@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.recommend import Advice
 from advisor.resolve.target import Target
 
@@ -18,16 +17,21 @@ class Report:
     Attributes:
         advice: The advice.
         target: The target.
-        configuration: The indexes.
         written: The lock that was written, or empty.
         behind: Years behind the newest candidates: of the stack, and of the baseline.
+        direct: Packages that the user asked for by name.
     """
 
     advice: Advice
     target: Target
-    configuration: IndexConfiguration
     written: str
     behind: tuple[float, float]
+    direct: frozenset[str]
+
+    @property
+    def dated(self) -> bool:
+        """Whether the index told the upload time of every chosen file; else libyears count releases."""
+        return all(c.file.uploaded for c in (*self.advice.optimum.stack, *self.advice.baseline))
 
 
 def changes(report: Report) -> list[tuple[str, str, str]]:

@@ -36,6 +36,7 @@ def advice_json(report: Report) -> str:
             "packages": [{**_package(c, report), "why": advice.why[c.name]} for c in advice.optimum.stack],
             "libyears": round(report.behind[0], 3),
         },
+        "libyears_basis": "upload-times" if report.dated else "release-counts",
         "settings": {},
         "prediction": _rounded(asdict(advice.prediction)),
         "findings": [asdict(f) for f in advice.findings],

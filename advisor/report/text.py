@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from advisor.report.interface import Report, changes
 from knowledge.estimate.interface import Change, Prediction
 
+_FEW = 10
+"""So many changes are all listed."""
+
 
 def advice_text(report: Report) -> str:
     """Return the advice as plain text."""
@@ -18,8 +21,9 @@ def _lines(report: Report) -> Iterator[str]:
     gpu = target.hardware.gpu
     machine = f"{gpu.count} x {gpu.model}" if gpu else target.hardware.cpu.microarchitecture
     yield f"target     Python {target.python} on {target.platform}, {target.hardware.name} ({machine})"
-    direct = f"{len(advice.optimum.stack)} packages, {report.behind[0]:.1f} libyears behind the newest"
-    yield f"stack      {direct} (baseline: {len(advice.baseline)} packages, {report.behind[1]:.1f})"
+    basis = "" if report.dated else ", by release counts: the index gives no upload times"
+    yield f"stack      {len(advice.optimum.stack)} packages, {report.behind[0]:.1f} libyears behind the newest"
+    yield f"baseline   {len(advice.baseline)} packages, {report.behind[1]:.1f} libyears behind{basis}"
     yield f"prediction {_prediction(advice.prediction)}"
     yield f"proof      {_proof(report)}"
     yield ""
@@ -60,11 +64,31 @@ def _changes(report: Report) -> Iterator[str]:
         yield "the recommended stack is the baseline: what pip would install, newest first"
         yield ""
         return
-    width = max(len(name) for name, _, _ in found)
+    told = [c for c in found if _worth_a_line(report, c)]
+    width = max((len(name) for name, _, _ in told), default=0)
     yield "against the baseline (newest first, as pip):"
-    for name, before, after in found:
+    for name, before, after in told:
         yield f"  {name:{width}}  {before} -> {after}  {report.advice.why.get(name, 'not needed any more')}"
+    rest = [c for c in found if c not in told]
+    if rest:
+        added = sum(before == "-" for _, before, _ in rest)
+        removed = sum(after == "-" for _, _, after in rest)
+        others = len(rest) - added - removed
+        yield (
+            f"  and with them {len(rest)} of their dependencies: {added} added, {removed} removed, {others} at another "
+            "version (`--format json` lists them)"
+        )
     yield ""
+
+
+def _worth_a_line(report: Report, change: tuple[str, str, str]) -> bool:
+    """Whether a change is of a package that the user asked for, or that was measured; or there are few of them."""
+    name, _, _ = change
+    return (
+        name in report.direct
+        or any(c.package == name for c in report.advice.prediction.changes)
+        or len(changes(report)) <= _FEW
+    )
 
 
 def _evidence(prediction: Prediction) -> Iterator[str]:

@@ -94,6 +94,7 @@ def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
         (("advise", "project", "--knowledge", "damaged.sqlite"), 4, "file is not a database"),
         (("advise", "project", "--index-url", "http://127.0.0.1:9/simple/"), 4, "no connection"),
         (("rules", "show", "numpy2"), 2, "there is no rule `numpy2`"),
+        (("pi", "show", "no-such-block"), 2, "holds no block `no-such-block`"),
         (("knowledge", "import", "damaged.jsonl"), 2, "damaged.jsonl:1: not a record"),
         (("pi", "run", "dance", "--stack", "numpy"), 2, "there is no indicator `dance`"),
         (("pi", "run", "matmul", "--stack", "six"), 2, "names no framework"),
