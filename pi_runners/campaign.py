@@ -90,7 +90,7 @@ def run_block(
         shift = number % len(block.slots)
         for slot in block.slots[shift:] + block.slots[:shift]:
             progress(f"round {number + 1}/{block.rounds} {slot.lock.label}")
-            if (number, slot.number) in done:
+            if (number, slot.number) in done or not slot.indicators:
                 continue
             observations = _observe(block, slot, number, built[slot.number], program, executor)
             sink.add(observations)
@@ -112,8 +112,8 @@ def _observe(
         return [_observation(block, slot, number, run, stack, document) for run in slot.indicators]
     request = {
         "backend": slot.backend,
-        "device": slot.indicators[0].device if slot.indicators else "cpu",
-        "dtype": slot.indicators[0].dtype if slot.indicators else "float32",
+        "device": slot.indicators[0].device,
+        "dtype": slot.indicators[0].dtype,
         "samples": block.samples,
         "min_seconds": block.min_seconds,
         "max_warmup_seconds": block.max_warmup_seconds,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import IndicatorRun
 from pi_runners.backends import FRAMEWORKS
@@ -41,15 +44,10 @@ def framework_of(lock: StackLock) -> str:
     Raises:
         InputError: If none has.
     """
-    names = {p.package.name for p in lock.packages}
     for requested in lock.requested:
-        for name in FRAMEWORKS:
-            if (
-                name in names
-                and requested.replace("_", "-").lower().startswith(name)
-                and (not requested[len(name) :] or requested[len(name)] in "=<>!~[ ;")
-            ):
-                return name
+        name = canonicalize_name(Requirement(requested).name)
+        if name in FRAMEWORKS:
+            return name
     raise InputError(
         f"stack `{lock.label}` names no framework that can be measured",
         hint=f"name one of {', '.join(f'`{name}`' for name in FRAMEWORKS)}",

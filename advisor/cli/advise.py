@@ -133,8 +133,8 @@ def advise(
             written = str(path)
     finally:
         client.close()
-    for damaged in client.cache.damaged:
-        warn(f"the cache entry `{damaged}` was damaged and was not used")
+        for damaged in client.cache.damaged:
+            warn(f"the cache entry `{damaged}` is damaged and was not used")
     direct = frozenset(str(root.name) for root in problem.roots if not root.constraint)
     report = Report(advice=advice, target=target, written=written, behind=behind, direct=direct)
     typer.echo(advice_json(report) if format == "json" else advice_text(report))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.console import progress_bar, say
+from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.options import (
     CacheOption,
     ExtraIndexUrlOption,
@@ -108,6 +108,9 @@ def run(
     )
     locks = _lock(client, stack, python=python, hardware=hardware)
     slots = plan_slots(locks, tuple(indicators), size=size, dtype=dtype, device=_device(device, hardware), again=twins)
+    for slot in slots:
+        if not slot.indicators:
+            warn(f"`{slot.lock.label}` is not measured: {slot.backend} has none of these indicators")
     block = Block(
         name=resume or _block_name(slots),
         slots=slots,

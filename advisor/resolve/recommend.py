@@ -166,7 +166,7 @@ def _findings(
 
 
 def _worth_telling(skipped: Skipped) -> bool:
-    return "metadata" in skipped.reason or "upload time" in skipped.reason or "build" in skipped.reason
+    return "metadata" in skipped.reason or "upload time" in skipped.reason
 
 
 def _skip_finding(skipped: Skipped) -> Finding:

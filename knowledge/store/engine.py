@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import importlib.resources
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -35,7 +36,8 @@ def open_knowledge_base(address: str) -> SqlKnowledgeBase:
     engine = _engine(address)
     shown = engine.url.render_as_string(hide_password=True)
     try:
-        revision = _revision(engine)
+        with engine.connect() as connection:
+            revision = _revision(connection)
         if revision is not None and revision > HEAD:
             raise KnowledgeBaseError(
                 f"the knowledge base `{shown}` has tables of revision {revision}, newer than this program's {HEAD}",
@@ -80,24 +82,32 @@ def _engine(address: str) -> Engine:
         raise KnowledgeBaseError(f"the knowledge base `{address}` cannot be created: {error}") from None
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _prepare_sqlite(connection: object, _: object) -> None:
-    """Let readers work beside a writer, writers wait for each other, and references hold."""
-    cursor = connection.cursor()  # type: ignore[attr-defined]
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    """Let writers wait for each other, references hold, and this program say where transactions begin."""
+    # Python's own handling would commit each CREATE TABLE by itself: a killed first use would leave half the tables.
+    connection.isolation_level = None
+    cursor = connection.cursor()
     for pragma in ("busy_timeout=30000", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
 
-def _revision(engine: Engine) -> str | None:
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer takes its lock at once: two that had both read first could only fail.
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _revision(connection: Connection) -> str | None:
     """Return the revision of the tables, or none where there are none yet."""
-    with engine.connect() as connection:
-        if not inspect(connection).has_table("alembic_version"):
-            return None
-        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-        return None if found is None else str(found)
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if found is None else str(found)
 
 
 def _migrate(engine: Engine) -> None:
@@ -110,9 +120,11 @@ def _migrate(engine: Engine) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", "knowledge.store:migrations")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    with engine.execution_options(writes=True).begin() as connection:
+        # Another process may have done it while this one waited for its turn.
+        if _revision(connection) != HEAD:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
 
 
 def _fill(store: SqlKnowledgeBase) -> None:

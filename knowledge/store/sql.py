@@ -28,13 +28,14 @@ class SqlKnowledgeBase:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._writing = engine.execution_options(writes=True)
 
     def add(self, observations: Iterable[Observation]) -> Ingest:
         """Store observations in one transaction."""
         added = known = 0
         iterator = iter(observations)
         try:
-            with self._engine.begin() as connection:
+            with self._writing.begin() as connection:
                 while batch := list(islice(iterator, _BATCH)):
                     fresh = self._add_batch(connection, batch)
                     added += fresh
@@ -103,7 +104,7 @@ class SqlKnowledgeBase:
 
     def note_shipped(self, sha256: str, name: str) -> None:
         """Remember that a file of shipped observations was taken in."""
-        with self._engine.begin() as connection:
+        with self._writing.begin() as connection:
             self._insert(connection, tables.shipped_file, [{"sha256": sha256, "name": name}])
 
     def close(self) -> None:

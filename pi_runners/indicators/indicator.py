@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Dict, Tuple
 
 from pi_runners.harness.contract import Backend, Parameters, Trial
@@ -9,7 +10,7 @@ from pi_runners.harness.contract import Backend, Parameters, Trial
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
-class Indicator:
+class Indicator(ABC):
     """One small, named, versioned benchmark.
 
     Attributes:
@@ -32,14 +33,14 @@ class Indicator:
         """Return the parameters of a size, with what a backend must say about how it computes."""
         return dict(self.sizes[size])
 
+    @abstractmethod
     def flops(self, parameters: Parameters) -> float:
         """Return the floating-point operations of one call."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         """Return the least bytes one call moves: inputs read once, outputs written once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Build inputs and return the computation with its check."""
-        raise NotImplementedError

@@ -67,6 +67,23 @@ def test_a_warm_cache_gives_the_same_bytes_offline(advisor: Advisor, project: Pa
     assert (project / "pylock.toml").read_bytes() == lock
 
 
+def test_a_damaged_cache_is_told_and_no_traceback(advisor: Advisor, project: Path, tmp_path: Path) -> None:
+    asked = ("advise", str(project), "--hardware", "cpu-zen4")
+    advisor(*asked)
+    lock = (project / "pylock.toml").read_bytes()
+    for path in (tmp_path / "home" / "cache" / "index").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"rot" + path.read_bytes())
+
+    offline = advisor(*asked, "--offline")
+    online = advisor(*asked)
+
+    assert (offline.returncode, online.returncode) == (4, 0)
+    assert "is damaged and was not used" in offline.stderr
+    assert "Traceback" not in offline.stderr
+    assert (project / "pylock.toml").read_bytes() == lock
+
+
 def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
     done = advisor("advise", str(project), "--hardware", "cpu-zen4", "--offline")
 

@@ -13,6 +13,18 @@ from knowledge.rules.model import Conflict
 from tests.advisor.made import advise, no_knowledge, problem_of, versions
 from tests.package_index import PackageIndex
 
+CRASH = Conflict(
+    kind="conflict",
+    id="a-b",
+    severity="forbidden",
+    package="a",
+    versions=">=2",
+    other="b",
+    other_versions=">=2",
+    message="they crash",
+    source="https://example.org",
+)
+
 
 class Scores:
     """An estimator that says what a test needs it to say."""
@@ -84,19 +96,7 @@ def test_a_forbidden_pair_is_avoided_and_reported(index: PackageIndex, tmp_path:
     for version in ("1.0", "2.0"):
         index.add("a", version)
         index.add("b", version)
-    rule = Conflict(
-        kind="conflict",
-        id="a-b",
-        severity="forbidden",
-        package="a",
-        versions=">=2",
-        other="b",
-        other_versions=">=2",
-        message="they crash",
-        source="https://example.org",
-    )
-
-    advice, _ = advise(index, tmp_path, problem_of("a", "b"), rules=(rule,))
+    advice, _ = advise(index, tmp_path, problem_of("a", "b"), rules=(CRASH,))
 
     assert sorted(versions(advice.optimum.stack).values()) == ["1.0", "2.0"]
     assert any(f.code == "ADV101" and "they crash" in f.message for f in advice.findings)
@@ -105,20 +105,8 @@ def test_a_forbidden_pair_is_avoided_and_reported(index: PackageIndex, tmp_path:
 def test_rules_that_leave_nothing_name_themselves(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "2.0")
     index.add("b", "2.0")
-    rule = Conflict(
-        kind="conflict",
-        id="a-b",
-        severity="forbidden",
-        package="a",
-        versions=">=2",
-        other="b",
-        other_versions=">=2",
-        message="they crash",
-        source="https://example.org",
-    )
-
     with pytest.raises(Impossible, match="and the rules") as caught:
-        advise(index, tmp_path, problem_of("a", "b"), rules=(rule,))
+        advise(index, tmp_path, problem_of("a", "b"), rules=(CRASH,))
 
     assert caught.value.details == ("rule `a-b`: they crash (https://example.org)",)
 
@@ -221,10 +209,11 @@ def test_an_sdist_with_static_metadata_is_a_candidate_and_a_finding(index: Packa
     index.add_sdist("a", "1.0")
     index.add_sdist("a", "2.0", metadata_version="2.1")
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, source = advise(index, tmp_path, problem_of("a"))
 
     assert versions(advice.optimum.stack) == {"a": "1.0"}
-    assert {f.code for f in advice.findings} == {"ADV103", "ADV107"}
+    assert {f.code for f in advice.findings} == {"ADV103"}
+    assert "only known after a build" in source.skipped()[0].reason
 
 
 def test_an_unknown_package_is_named_with_its_line(index: PackageIndex, tmp_path: Path) -> None:

@@ -124,6 +124,40 @@ def test_the_migrations_make_the_tables_that_the_program_uses(store: SqlKnowledg
     assert scripts.get_current_head() == tables.HEAD
 
 
+def test_a_killed_first_use_leaves_nothing_half_made(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    path = tmp_path / "k.sqlite"
+    program = (
+        "import os, alembic.op as op\n"
+        "create = op.create_table\n"
+        "def stop(name, *columns):\n"
+        "    if name == 'observation':\n        os._exit(9)\n"
+        "    return create(name, *columns)\n"
+        "op.create_table = stop\n"
+        "from knowledge.store.engine import open_knowledge_base\n"
+        f"open_knowledge_base({str(path)!r})"
+    )
+
+    killed = subprocess.run([sys.executable, "-c", program])
+
+    assert killed.returncode == 9
+    with open_knowledge_base(str(path)) as store:
+        assert store.content().blocks >= 2
+
+
+def test_several_processes_may_be_the_first(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    program = f"from knowledge.store.engine import open_knowledge_base as o; o({str(tmp_path / 'k.sqlite')!r})"
+
+    running = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
+
+    assert [process.wait() for process in running] == [0, 0, 0, 0]
+
+
 def test_tables_of_a_newer_program_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
     open_knowledge_base(str(path)).close()
