@@ -8,7 +8,7 @@ from advisor.report.interface import Report, changes
 from knowledge.estimate.interface import Change, Prediction
 
 _FEW = 10
-"""So many changes are all listed."""
+"""So many changes, or lines of evidence, are all listed."""
 
 
 def advice_text(report: Report) -> str:
@@ -99,10 +99,10 @@ def _evidence(prediction: Prediction) -> Iterator[str]:
 
 
 def _evidence_lines(change: Change) -> Iterator[str]:
-    for e in change.evidence:
+    for e in change.evidence[:_FEW]:
         yield (
             f"  {e.version} against {e.reference}: {e.speedup:.3f}x [{e.low:.3f}, {e.high:.3f}], {e.rounds} rounds on "
             f"{e.hardware}: {e.indicator}"
         )
-    if not change.evidence:
-        yield "  none for these versions"
+    if len(change.evidence) > _FEW:
+        yield f"  and {len(change.evidence) - _FEW} more (`--format json` lists them)"

@@ -18,7 +18,7 @@ ObjectiveName = Literal["performance", "latest"]
 OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
 
 SPEED_STEP = 0.01
-"""Log speed is compared in steps of 1 %: what is closer counts as equally fast, and freshness decides."""
+"""Log speed is compared in steps of 1 %: to leave the baseline for speed takes a gain of a whole step."""
 _FAILURE_COST = 10
 _HOUR = 3600.0
 HOURS_PER_RELEASE = 30 * 24
@@ -29,9 +29,16 @@ class Criteria:
     """The objectives and limits of a problem, for whatever packages the search has reached."""
 
     def __init__(
-        self, *, rules: RuleBook, estimator: Estimator, objective: ObjectiveName, direct: Collection[NormalizedName]
+        self,
+        *,
+        rules: RuleBook,
+        estimator: Estimator,
+        objective: ObjectiveName,
+        direct: Collection[NormalizedName],
+        baseline: Sequence[Candidate],
     ) -> None:
         self._direct = frozenset(direct)
+        self._baseline = {str(c.name): c.version for c in baseline}
         self._rules = rules
         self._estimator = estimator
         self._objective = objective
@@ -93,15 +100,17 @@ class Criteria:
         return Objective(name="rules", costs=costs, pairs=pairs)
 
     def _speed(self, candidates: Candidates) -> Objective:
-        """Steps behind the best candidate of each package."""
-        terms = self._estimator.terms({name: [c.version for c in offered] for name, offered in candidates.items()})
+        """Whole steps behind the best candidate of each package.
+
+        Gains over the baseline are cut towards none: what gains less than a step counts as fast as the baseline.
+        """
+        offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
+        terms = self._estimator.terms(offered, self._baseline)
         costs: dict[Choice, int] = {}
-        for name, offered in candidates.items():
-            scores = {c.version: terms.unary.get((name, c.version), 0.0) for c in offered}
-            if any(scores.values()):
-                best = max(scores.values())
-                for version, score in scores.items():
-                    costs[name, version] = round((best - score) / SPEED_STEP)
+        for name, versions in candidates.items():
+            steps = {c.version: int(terms.unary.get((name, c.version), 0.0) / SPEED_STEP) for c in versions}
+            for version, gained in steps.items():
+                costs[name, version] = max(steps.values()) - gained
         return Objective(name="speed", costs=costs)
 
 

@@ -76,7 +76,7 @@ def recommend(
     _check_roots(problem, source)
     baseline = resolve_baseline(problem, source)
     direct = {root.name for root in problem.roots if not root.constraint}
-    criteria = Criteria(rules=rules, estimator=estimator, objective=objective, direct=direct)
+    criteria = Criteria(rules=rules, estimator=estimator, objective=objective, direct=direct, baseline=baseline)
     try:
         optimum = optimise(problem, source, objectives=criteria.objectives, limits=criteria.limits, start=baseline)
     except NoSolution:

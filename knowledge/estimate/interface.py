@@ -13,10 +13,11 @@ PackageChoice = tuple[str, Version]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTerms:
-    """The certainty equivalent of log speed as a sum of unary and pairwise terms.
+    """The certainty equivalent of the log speed-up over the baseline as a sum of unary and pairwise terms.
 
     Attributes:
-        unary: Term of each package version, in natural-log units; a choice without one scores zero.
+        unary: Term of each package version, in natural-log units; the baseline's own version scores zero, and so does
+            a choice without a term.
         pairs: Term of each pair of package versions.
     """
 
@@ -98,8 +99,13 @@ class Prediction:
 class Estimator(Protocol):
     """What the observations imply for stacks, on one machine and for one workload."""
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]]) -> ScoreTerms:
-        """Return the score of every candidate version of the given packages."""
+    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
+        """Return the score of every candidate version of the given packages.
+
+        Args:
+            candidates: By package, newest first.
+            baseline: What speed is compared with; a package that it lacks is compared with its newest candidate.
+        """
 
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
         """Predict the speed-up of a stack over the baseline."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 RISK = 4.0
-"""A version whose log speed is uncertain by 10 % must promise 2 % more than a certain one."""
+"""A version whose gain over the baseline is uncertain by 10 % must promise 2 % more than a certain one."""
 _SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _LENGTH = 2.0
 _SIMILAR_HARDWARE = 0.05
@@ -93,20 +93,19 @@ class VersionEstimator:
                 found[framework][version] = reason
         return found
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]]) -> ScoreTerms:
-        """Return the certainty equivalent, mean - risk / 2 x variance, of every candidate version."""
+    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
+        """Return the certainty equivalent, mean - risk / 2 x variance, of every candidate's gain over the baseline.
+
+        Risk is that of moving away from the baseline: a version that nobody measured is no reason to leave it, nor is
+        it one for a version that somebody did.
+        """
         measured = self._measured(candidates)
         unary: dict[tuple[str, Version], float] = {}
         for name in measured:
             versions = list(candidates[name])
-            means = [0.0] * len(versions)
-            deviations = [0.0] * len(versions)
-            for weight, mean, covariance in self._posterior(name, versions):
-                for i in range(len(versions)):
-                    means[i] += weight * float(mean[i])
-                    deviations[i] += weight * math.sqrt(max(0.0, float(covariance[i, i])))
-            for version, mean_, deviation in zip(versions, means, deviations, strict=True):
-                unary[name, version] = (mean_ - self._risk / 2 * deviation**2) / len(measured)
+            anchor = baseline.get(name, versions[0])
+            for version, (gain, deviation) in zip(versions, self._gains(name, versions, anchor), strict=True):
+                unary[name, version] = (gain - self._risk / 2 * deviation**2) / len(measured)
         return ScoreTerms(unary=unary)
 
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
@@ -184,14 +183,23 @@ class VersionEstimator:
             )
         return found
 
-    def _posterior(self, name: str, versions: Sequence[Version]) -> list[tuple[float, Array, Array]]:
-        """Return weight, mean (n,) and covariance (n, n) over versions of a package, for each indicator.
+    def _gains(self, name: str, versions: Sequence[Version], anchor: Version) -> list[tuple[float, float]]:
+        """Return mean and standard deviation of the log speed-up of versions over an anchor, for the workload.
 
-        Whoever adds indicators up takes their errors as fully dependent, which is the safe side: the standard deviation
-        of the weighted sum is the weighted sum of standard deviations.
+        The errors of indicators count as fully dependent, which is the safe side: the standard deviation of the
+        weighted sum is the weighted sum of standard deviations.
         """
+        gains = [0.0] * len(versions)
+        deviations = [0.0] * len(versions)
         groups = self._contrasts[name]
-        return [(self._weight(group, groups), *_condition(group, versions)) for _, group in sorted(groups.items())]
+        for _, group in sorted(groups.items()):
+            weight = self._weight(group, groups)
+            mean, covariance = _condition(group, [*versions, anchor])
+            for i in range(len(versions)):
+                spread = float(covariance[i, i] + covariance[-1, -1] - 2 * covariance[i, -1])
+                gains[i] += weight * float(mean[i] - mean[-1])
+                deviations[i] += weight * math.sqrt(max(0.0, spread))
+        return list(zip(gains, deviations, strict=True))
 
     def _weight(self, group: Sequence[_Contrast], groups: Mapping[str, Sequence[_Contrast]]) -> float:
         """Weight of one labelled indicator: its family's weight, shared with the family's other sizes and types."""
@@ -201,11 +209,7 @@ class VersionEstimator:
         return self._workload.weights[family] / total / families.count(family)
 
     def _change(self, name: str, version: Version, baseline: Version) -> Change:
-        gain = deviation = 0.0
-        for weight, mean, covariance in self._posterior(name, [version, baseline]):
-            gain += weight * float(mean[0] - mean[1])
-            spread = float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
-            deviation += weight * math.sqrt(max(0.0, spread))
+        gain, deviation = self._gains(name, [version], baseline)[0]
         half = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * deviation
         contrasts = [c for _, group in sorted(self._contrasts[name].items()) for c in group]
         known = {v for c in contrasts for v in (c.version, c.reference)}

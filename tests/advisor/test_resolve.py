@@ -33,7 +33,7 @@ class Scores:
         self._scores = {(name, Version(version)): score for (name, version), score in scores.items()}
         self._failing = failing or {}
 
-    def terms(self, candidates: object) -> ScoreTerms:
+    def terms(self, candidates: object, baseline: object) -> ScoreTerms:
         return ScoreTerms(unary=self._scores)
 
     def predict(self, stack: object, baseline: object) -> Prediction:
@@ -58,7 +58,7 @@ def test_a_faster_version_is_advised_over_a_newer_one(index: PackageIndex, tmp_p
     for version in ("1.0", "2.0", "3.0"):
         index.add("a", version)
 
-    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores({("a", "1.0"): 0.2, ("a", "3.0"): -0.1}))
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores({("a", "1.0"): 0.2, ("a", "2.0"): 0.1}))
 
     assert versions(advice.optimum.stack) == {"a": "1.0"}
     assert versions(advice.baseline) == {"a": "3.0"}

@@ -76,9 +76,26 @@ def test_an_unmeasured_version_is_uncertain_not_zero() -> None:
     assert far.high / far.low > near.high / near.low > 1
 
 
-def test_a_faster_version_scores_higher_and_uncertainty_costs() -> None:
+def test_a_faster_version_scores_higher_and_moving_into_the_unknown_costs() -> None:
     terms = estimator(block({"2.0.0": 1.0, "1.26.4": 1.3})).terms(
-        {"numpy": [Version("2.0.0"), Version("1.26.4"), Version("1.5.0")], "other": [Version("1")]}
+        {"numpy": [Version("2.0.0"), Version("1.26.4"), Version("1.5.0")], "other": [Version("1")]},
+        {"numpy": Version("2.0.0")},
+    )
+
+    assert terms.unary["numpy", Version("2.0.0")] == 0
+
+
+def test_an_unmeasured_newest_version_is_not_left_for_a_measured_one() -> None:
+    found = estimator(block({"2.0.0": 1.0, "1.26.4": 0.9}))
+
+    terms = found.terms({"numpy": [Version("2.5.0"), Version("2.0.0")]}, {"numpy": Version("2.5.0")})
+
+    assert terms.unary["numpy", Version("2.0.0")] < 0.01
+
+
+def test_scores_order_versions_by_their_gain() -> None:
+    terms = estimator(block({"2.0.0": 1.0, "1.26.4": 1.3})).terms(
+        {"numpy": [Version("2.0.0"), Version("1.26.4")], "other": [Version("1")]}, {"numpy": Version("2.0.0")}
     )
 
     assert terms.unary["numpy", Version("1.26.4")] > terms.unary["numpy", Version("2.0.0")]
