@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import html
 import io
@@ -29,6 +30,7 @@ class PackageIndex:
         garbage: Answer every page with this text instead.
         delay_seconds: Wait before every answer.
         wrong_hashes: Lie about the hash of the metadata.
+        password: Refuse whoever does not send it, for the user `me`.
     """
 
     json: bool = True
@@ -38,6 +40,7 @@ class PackageIndex:
     garbage: str | None = None
     delay_seconds: float = 0.0
     wrong_hashes: bool = False
+    password: str | None = None
     files: dict[str, bytes] = field(default_factory=dict)
     entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
@@ -135,6 +138,10 @@ class PackageIndex:
         """Return status, body, content type and further headers for a request."""
         parts = path.strip("/").split("/")
         self.requests[parts[0]] += 1
+        if self.password is not None:
+            expected = "Basic " + base64.b64encode(f"me:{self.password}".encode()).decode()
+            if headers.get("Authorization") != expected:
+                return 401, b"who are you", "text/plain", {}
         if parts[0] == "files":
             return self._file(parts[1], headers)
         if self.status != 200:

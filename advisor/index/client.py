@@ -16,7 +16,7 @@ from packaging.utils import NormalizedName
 
 from advisor.index.archive import read_sdist_metadata, read_wheel_metadata
 from advisor.index.cache import DiskCache
-from advisor.index.configuration import IndexConfiguration, without_credentials
+from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
 from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
 from advisor.index.page import DistributionFile, dump_files, load_files, parse_page
 from advisor.index.transport import Transport, local_path, url_of_path
@@ -52,11 +52,11 @@ class IndexClient:
     def __init__(
         self, configuration: IndexConfiguration, *, cache: DiskCache, offline: bool = False, workers: int = 16
     ) -> None:
-        self.configuration = configuration
+        self.configuration, credentials = split_credentials(configuration)
         self.cache = cache
         self.offline = offline
-        self.transport = Transport(configuration)
-        self._bases = (configuration.default_url, *configuration.extra)
+        self.transport = Transport(self.configuration, credentials)
+        self._bases = (self.configuration.default_url, *self.configuration.extra)
         self._pages: dict[NormalizedName, Future[tuple[DistributionFile, ...]]] = {}
         self._metadata: dict[str, Future[CoreMetadata]] = {}
         self._lock = threading.Lock()

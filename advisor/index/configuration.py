@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from knowledge.domain.errors import InputError
 
@@ -57,6 +57,26 @@ def without_credentials(url: str) -> str:
     if "@" not in parts.netloc:
         return url
     return urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[1]))
+
+
+Credentials = Mapping[str, tuple[str, str]]
+"""User name and password by network location (host, and port where it is named)."""
+
+
+def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfiguration, Credentials]:
+    """Take the credentials out of a configuration's addresses, so that no lock, report or cache can hold them."""
+    credentials = {}
+    for url in (configuration.default, *configuration.extra):
+        parts = urlsplit(url)
+        if parts.username:
+            location = parts.netloc.rsplit("@", 1)[1]
+            credentials[location] = (unquote(parts.username), unquote(parts.password or ""))
+    apart = replace(
+        configuration,
+        default=without_credentials(configuration.default),
+        extra=tuple(without_credentials(url) for url in configuration.extra),
+    )
+    return apart, credentials
 
 
 def read_configuration(

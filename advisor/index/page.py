@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from advisor.index.configuration import without_credentials
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributionFile:
@@ -73,7 +75,7 @@ def _file(package: Any, index: str) -> DistributionFile:
     uploaded = package.upload_time
     return DistributionFile(
         filename=package.filename,
-        url=package.url.partition("#")[0],
+        url=without_credentials(package.url.partition("#")[0]),
         index=index,
         sha256=package.digests.get("sha256"),
         requires_python=package.requires_python,

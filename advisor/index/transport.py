@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
-from advisor.index.configuration import IndexConfiguration, without_credentials
+from advisor.index.configuration import Credentials, IndexConfiguration, without_credentials
 from knowledge.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ class Transport:
         requests_made: How many requests were sent, by kind (``GET``, ``HEAD``, ``ranged``).
     """
 
-    def __init__(self, configuration: IndexConfiguration) -> None:
+    def __init__(self, configuration: IndexConfiguration, credentials: Credentials) -> None:
         self._configuration = configuration
+        self._credentials = credentials
         self._local = threading.local()
         self.requests_made: Counter[str] = Counter()
 
@@ -74,6 +75,8 @@ class Transport:
             if self._configuration.certificate:
                 session.verify = self._configuration.certificate
             session.headers["User-Agent"] = "seshat (advisor)"
+            if self._credentials:
+                session.auth = self._authorise
             retry = Retry(
                 total=RETRIES,
                 backoff_factor=BACKOFF_SECONDS,
@@ -86,6 +89,13 @@ class Transport:
             self._local.session = session
         found: requests.Session = self._local.session
         return found
+
+    def _authorise(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Send credentials to the host that they were given for, and to no other."""
+        from requests.auth import HTTPBasicAuth
+
+        known = self._credentials.get(urlsplit(request.url or "").netloc)
+        return HTTPBasicAuth(*known)(request) if known else request
 
     def get(self, url: str, *, accept: str, etag: str | None = None) -> Answer:
         """Get an address; 404 and 304 are answers, every other error is raised.

@@ -11,7 +11,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.index.configuration import without_credentials
 from advisor.index.page import DistributionFile
 from advisor.resolve.problem import Candidate
 from advisor.resolve.target import Target
@@ -61,7 +60,7 @@ def _package(candidate: Candidate, file: DistributionFile) -> Package:
     return Package(
         name=candidate.name,
         version=candidate.version,
-        index=without_credentials(index) if index else None,
+        index=index,
         wheels=None if candidate.is_sdist else [wheel],
         sdist=sdist if candidate.is_sdist else None,
     )

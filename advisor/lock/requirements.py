@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from packaging.utils import NormalizedName
 
-from advisor.index.configuration import IndexConfiguration, without_credentials
+from advisor.index.configuration import IndexConfiguration
 from advisor.index.page import DistributionFile
 from advisor.resolve.problem import Candidate
 from advisor.resolve.target import Target
@@ -31,8 +31,8 @@ def write_requirements(
     used = {file.index for file in files.values()}
     lines = [f"# by advisor, for Python {target.python_minor} on {target.platform} ({target.hardware.name})"]
     if configuration.default in used:
-        lines.append(f"--index-url {without_credentials(configuration.default)}")
-    lines += [f"--extra-index-url {without_credentials(url)}" for url in configuration.extra if url in used]
+        lines.append(f"--index-url {configuration.default}")
+    lines += [f"--extra-index-url {url}" for url in configuration.extra if url in used]
     lines += [f"--find-links {url}" for url in configuration.find_links if url in used]
     for candidate in stack:
         lines.append(f"{candidate.name}=={candidate.version} \\")

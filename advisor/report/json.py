@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from advisor.index.configuration import without_credentials
 from advisor.report.interface import SCHEMA_VERSION, Report
 from advisor.resolve.problem import Candidate
 
@@ -57,7 +56,7 @@ def _package(candidate: Candidate, report: Report) -> dict[str, str]:
     return {
         "name": candidate.name,
         "version": str(candidate.version),
-        "index": without_credentials(candidate.file.index),
+        "index": candidate.file.index,
     }
 
 

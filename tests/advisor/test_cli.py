@@ -67,6 +67,25 @@ def test_a_warm_cache_gives_the_same_bytes_offline(advisor: Advisor, project: Pa
     assert (project / "pylock.toml").read_bytes() == lock
 
 
+def test_credentials_reach_the_index_and_nothing_else(
+    advisor: Advisor, project: Path, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.password = "hunter2"
+    url = index.url.replace("http://", "http://me:hunter2@")
+    asked = ("advise", str(project), "--hardware", "cpu-zen4", "--format", "json", "--index-url")
+
+    refused = advisor(*asked, index.url)
+    allowed = advisor(*asked, url)
+    advisor(*asked, url, "-o", str(project / "requirements.txt"))
+
+    assert (refused.returncode, allowed.returncode) == (4, 0), allowed.stderr
+    assert "it answers 401" in refused.stderr
+    assert "hunter2" not in allowed.stdout + allowed.stderr
+    written = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert len(written) > 5
+    assert not [p for p in written if b"hunter2" in p.read_bytes()]
+
+
 def test_a_damaged_cache_is_told_and_no_traceback(advisor: Advisor, project: Path, tmp_path: Path) -> None:
     asked = ("advise", str(project), "--hardware", "cpu-zen4")
     advisor(*asked)

@@ -44,6 +44,8 @@ def test_every_rule_names_a_source_and_valid_specifiers() -> None:
         ("6.1", "2.13.0", False),
         ("7.0", "2.10.0", True),
         ("7.0", "2.11.0", False),
+        ("7.0", "2.11.0+cu128", False),
+        ("7.0", "2.11.0+cu126", True),
         ("9.0", "2.0.1", False),
         ("9.0", "2.0.1+cu118", True),
         ("9.0", "2.1.0", True),
