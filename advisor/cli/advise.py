@@ -94,6 +94,9 @@ def advise(
     from advisor.resolve.problem import Problem
 
     check_format(format)
+    path = output or directory / "pylock.toml"
+    if not dry_run:
+        _check_lock_path(path)
     project = read_project(
         directory,
         requirements=requirements or (),
@@ -128,7 +131,6 @@ def advise(
         advice, behind = _recommend(problem, client, estimator, choose("objective", objective, project.settings) or "")
         written = ""
         if not dry_run:
-            path = output or directory / "pylock.toml"
             write_atomically(path, _lock_text(path, advice, client, target))
             written = str(path)
     finally:
@@ -227,21 +229,30 @@ def _recommend(
     return advice, (libyears(stacks[0], offered), libyears(stacks[1], offered))
 
 
-def _lock_text(path: Path, advice: Advice, client: IndexClient, target: Target) -> str:
+def _check_lock_path(path: Path) -> None:
+    """Refuse a lock that cannot be written before any work is done for it."""
     from packaging.pylock import is_valid_pylock_path
 
+    from knowledge.domain.errors import InputError
+
+    if not is_valid_pylock_path(path) and path.suffix != ".txt":
+        raise InputError(
+            f"`{path.name}` is not the name of a lock that can be written",
+            hint="name it `pylock.toml`, `pylock.NAME.toml` or `requirements.txt`",
+        )
+    if not path.parent.is_dir():
+        raise InputError(
+            f"`{path.parent}` is not a directory", hint="name a project, or a lock file in an existing folder"
+        )
+
+
+def _lock_text(path: Path, advice: Advice, client: IndexClient, target: Target) -> str:
     from advisor.lock.pylock import write_pylock
     from advisor.lock.requirements import write_requirements
-    from knowledge.domain.errors import InputError
 
     stack = advice.optimum.stack
     client.prefetch_sizes(c.file for c in stack)
     files = {c.name: client.pinned(c.file) for c in stack}
-    if is_valid_pylock_path(path):
-        return write_pylock(stack, files, target)
     if path.suffix == ".txt":
         return write_requirements(stack, files, target, client.configuration)
-    raise InputError(
-        f"`{path.name}` is not the name of a lock that can be written",
-        hint="name it `pylock.toml`, `pylock.NAME.toml` or `requirements.txt`",
-    )
+    return write_pylock(stack, files, target)

@@ -27,13 +27,7 @@ def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[s
     Raises:
         InputError: If the file cannot be read or contradicts itself; the message names the line where it can.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        document = tomllib.loads(text)
-    except OSError as error:
-        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"`{path}` is not valid TOML: {error}") from None
+    text, document = _load(path)
     project = document.get("project", {})
     if not isinstance(project, dict):
         raise InputError(f"`{path}`: `project` is not a table")
@@ -43,16 +37,39 @@ def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[s
             hint="name the file that lists them with `--requirements FILE`",
         )
     named = [*_dependencies(project, extras, path), *_groups(document, groups, path)]
-    settings = document.get("tool", {}).get("advisor", {})
     return ProjectRequirements(
         roots=tuple(
             RootRequirement(requirement=parse_requirement(line, origin), origin=origin)
             for line, origin in ((line, _origin(path, text, line)) for line in named)
         ),
         requires_python=_requires_python(project, path),
-        settings=settings if isinstance(settings, dict) else {},
+        settings=_settings(document),
         files=(str(path),),
     )
+
+
+def read_settings(path: Path) -> Mapping[str, Any]:
+    """Read the ``[tool.advisor]`` table alone.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    return _settings(_load(path)[1])
+
+
+def _load(path: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"`{path}` is not valid TOML: {error}") from None
+
+
+def _settings(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    settings = document.get("tool", {}).get("advisor", {})
+    return settings if isinstance(settings, dict) else {}
 
 
 def _dependencies(project: Mapping[str, Any], extras: Iterable[str], path: Path) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.project.interface import ProjectRequirements
-from advisor.project.pyproject import read_pyproject
+from advisor.project.pyproject import read_pyproject, read_settings
 from advisor.project.requirements import read_requirements
 from knowledge.domain.errors import InputError
 
@@ -57,6 +57,8 @@ def read_project(
             f"`{directory}` has neither `pyproject.toml` nor `requirements.txt`",
             hint="name a file with `--requirements FILE`",
         )
+    if requirements and pyproject.is_file():
+        parts[0] = replace(parts[0], settings=read_settings(pyproject))
     parts += [read_requirements(path, constraint=True) for path in constraints]
     return replace(_joined(parts), skipped=tuple(skipped))
 

@@ -59,6 +59,7 @@ class IndexCandidates:
         self._examples: dict[tuple[NormalizedName, str], str] = {}
         self._dependencies: dict[tuple[str, NormalizedName | None], tuple[Dependency, ...] | None] = {}
         self._pythons: dict[str, bool] = {}
+        self._platforms = {tag.platform for tag in problem.target.tags}
         self.fetched: set[str] = set()
         self.unknown_extras: set[tuple[str, str]] = set()
 
@@ -150,6 +151,10 @@ class IndexCandidates:
         """Judge one file; where it cannot be installed on the target, note why."""
         policy = self._problem.policy
         is_wheel = file.filename.endswith(".whl")
+        if is_wheel and self._platforms.isdisjoint(file.filename[:-4].rpartition("-")[2].split(".")):
+            # Most files of a large project are for other platforms: their names need no closer look.
+            self._skip(name, "no wheel for the target", file.filename)
+            return None
         tags: frozenset[Tag] = frozenset()
         build: int = 0
         try:

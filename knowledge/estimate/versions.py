@@ -2,10 +2,11 @@
 
 For one indicator and one framework, f(v) is the log speed of version v. Neighbouring versions are alike:
 f ~ N(0, K) with K(v, w) = s^2 exp(-d(v, w) / 2), where d counts minor releases. A block observes differences to its
-reference, y = f(v) - f(r) + e, and e carries the paired standard error, the block's own noise floor (its A/A
-comparisons), and a surcharge where the hardware is only similar. The posterior follows in closed form (Rasmussen and
-Williams, Gaussian Processes for Machine Learning, 2006, eq. 2.23); s maximises the marginal likelihood (eq. 2.30) over
-a grid. So a version that was never measured is uncertain, not zero, and small differences shrink towards none.
+reference, y = f(v) - f(r) + e. The errors e of one block share the reference's own error, so that its A/A comparison
+(y = e) tells how much of every difference is the reference's bad luck; a surcharge is added where the hardware is only
+similar. The posterior follows in closed form (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006,
+eq. 2.23); s maximises the marginal likelihood (eq. 2.30) over a grid. So a version that was never measured is
+uncertain, not zero, and small differences shrink towards none.
 """
 
 from __future__ import annotations
@@ -39,16 +40,27 @@ _SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _LENGTH = 2.0
 _SIMILAR_HARDWARE = 0.05
 _OTHER_HARDWARE = 0.1
+_LEAST_NOISE = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Contrast:
-    """One observed difference of log speed between two versions."""
+    """One observed difference of log speed between two versions, or between two slots of one version.
+
+    Attributes:
+        version: Version of the slot.
+        reference: Version of the block's reference.
+        mean: Mean log speed-up of the slot over the reference.
+        noise: Standard deviation of the mean, by the rounds.
+        surcharge: Standard deviation that other hardware adds.
+        comparison: What was compared.
+    """
 
     version: Version
     reference: Version
     mean: float
-    variance: float
+    noise: float
+    surcharge: float
     comparison: Comparison
 
 
@@ -159,29 +171,27 @@ class VersionEstimator:
         return _SIMILAR_HARDWARE if o.hardware.cpu.vendor == self._hardware.cpu.vendor else _OTHER_HARDWARE
 
     def _collect(self, comparisons: Iterable[Comparison]) -> dict[str, dict[str, list[_Contrast]]]:
-        """Turn comparisons into contrasts, by framework and indicator."""
-        comparisons = tuple(comparisons)
-        floors: dict[str, list[float]] = defaultdict(list)
-        for c in comparisons:
-            if c.twin:
-                floors[c.block].append(c.mean**2)
+        """Turn comparisons into contrasts, by framework and indicator; a framework with one version has none."""
         found: dict[str, dict[str, list[_Contrast]]] = defaultdict(lambda: defaultdict(list))
         for c in comparisons:
             o = c.observation
             versions = o.stack.version_of(o.framework), c.reference.stack.version_of(o.framework)
-            if c.twin or o.framework != c.reference.framework or None in versions:
-                continue
-            floor = statistics.fmean(floors[c.block]) if floors[c.block] else _SIMILAR_HARDWARE**2
-            found[o.framework][c.indicator].append(
-                _Contrast(
-                    version=Version(str(versions[0])),
-                    reference=Version(str(versions[1])),
-                    mean=c.mean,
-                    variance=c.standard_error**2 + floor + self._surcharge(o) ** 2,
-                    comparison=c,
+            if o.framework == c.reference.framework and None not in versions:
+                found[o.framework][c.indicator].append(
+                    _Contrast(
+                        version=Version(str(versions[0])),
+                        reference=Version(str(versions[1])),
+                        mean=c.mean,
+                        noise=math.hypot(c.standard_error, _LEAST_NOISE),
+                        surcharge=self._surcharge(o),
+                        comparison=c,
+                    )
                 )
-            )
-        return found
+        return {
+            name: {label: group for label, group in groups.items() if not all(c.comparison.twin for c in group)}
+            for name, groups in found.items()
+            if not all(c.comparison.twin for group in groups.values() for c in group)
+        }
 
     def _gains(self, name: str, versions: Sequence[Version], anchor: Version) -> list[tuple[float, float]]:
         """Return mean and standard deviation of the log speed-up of versions over an anchor, for the workload.
@@ -211,7 +221,8 @@ class VersionEstimator:
     def _change(self, name: str, version: Version, baseline: Version) -> Change:
         gain, deviation = self._gains(name, [version], baseline)[0]
         half = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * deviation
-        contrasts = [c for _, group in sorted(self._contrasts[name].items()) for c in group]
+        groups = sorted(self._contrasts[name].items())
+        contrasts = [c for _, group in groups for c in group if not c.comparison.twin]
         known = {v for c in contrasts for v in (c.version, c.reference)}
         asked = {version, baseline}
         head_to_head = [c for c in contrasts if {c.version, c.reference} == asked]
@@ -237,7 +248,7 @@ def _condition(contrasts: Sequence[_Contrast], versions: Sequence[Version]) -> t
         design[row, index[c.version]] += 1.0
         design[row, index[c.reference]] -= 1.0
     seen = np.array([c.mean for c in contrasts])
-    noise = np.diag([c.variance for c in contrasts])
+    noise = _noise(contrasts)
     shape = np.exp(-_distances(every) / _LENGTH)
 
     def likelihood(scale: float) -> float:
@@ -250,6 +261,21 @@ def _condition(contrasts: Sequence[_Contrast], versions: Sequence[Version]) -> t
     mean, covariance = gain @ seen, prior - gain @ design @ prior
     chosen = [index[version] for version in versions]
     return mean[chosen], covariance[np.ix_(chosen, chosen)]
+
+
+def _noise(contrasts: Sequence[_Contrast]) -> Array:
+    """Covariance (m, m) of the contrasts' errors.
+
+    Slots compared with one reference share its error, which is half of each contrast's variance where slots are alike.
+    So an A/A contrast that shows the reference slow explains why every slot of the block looks fast.
+    """
+    import numpy as np
+
+    blocks = [c.comparison.block for c in contrasts]
+    shared = np.array([[1.0 if i == j else 0.5 * (b == d) for j, d in enumerate(blocks)] for i, b in enumerate(blocks)])
+    scale = np.array([c.noise for c in contrasts])
+    covariance: Array = shared * np.outer(scale, scale) + np.diag([c.surcharge**2 for c in contrasts])
+    return covariance
 
 
 def _distances(versions: Sequence[Version]) -> Array:

@@ -75,6 +75,15 @@ def test_a_requirements_file_is_read_with_all_it_includes(tmp_path: Path) -> Non
     assert found["pandas"].origin == "more.txt:1"
 
 
+def test_the_projects_table_counts_beside_named_requirements(tmp_path: Path) -> None:
+    write(tmp_path, pyproject_toml=PYPROJECT, requirements_txt="six\n")
+
+    project = read_project(tmp_path, requirements=[tmp_path / "requirements.txt"])
+
+    assert [r.name for r in project.roots] == ["six"]
+    assert project.settings == {"hardware": "h200"}
+
+
 def test_files_that_are_not_read_are_named(tmp_path: Path) -> None:
     write(tmp_path, pyproject_toml=PYPROJECT, requirements_txt="numpy\n")
 

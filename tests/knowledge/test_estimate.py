@@ -102,6 +102,24 @@ def test_scores_order_versions_by_their_gain() -> None:
     assert ("other", Version("1")) not in terms.unary
 
 
+def test_a_twin_finds_out_an_unlucky_reference() -> None:
+    rows = list(block({"2.0.0": 1.0, "1.26.4": 1.1, "1.25.0": 1.1}))
+    twin = [replace(o, slot=9, samples=tuple(s / 1.1 for s in o.samples), reference=False) for o in rows if o.slot == 0]
+    asked = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
+
+    without, with_twin = estimator(rows).predict(*asked), estimator(rows + twin).predict(*asked)
+
+    assert without.speedup > 1.05
+    assert with_twin.speedup < 1 + (without.speedup - 1) / 2
+
+
+def test_a_framework_with_one_measured_version_is_unmeasured() -> None:
+    rows = list(block({"2.0.0": 1.0}))
+    twin = [replace(o, slot=1, reference=False) for o in rows]
+
+    assert estimator(rows + twin).predict({"numpy": Version("2.0.0")}, {}).unmeasured == ("numpy",)
+
+
 def test_other_hardware_counts_less() -> None:
     elsewhere = replace(MACHINE, cpu=replace(MACHINE.cpu, microarchitecture="skylake_avx512", vendor="GenuineIntel"))
     rows = list(block({"2.0.0": 1.0, "1.26.4": 1.2}))
