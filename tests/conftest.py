@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from knowledge.domain.errors import UnavailableError
+from knowledge.store.engine import open_knowledge_base
 from tests.package_index import PackageIndex
 
 MACHINES = Path(__file__).parent / "fixtures" / "machines"
@@ -28,11 +30,20 @@ def index() -> Iterator[PackageIndex]:
         yield served
 
 
+@pytest.fixture(scope="session")
+def first_knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A knowledge base as first use leaves it: made once, then copied."""
+    path = tmp_path_factory.mktemp("knowledge") / "knowledge.sqlite"
+    open_knowledge_base(str(path)).close()
+    return path
+
+
 @pytest.fixture
-def advisor(tmp_path: Path) -> Advisor:
+def advisor(tmp_path: Path, first_knowledge: Path) -> Advisor:
     """Run the command line in a folder of its own, with a cache and a knowledge base of its own."""
     home = tmp_path / "home"
     home.mkdir()
+    shutil.copy(first_knowledge, home)
     variables = {
         **{k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")},
         "ADVISOR_CACHE_DIR": str(home / "cache"),

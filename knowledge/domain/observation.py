@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import ClassVar, Literal, NewType
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Literal
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.stack import Stack
-
-BlockName = NewType("BlockName", str)
 
 Status = Literal[
     "ok",
@@ -112,13 +110,18 @@ class Observation:
     failure: str = ""
     schema: int = 1
 
-    @property
-    def identity(self) -> str:
-        """Content hash; the stack and the hardware enter by their own identities."""
-        described = asdict(self)
+    def record(self) -> dict[str, Any]:
+        """Return the observation as JSON-ready values; stack and hardware are named by their identities."""
+        described = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        described["indicator"] = asdict(self.indicator)
         described["stack"] = self.stack.identity
         described["hardware"] = self.hardware.identity
-        return content_hash(described)
+        return described
+
+    @property
+    def identity(self) -> str:
+        """Content hash of the record."""
+        return content_hash(self.record())
 
     @property
     def median(self) -> float | None:

@@ -13,7 +13,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
-from knowledge.exchange.records import hardware_from, observation_from, plain_observation, stack_from
+from knowledge.exchange.records import hardware_from, observation_from, stack_from
 
 
 def write_observations(observations: Iterable[Observation]) -> Iterator[str]:
@@ -24,9 +24,7 @@ def write_observations(observations: Iterable[Observation]) -> Iterator[str]:
             if value.identity not in written:
                 written.add(value.identity)
                 yield canonical_json({"kind": kind, "id": value.identity, "record": asdict(value)})
-        yield canonical_json(
-            {"kind": "observation", "id": observation.identity, "record": plain_observation(observation)}
-        )
+        yield canonical_json({"kind": "observation", "id": observation.identity, "record": observation.record()})
 
 
 def read_observations(lines: Iterable[str], *, where: str) -> Iterator[Observation]:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
-
-
-def plain_observation(observation: Observation) -> dict[str, Any]:
-    """Return an observation with its stack and hardware replaced by their identities."""
-    plain = asdict(observation)
-    plain["stack"] = observation.stack.identity
-    plain["hardware"] = observation.hardware.identity
-    return plain
 
 
 def stack_from(record: Any) -> Stack:

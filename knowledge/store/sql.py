@@ -16,7 +16,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
-from knowledge.exchange.records import hardware_from, observation_from, plain_observation, stack_from
+from knowledge.exchange.records import hardware_from, observation_from, stack_from
 from knowledge.store import tables
 from knowledge.store.base import Content, Ingest, KnowledgeBaseError
 
@@ -188,5 +188,5 @@ def _row(observation: Observation) -> dict[str, Any]:
         "status": observation.status,
         "started_at": observation.started_at,
         "median_seconds": observation.median,
-        "document": canonical_json(plain_observation(observation)),
+        "document": canonical_json(observation.record()),
     }
