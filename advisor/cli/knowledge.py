@@ -12,7 +12,7 @@ import typer
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:
-    from knowledge.store.sql import SqlKnowledgeBase
+    from knowledge.store.base import KnowledgeBase
 
 app = typer.Typer(help="Look into, fill and copy the knowledge base.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -77,7 +77,7 @@ def export(
             write_atomically(output, "".join(f"{line}\n" for line in lines))
 
 
-def _open(address: str | None) -> SqlKnowledgeBase:
+def _open(address: str | None) -> KnowledgeBase:
     from knowledge.store.engine import default_address, open_knowledge_base
 
     return open_knowledge_base(address or default_address())
