@@ -13,7 +13,7 @@ PackageChoice = tuple[str, Version]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTerms:
-    """The certainty equivalent of the log speed-up over the baseline as a sum of unary and pairwise terms.
+    """A cautious log speed-up over the baseline as a sum of unary and pairwise terms.
 
     Attributes:
         unary: Term of each package version, in natural-log units; the baseline's own version scores zero, and so does

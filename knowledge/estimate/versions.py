@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-RISK = 4.0
-"""A version whose gain over the baseline is uncertain by 10 % must promise 2 % more than a certain one."""
+CAUTION = 1.645
+"""Standard deviations taken off a predicted gain: what is left is exceeded with 95 % probability."""
 _SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _LENGTH = 2.0
 _SIMILAR_HARDWARE = 0.05
@@ -74,12 +74,10 @@ class VersionEstimator:
         hardware: HardwareProfile,
         workload: Workload,
         frameworks: Collection[str],
-        risk: float = RISK,
     ) -> None:
         self._hardware = hardware
         self._workload = workload
         self._frameworks = frozenset(frameworks)
-        self._risk = risk
         self._relevant = [o for o in observations if self._bears(o)]
         self._failures = self._find_failures(self._relevant)
 
@@ -106,10 +104,10 @@ class VersionEstimator:
         return found
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
-        """Return the certainty equivalent, mean - risk / 2 x variance, of every candidate's gain over the baseline.
+        """Return the gain over the baseline that every candidate exceeds with 95 % probability.
 
-        Risk is that of moving away from the baseline: a version that nobody measured is no reason to leave it, nor is
-        it one for a version that somebody did.
+        Uncertainty counts against moving away from the baseline: that nobody measured the newest version is no reason
+        to leave it for one that somebody did, and a gain within the noise is none.
         """
         measured = self._measured(candidates)
         unary: dict[tuple[str, Version], float] = {}
@@ -117,7 +115,7 @@ class VersionEstimator:
             versions = list(candidates[name])
             anchor = baseline.get(name, versions[0])
             for version, (gain, deviation) in zip(versions, self._gains(name, versions, anchor), strict=True):
-                unary[name, version] = (gain - self._risk / 2 * deviation**2) / len(measured)
+                unary[name, version] = (gain - CAUTION * deviation) / len(measured)
         return ScoreTerms(unary=unary)
 
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
