@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
+from advisor.index.configuration import read_configuration
+from advisor.index.page import DistributionFile
+from knowledge.rules.catalogue import shipped_rules
+from knowledge.rules.model import Capabilities
 from pi_runners.environment import find_uv
 from tests.conftest import Advisor
 
@@ -72,6 +82,27 @@ def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path)
     assert (online.returncode, offline.returncode) == (0, 0), online.stderr + offline.stderr
     assert offline.stdout == online.stdout
     assert (project / "pylock.toml").read_bytes() == lock
+
+
+def test_default_pytorch_builds_carry_the_cuda_that_the_rules_say(tmp_path: Path) -> None:
+    client = IndexClient(read_configuration(tmp_path), cache=DiskCache(tmp_path))
+    rules = [r for r in shipped_rules() if isinstance(r, Capabilities) and r.package == "torch" and r.default]
+    wheels: dict[Version, DistributionFile] = {}
+    for file in client.files(canonicalize_name("torch")):
+        if "-cp311-cp311-manylinux" in file.filename and file.filename.endswith("x86_64.whl"):
+            wheels[parse_wheel_filename(file.filename)[1]] = file
+    client.prefetch(files=wheels.values())
+
+    checked = 0
+    for version, file in sorted(wheels.items()):
+        for rule in rules:
+            if version.local is None and version in SpecifierSet(rule.versions):
+                carried = [
+                    r for r in client.metadata(file).requires if re.match("nvidia-cuda-runtime|cuda-tool", r.name)
+                ]
+                assert [str(r.specifier).startswith(f"=={rule.cuda}.") for r in carried] == [True], (version, carried)
+                checked += 1
+    assert checked >= len(rules)
 
 
 @pytest.mark.slow
