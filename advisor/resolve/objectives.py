@@ -9,7 +9,8 @@ from typing import Literal, get_args
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.optimise import Candidates, Choice, Limits, Objective
+from advisor.resolve.encode import Candidates, Choice, Limits
+from advisor.resolve.optimise import Objective
 from advisor.resolve.problem import Candidate
 from knowledge.estimate.interface import Estimator
 from knowledge.rules.engine import RuleBook
@@ -61,18 +62,19 @@ class Criteria:
 
     def limits(self, candidates: Candidates) -> Limits:
         """Return what the rules exclude."""
-        forbidden = frozenset(
-            (name, c.version)
+        forbidden = {
+            (name, c.version): f"{v.message} ({v.source})"
             for name, offered in candidates.items()
             for c in offered
-            if any(v.severity == "forbidden" for v in self._rules.judge(name, c.version))
-        )
+            for v in self._rules.judge(name, c.version)
+            if v.severity == "forbidden"
+        }
         exclusive = []
         for rule in self._rules.conflicts:
             left = self._matching(candidates, rule.package, rule.versions)
             right = self._matching(candidates, rule.other, rule.other_versions)
             if rule.severity == "forbidden" and left and right:
-                exclusive.append((left, right))
+                exclusive.append((left, right, f"{rule.message} ({rule.source})"))
         return Limits(forbidden=forbidden, exclusive=tuple(exclusive))
 
     def _matching(self, candidates: Candidates, package: str, specifier: str) -> frozenset[Choice]:

@@ -1,63 +1,45 @@
 """The exact optimum over all candidates, with metadata fetched only where it can matter.
 
-One Boolean for each candidate version; a candidate requires, for each of its dependencies, one of the versions that the
-specifier admits. A candidate whose metadata was not fetched counts as free of dependencies, so the solved problem is a
-relaxation: its optimum is at least as good as the true one. Metadata of what was chosen (and of the next versions of
-the same packages) is fetched, the model grows, and the solver runs again, until everything chosen is known. Then the
-solution satisfies the true problem and is its optimum, over fetched and unfetched candidates alike.
+The solved model is a relaxation (see :mod:`advisor.resolve.encode`), so its optimum is at least as good as the true
+one. Metadata of what was chosen (and of the next versions of the same packages) is fetched, the model grows, and the
+solver runs again, until everything chosen is known. Then the solution satisfies the true problem and is its optimum,
+over fetched and unfetched candidates alike.
 
-Objectives are lexicographic: each is solved to optimality and fixed before the next.
+Objectives are lexicographic: each is solved to optimality and held before the next. Of the stacks that are best by all
+of them, the one with the newest version of the first package that differs is taken, by name, an absent package
+counting as newest: so the answer is unique, whatever the solver finds first and however many threads it uses.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from packaging.utils import NormalizedName
-from packaging.version import Version
 
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem, admits
+from advisor.resolve.encode import Candidates, Choice, Encoding, Limits, Node
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem
+from advisor.resolve.solver import Answer, Effort, Literal, Model, negated
+from knowledge.domain.errors import UnsatisfiableError
 
-WORK_LIMIT = 60.0
-"""Deterministic solver work for each objective of each iteration; the same on every machine."""
 MAX_ITERATIONS = 200
 _GROWTH = 2
-
-Choice = tuple[NormalizedName, Version]
-Candidates = Mapping[NormalizedName, Sequence[Candidate]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
     """One criterion, to be minimised.
 
-    Costs are never negative, so that a package that nothing requires never improves a stack.
-
     Attributes:
         name: Name for the proof.
-        costs: Cost of each choice, whole numbers; what is absent costs nothing.
+        costs: Cost of each choice, whole numbers; what is absent costs nothing. Negative costs are rewards, which a
+            package earns only where something chosen requires it.
         pairs: Cost of each pair of choices.
     """
 
     name: str
     costs: Mapping[Choice, int] = field(default_factory=dict)
     pairs: Mapping[tuple[Choice, Choice], int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What the rules exclude.
-
-    Attributes:
-        forbidden: Choices that must not be made.
-        exclusive: Pairs of sets of choices: not one of each.
-    """
-
-    forbidden: frozenset[Choice] = frozenset()
-    exclusive: tuple[tuple[frozenset[Choice], frozenset[Choice]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +81,13 @@ class Optimum:
 
 
 class NoSolution(Exception):
-    """Raised when no stack satisfies the requirements and the rules."""
+    """Raised when it is proven that no stack satisfies the requirements and the rules."""
+
+
+class SearchLimitError(UnsatisfiableError):
+    """Raised when the allowed work neither found a stack nor proved that there is none."""
+
+    code = "search-limit"
 
 
 def optimise(
@@ -109,7 +97,7 @@ def optimise(
     objectives: Callable[[Candidates], Sequence[Objective]],
     limits: Callable[[Candidates], Limits],
     start: Sequence[Candidate],
-    work_limit: float = WORK_LIMIT,
+    effort: Effort | None = None,
 ) -> Optimum:
     """Find the best stack.
 
@@ -118,69 +106,87 @@ def optimise(
         source: The candidates.
         objectives: Gives the objectives for the packages reached so far, in order of importance.
         limits: Gives what the rules exclude among the packages reached so far.
-        start: A stack whose packages are reached from the beginning, such as the baseline.
-        work_limit: Deterministic solver work for each objective of each iteration.
+        start: A stack to begin from, such as the baseline: its packages are reached first, and it is the first hint.
+        effort: How hard to try, for each objective of each iteration.
 
     Raises:
         NoSolution: If no stack satisfies the requirements and the rules.
+        SearchLimitError: If that remained open.
     """
-    search = _Search(problem, source, start)
+    encoding = Encoding(problem, source, limits)
+    search = _Search(problem, source, encoding, start)
+    stage = _Stages(encoding, effort or Effort(), start, lambda chosen: needed_by(problem, source, chosen)[0])
     for iteration in range(1, MAX_ITERATIONS + 1):
-        model = _Model(problem, source, search.reached, limits(search.reached))
-        bounds = tuple(model.minimise(objective, work_limit) for objective in objectives(search.reached))
-        stack = search.learn(model.chosen())
-        if stack is not None:
+        bounds, chosen = stage.solve(objectives(encoding.reached))
+        stack = search.learn(chosen)
+        if stack is not None and stage.is_founded(stack, chosen):
             return Optimum(
                 stack=stack,
                 bounds=bounds,
                 iterations=iteration,
-                candidates=sum(map(len, search.reached.values())),
+                candidates=sum(len(offered) for offered in encoding.reached.values()),
                 fetched=len(source.fetched),
             )
-    raise NoSolution(f"the search did not close within {MAX_ITERATIONS} iterations")
+    raise SearchLimitError(f"the search did not close within {MAX_ITERATIONS} iterations")
+
+
+def needed_by(
+    problem: Problem, source: CandidateSource, chosen: Mapping[NormalizedName, Candidate]
+) -> tuple[set[NormalizedName], list[Candidate], set[NormalizedName]]:
+    """Walk what the root requires of a choice.
+
+    Returns:
+        The packages that are needed, the chosen candidates among them whose metadata is not known, and the needed
+        packages that nothing was chosen for.
+    """
+    seen: set[Node] = set()
+    unknown: dict[str, Candidate] = {}
+    absent: set[NormalizedName] = set()
+    queue: list[Node] = [
+        (root.name, extra)
+        for root in problem.roots
+        if not root.constraint and problem.applies(root.requirement)
+        for extra in (None, *Dependency(name=root.name, requirement=root.requirement).extras)
+    ]
+    while queue:
+        name, extra = queue.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        if name not in chosen:
+            absent.add(name)
+        elif not source.is_known(chosen[name]):
+            unknown[chosen[name].file.url] = chosen[name]
+        else:
+            for dependency in source.dependencies(chosen[name], extra) or ():
+                queue += [(dependency.name, e) for e in (None, *dependency.extras)]
+    return {name for name, _ in seen}, sorted(unknown.values()), absent
 
 
 class _Search:
-    """Which packages and whose metadata are known so far."""
+    """Fetches what a solution made it worth to know."""
 
-    def __init__(self, problem: Problem, source: CandidateSource, start: Sequence[Candidate]) -> None:
+    def __init__(
+        self, problem: Problem, source: CandidateSource, encoding: Encoding, start: Sequence[Candidate]
+    ) -> None:
         self._problem = problem
         self._source = source
+        self._encoding = encoding
         self._patience: dict[NormalizedName, int] = {}
-        self.reached: dict[NormalizedName, tuple[Candidate, ...]] = {}
-        self._reach({root.name for root in problem.roots if not root.constraint} | {c.name for c in start})
+        roots = {r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}
         source.fetch(start)
+        self._reach(roots | {c.name for c in start})
 
     def learn(self, chosen: Mapping[NormalizedName, Candidate]) -> tuple[Candidate, ...] | None:
-        """Walk what the root requires of a choice, and fetch what is not known of it.
+        """Fetch what is not known of a choice.
 
         Returns:
             What the root requires, directly or not, sorted by name; none where not all of it was known.
         """
-        extras: dict[NormalizedName, set[NormalizedName | None]] = {}
-        unknown: list[Candidate] = []
-        fresh: set[NormalizedName] = set()
-        queue: list[tuple[NormalizedName, NormalizedName | None]] = [
-            (root.name, extra)
-            for root in self._problem.roots
-            if not root.constraint and self._problem.applies(root.requirement)
-            for extra in (None, *Dependency(name=root.name, requirement=root.requirement).extras)
-        ]
-        while queue:
-            name, extra = queue.pop()
-            if extra in extras.setdefault(name, set()):
-                continue
-            extras[name].add(extra)
-            if name not in self.reached:
-                fresh.add(name)
-            elif not self._source.is_known(chosen[name]):
-                unknown.append(chosen[name])
-            else:
-                for dependency in self._source.dependencies(chosen[name], extra) or ():
-                    queue += [(dependency.name, e) for e in (None, *dependency.extras)]
-        self._fetch_around(sorted(unknown))
-        self._reach(fresh)
-        return None if unknown or fresh else tuple(chosen[name] for name in sorted(extras))
+        needed, unknown, absent = needed_by(self._problem, self._source, chosen)
+        self._fetch_around(unknown)
+        self._reach(absent)
+        return None if unknown or absent else tuple(chosen[name] for name in sorted(needed))
 
     def _fetch_around(self, unknown: Sequence[Candidate]) -> None:
         """Fetch candidates and the versions below them, in one parallel batch."""
@@ -189,161 +195,153 @@ class _Search:
             # Twice as many each time a package is asked for again: a long chain of versions closes in few rounds.
             patience = self._patience.get(candidate.name, 1) * _GROWTH
             self._patience[candidate.name] = patience
-            offered = self.reached[candidate.name]
-            wanted += [c for c in offered[offered.index(candidate) :] if not self._source.is_known(c)][:patience]
+            offered = self._encoding.reached[candidate.name]
+            below = offered[offered.index(candidate) :]
+            choices = self._encoding.choices(candidate.name)
+            wanted += [c for c in below if c.version in choices and not self._source.is_known(c)][:patience]
         self._source.fetch(wanted)
+        self._encoding.learn(wanted)
 
     def _reach(self, names: Iterable[NormalizedName]) -> None:
         names = sorted(names)
         self._source.prefetch(names)
+        self._encoding.reach(names)
+        newest = []
         for name in names:
-            self.reached[name] = self._source.candidates(name)
-        self._source.fetch([self.reached[name][0] for name in names if self.reached[name]])
+            choices = self._encoding.choices(name)
+            newest += [c for c in self._encoding.reached[name] if c.version in choices][:1]
+        self._source.fetch(newest)
+        self._encoding.learn(c for name in names for c in self._encoding.reached[name])
 
 
-def asked_extras(
-    problem: Problem, source: CandidateSource, reached: Candidates
-) -> dict[NormalizedName, set[NormalizedName]]:
-    """Return the extras that the root or any known candidate asks of each package."""
-    asked: dict[NormalizedName, set[NormalizedName]] = {}
-    for root in problem.roots:
-        if not root.constraint and problem.applies(root.requirement):
-            asked.setdefault(root.name, set()).update(Dependency(name=root.name, requirement=root.requirement).extras)
-    grew = True
-    while grew:
-        grew = False
-        for name, candidates in reached.items():
-            for candidate in candidates:
-                if not source.is_known(candidate):
-                    continue
-                for extra in (None, *sorted(asked.get(name, ()))):
-                    for dependency in source.dependencies(candidate, extra) or ():
-                        known = asked.setdefault(dependency.name, set())
-                        if not known.issuperset(dependency.extras):
-                            known.update(dependency.extras)
-                            grew = True
-    return asked
+class _Stages:
+    """Solves the objectives one after the other, each with the values of those before it held."""
 
+    def __init__(
+        self,
+        encoding: Encoding,
+        effort: Effort,
+        start: Sequence[Candidate],
+        needed: Callable[[Mapping[NormalizedName, Candidate]], Iterable[NormalizedName]],
+    ) -> None:
+        self._encoding = encoding
+        self._effort = effort
+        self._needed = needed
+        self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
+        self._rewarded: tuple[NormalizedName, ...] = ()
+        self._refused: list[tuple[list[Literal], NormalizedName]] = []
 
-class _Model:
-    """The relaxation for what is known so far, in CP-SAT."""
-
-    def __init__(self, problem: Problem, source: CandidateSource, reached: Candidates, limits: Limits) -> None:
-        from ortools.sat.python import cp_model
-
-        self._cp = cp_model
-        self._model = cp_model.CpModel()
-        self._source = source
-        self._reached = reached
-        self._chosen: dict[NormalizedName, Candidate] = {}
-        self._x: dict[Choice, Any] = {}
-        self._extras: dict[tuple[NormalizedName, NormalizedName], Any] = {}
-        self._both: dict[tuple[Choice, Choice], Any] = {}
-        for name, candidates in sorted(reached.items()):
-            constraints = [root.requirement for root in problem.roots_of(name)]
-            for candidate in candidates:
-                choice = (name, candidate.version)
-                self._x[choice] = self._model.new_bool_var(f"{name} {candidate.version}")
-                unusable = source.is_known(candidate) and source.dependencies(candidate) is None
-                if unusable or choice in limits.forbidden or not all(admits(r, candidate.version) for r in constraints):
-                    self._model.add(self._x[choice] == 0)
-            self._model.add_at_most_one([self._x[name, c.version] for c in candidates])
-        self._require_roots(problem)
-        asked = asked_extras(problem, source, reached)
-        for name in sorted(reached):
-            self._require_dependencies(name, sorted(asked.get(name, ())))
-        for left, right in limits.exclusive:
-            self._model.add(sum(self._x[c] for c in sorted(left)) + sum(self._x[c] for c in sorted(right)) <= 1)
-
-    def minimise(self, objective: Objective, work_limit: float) -> Bound:
-        """Minimise one objective, and hold its value from then on.
+    def solve(
+        self, objectives: Sequence[Objective]
+    ) -> tuple[tuple[Bound, ...], Mapping[NormalizedName, Candidate]]:
+        """Return what was proven of each objective, and the choice.
 
         Raises:
-            NoSolution: If the model has none.
+            NoSolution: If there is none.
+            SearchLimitError: If that remained open.
         """
-        terms = [cost * self._x[c] for c, cost in sorted(objective.costs.items()) if cost]
-        terms += [cost * self._product(pair) for pair, cost in sorted(objective.pairs.items()) if cost]
-        if not terms and self._chosen:
-            return Bound(objective=objective.name, value=0, bound=0)
-        total = sum(terms) if terms else 0
-        self._model.minimize(total)
-        solver = self._cp.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
-        # Deterministic work, not seconds: the answer is the same on a slow machine.
-        solver.parameters.max_deterministic_time = work_limit
-        status = solver.solve(self._model)
-        if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
-            raise NoSolution(solver.status_name(status))
-        self._chosen = {
-            name: candidate
-            for name, candidates in sorted(self._reached.items())
-            for candidate in candidates
-            if solver.boolean_value(self._x[name, candidate.version])
+        costs = [self._encoding.costs(o.costs, o.pairs) for o in objectives]
+        self._rewarded = tuple(sorted({c[0] for o in objectives for c, cost in o.costs.items() if cost < 0}))
+        model = self._with_support(self._encoding.model.copy())
+        bounds: list[Bound] = []
+        answer: Answer | None = None
+        for objective, terms in zip(objectives, costs, strict=True):
+            answer, bound = self._minimise(model, terms, answer)
+            value = _total(terms, answer)
+            bounds.append(Bound(objective=objective.name, value=value, bound=bound))
+            if terms:
+                model.at_most(terms, value)
+        answer = answer or self._ask(model, {}, None)
+        self._last = self._encoding.chosen(answer)
+        if all(bound.gap == 0 for bound in bounds):
+            self._last = self._newest_first(model, self._last)
+        return tuple(bounds), self._last
+
+    def is_founded(self, stack: Sequence[Candidate], chosen: Mapping[NormalizedName, Candidate]) -> bool:
+        """Whether no reward was taken for a package that the stack does not need; where one was, refuse it."""
+        needed = {c.name for c in stack}
+        literals = [self._encoding.choices(c.name)[c.version] for c in stack]
+        surplus = [name for name in self._rewarded if name in chosen and name not in needed]
+        self._refused += [(literals, name) for name in surplus]
+        return not surplus
+
+    def _minimise(self, model: Model, terms: Mapping[Literal, int], before: Answer | None) -> tuple[Answer, int]:
+        """Return the cheapest solution with what its cost cannot go below."""
+        least = sum(min(0, cost) for cost in terms.values())
+        if before is not None and _total(terms, before) == least:
+            return before, least
+        answer = self._ask(model, terms, before)
+        return answer, answer.bound
+
+    def _ask(self, model: Model, costs: Mapping[Literal, int], before: Answer | None) -> Answer:
+        answer = model.solve(self._effort, costs=costs, hint=self._hint(before))
+        if answer.impossible:
+            raise NoSolution
+        if answer.values is None:
+            raise SearchLimitError(
+                f"neither a stack nor a proof that there is none was found within {self._effort.work:g} units of work",
+                hint="constrain the packages that have many versions",
+            )
+        return answer
+
+    def _hint(self, before: Answer | None) -> dict[Literal, bool]:
+        if before is not None and before.values is not None:
+            return dict(enumerate(before.values))
+        return {
+            literal: name in self._last and self._last[name].version == version
+            for name in self._encoding.reached
+            for version, literal in self._encoding.choices(name).items()
         }
-        value = round(solver.objective_value) if terms else 0
-        bound = value if status == self._cp.OPTIMAL else math.ceil(solver.best_objective_bound - 1e-6)
-        self._model.add(total <= value)
-        self._model.clear_hints()
-        for choice, variable in self._x.items():
-            self._model.add_hint(variable, solver.boolean_value(self._x[choice]))
-        return Bound(objective=objective.name, value=value, bound=bound)
 
-    def chosen(self) -> dict[NormalizedName, Candidate]:
-        """Return the last solution."""
-        return self._chosen
+    def _with_support(self, model: Model) -> Model:
+        """Let packages that earn a reward be chosen only where something may require them."""
+        roots = self._encoding.required
+        for name in self._rewarded:
+            if name in self._encoding.reached and name not in roots:
+                model.require_any(self._encoding.supports(name), given=self._encoding.present(name))
+        for literals, name in self._refused:
+            # These choices need exactly themselves.
+            model.require_any([*map(negated, literals), negated(self._encoding.present(name))])
+        return model
 
-    def _require_roots(self, problem: Problem) -> None:
-        for root in problem.roots:
-            if root.constraint or not problem.applies(root.requirement):
-                continue
-            dependency = Dependency(name=root.name, requirement=root.requirement)
-            self._model.add_bool_or(self._admitted(dependency) or [self._false()])
-            for extra in dependency.extras:
-                self._model.add(self._extra(root.name, extra) == 1)
+    def _newest_first(
+        self, model: Model, chosen: Mapping[NormalizedName, Candidate]
+    ) -> Mapping[NormalizedName, Candidate]:
+        """Return the choice that is first, by name and newest version, among the equally good ones.
 
-    def _require_dependencies(self, name: NormalizedName, extras: Sequence[NormalizedName]) -> None:
-        """Add what the known versions of a package require; versions that require alike share one constraint."""
-        alike: dict[tuple[NormalizedName, tuple[Version, ...]], dict[Version, Any]] = {}
-        for candidate in self._reached[name]:
-            if not self._source.is_known(candidate):
-                continue
-            variable = self._x[name, candidate.version]
-            for dependency in self._source.dependencies(candidate) or ():
-                if dependency.name in self._reached:
-                    admitted = self._admitted_versions(dependency)
-                    alike.setdefault((dependency.name, admitted), {})[candidate.version] = variable
-                    for extra in dependency.extras:
-                        self._model.add_implication(variable, self._extra(dependency.name, extra))
-            for extra in extras:
-                asked = self._extra(name, extra)
-                for dependency in self._source.dependencies(candidate, extra) or ():
-                    if dependency.name in self._reached:
-                        self._model.add_bool_or([~variable, ~asked, *self._admitted(dependency)])
-                        for inner in dependency.extras:
-                            self._model.add_bool_or([~variable, ~asked, self._extra(dependency.name, inner)])
-        for (required, admitted), parents in sorted(alike.items(), key=lambda item: item[0]):
-            # At most one parent and at most one admitted version hold, so the sums are Booleans.
-            self._model.add(sum(parents.values()) <= sum(self._x[required, v] for v in admitted))
+        Asks for one that is better until there is none, so that the last one is proven to be the only answer.
+        """
+        while True:
+            chosen = {name: chosen[name] for name in self._needed(chosen) if name in chosen}
+            better = model.copy()
+            self._require_newer(better, chosen)
+            found = better.solve(self._effort)
+            if found.values is None:
+                return chosen
+            chosen = self._encoding.chosen(found)
 
-    def _admitted_versions(self, dependency: Dependency) -> tuple[Version, ...]:
-        return tuple(c.version for c in self._reached[dependency.name] if admits(dependency.requirement, c.version))
+    def _require_newer(self, model: Model, chosen: Mapping[NormalizedName, Candidate]) -> None:
+        """Require a choice that is alike up to some package, by name, and there newer or absent."""
+        alike: Literal | None = None
+        newer_at: list[Literal] = []
+        for name in sorted(self._encoding.reached):
+            present = self._encoding.present(name)
+            this = negated(present)
+            newer: list[Literal] = []
+            if name in chosen:
+                choices = self._encoding.choices(name)
+                this = choices[chosen[name].version]
+                newer = [negated(present), *(x for v, x in choices.items() if v > chosen[name].version)]
+            before, alike = alike, model.boolean()
+            here = model.boolean()
+            model.require_any(newer, given=here)
+            model.require(this, given=alike)
+            if before is not None:
+                model.require(before, given=here)
+                model.require(before, given=alike)
+            newer_at.append(here)
+        model.require_any(newer_at)
 
-    def _admitted(self, dependency: Dependency) -> list[Any]:
-        return [self._x[dependency.name, v] for v in self._admitted_versions(dependency)]
 
-    def _extra(self, name: NormalizedName, extra: NormalizedName) -> Any:
-        if (name, extra) not in self._extras:
-            self._extras[name, extra] = self._model.new_bool_var(f"{name}[{extra}]")
-        return self._extras[name, extra]
-
-    def _product(self, pair: tuple[Choice, Choice]) -> Any:
-        """Return a Boolean that holds when both choices are made."""
-        if pair not in self._both:
-            both = self._model.new_bool_var("both")
-            self._model.add_bool_or([~self._x[pair[0]], ~self._x[pair[1]], both])
-            self._both[pair] = both
-        return self._both[pair]
-
-    def _false(self) -> Any:
-        return self._model.new_constant(0)
+def _total(terms: Mapping[Literal, int], answer: Answer) -> int:
+    return sum(cost for literal, cost in terms.items() if answer.holds(literal))

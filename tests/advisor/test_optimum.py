@@ -12,7 +12,8 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.index.page import DistributionFile
-from advisor.resolve.optimise import Candidates, Limits, NoSolution, Objective, optimise
+from advisor.resolve.encode import Candidates, Limits
+from advisor.resolve.optimise import NoSolution, Objective, optimise
 from advisor.resolve.problem import Candidate, Dependency, Problem
 from tests.advisor.made import problem_of
 
@@ -131,9 +132,12 @@ def test_the_optimum_is_that_of_brute_force(
 
     def limits(reached: Candidates) -> Limits:
         return Limits(
-            forbidden=frozenset(
-                (n, c.version) for n, offered in reached.items() for c in offered if (n, c.version.major) in forbidden
-            )
+            forbidden={
+                (n, c.version): "refused"
+                for n, offered in reached.items()
+                for c in offered
+                if (n, c.version.major) in forbidden
+            }
         )
 
     problem: Problem = problem_of(*(str(_requirement(name, admitted)) for name, admitted in sorted(roots.items())))
