@@ -203,15 +203,20 @@ class _Search:
         self._encoding.learn(wanted)
 
     def _reach(self, names: Iterable[NormalizedName]) -> None:
-        names = sorted(names)
-        self._source.prefetch(names)
-        self._encoding.reach(names)
-        newest = []
-        for name in names:
-            choices = self._encoding.choices(name)
-            newest += [c for c in self._encoding.reached[name] if c.version in choices][:1]
-        self._source.fetch(newest)
-        self._encoding.learn(c for name in names for c in self._encoding.reached[name])
+        """Add packages, and with them what their newest candidates require, and what those do."""
+        fresh = sorted(set(names) - set(self._encoding.reached))
+        while fresh:
+            self._source.prefetch(fresh)
+            self._encoding.reach(fresh)
+            newest = [c for name in fresh if (c := self._newest(name)) is not None]
+            self._source.fetch(newest)
+            self._encoding.learn(c for name in fresh for c in self._encoding.reached[name])
+            required = {d.name for c in newest for d in self._source.dependencies(c) or ()}
+            fresh = sorted(required - set(self._encoding.reached))
+
+    def _newest(self, name: NormalizedName) -> Candidate | None:
+        choices = self._encoding.choices(name)
+        return next((c for c in self._encoding.reached[name] if c.version in choices), None)
 
 
 class _Stages:

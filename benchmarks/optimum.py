@@ -1,0 +1,138 @@
+"""Proves the optimum of synthetic stacks with the program's own search, and prints optimum, bound, gap and time.
+
+The format is that of `benchmarks/synthetic.py`. Scores become whole numbers without loss.
+
+Usage: python benchmarks/optimum.py FILE... [--work UNITS] [--workers N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.index.page import DistributionFile
+from advisor.resolve.encode import NO_LIMITS, Candidates, Choice
+from advisor.resolve.optimise import Objective, optimise
+from advisor.resolve.problem import Candidate, Dependency, Problem, RootRequirement
+from advisor.resolve.solver import Effort
+from advisor.resolve.target import make_target
+from knowledge.domain.hardware import Cpu, HardwareProfile
+
+
+class SyntheticSource:
+    """The candidates of a synthetic problem; all metadata is known from the start."""
+
+    def __init__(self, packages: dict[str, Any]) -> None:
+        self._packages = packages
+        self._candidates: dict[NormalizedName, tuple[Candidate, ...]] = {}
+        self._admitted = cache(self._specifier)
+        self._numbers = {name: {number: i for i, number in enumerate(versions)} for name, versions in packages.items()}
+        self.fetched: set[str] = set()
+
+    def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
+        """Return the candidates of a package, newest first."""
+        if name not in self._candidates:
+            found = [
+                Candidate(
+                    name=name,
+                    version=Version(number),
+                    file=DistributionFile(filename=f"{name}-{number}.whl", url=f"{name}-{number}", index=""),
+                )
+                for number in self._packages[name]
+            ]
+            self._candidates[name] = tuple(sorted(found, reverse=True))
+            self.fetched.update(c.file.url for c in found)
+        return self._candidates[name]
+
+    def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...]:
+        """Return what a candidate requires."""
+        required = self._packages[candidate.name][str(candidate.version)]["deps"]
+        return tuple(self._admitted(name, tuple(numbers)) for name, numbers in required.items())
+
+    def _specifier(self, name: str, numbers: tuple[str, ...]) -> Dependency:
+        places = sorted(self._numbers[name][number] for number in numbers)
+        every = list(self._packages[name])
+        missing = "".join(f",!={every[i]}" for i in range(places[0], places[-1] + 1) if i not in set(places))
+        requirement = Requirement(f"{name}>={every[places[0]]},<={every[places[-1]]}{missing}")
+        return Dependency(name=NormalizedName(name), requirement=requirement)
+
+    def is_known(self, candidate: Candidate) -> bool:
+        """Whether a candidate's metadata was read: always."""
+        return True
+
+    def fetch(self, candidates: Iterable[Candidate]) -> None:
+        """Nothing to fetch."""
+
+    def prefetch(self, names: Iterable[NormalizedName]) -> None:
+        """Nothing to do ahead."""
+
+
+def prove(document: dict[str, Any], effort: Effort) -> tuple[Decimal, Decimal]:
+    """Return the best sum of scores that was found, and what it cannot exceed."""
+    packages, terms = document["packages"], document.get("pairs", [])
+    scores = [Decimal(repr(v["score"])) for versions in packages.values() for v in versions.values()]
+    scores += [Decimal(repr(score)) for _, _, score in terms]
+    scale = Decimal(10) ** max(-int(score.as_tuple().exponent) for score in scores)
+
+    def cost(score: float) -> int:
+        return -int(Decimal(repr(score)) * scale)
+
+    def choice(pair: Sequence[str]) -> Choice:
+        return NormalizedName(pair[0]), Version(pair[1])
+
+    costs = {choice((name, v)): cost(e["score"]) for name, versions in packages.items() for v, e in versions.items()}
+    pairs: dict[tuple[Choice, Choice], int] = {}
+    for left, right, score in terms:
+        key = (choice(left), choice(right))
+        pairs[key] = pairs.get(key, 0) + cost(score)
+    objective = Objective(name="score", costs=costs, pairs=pairs)
+
+    def objectives(reached: Candidates) -> tuple[Objective, ...]:
+        return (objective,)
+
+    machine = HardwareProfile(name="any", cpu=Cpu(architecture="x86_64", microarchitecture="x86_64"))
+    problem = Problem(
+        roots=tuple(RootRequirement(requirement=Requirement(name), origin="direct") for name in document["direct"]),
+        target=make_target(python="3.12", platform="manylinux_2_28_x86_64", hardware=machine),
+    )
+    found = optimise(
+        problem,
+        SyntheticSource(packages),
+        objectives=objectives,
+        limits=lambda _: NO_LIMITS,
+        start=(),
+        effort=effort,
+    )
+    return -found.bounds[0].value / scale, -found.bounds[0].bound / scale
+
+
+def main() -> None:
+    """Print a line for each file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--work", type=float, default=60.0, help="deterministic work of the solver")
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args()
+    for file in options.files:
+        document = json.loads(file.read_text())
+        started, busy = time.perf_counter(), time.process_time()
+        optimum, bound = prove(document, Effort(work=options.work, workers=options.workers))
+        print(
+            f"{file.name}: optimum {optimum}, bound {bound}, gap {bound - optimum}, "
+            f"{time.perf_counter() - started:.2f} s, {time.process_time() - busy:.2f} s CPU",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
