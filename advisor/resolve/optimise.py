@@ -251,11 +251,12 @@ class _Stages:
         bounds: list[Bound] = []
         answer: Answer | None = None
         for objective, terms in zip(objectives, costs, strict=True):
-            answer, bound = self._minimise(model, terms, answer)
-            value = _total(terms, answer)
-            bounds.append(Bound(objective=objective.name, value=value, bound=bound))
+            value = bound = 0
             if terms:
+                answer, bound = self._minimise(model, terms, answer)
+                value = _total(terms, answer)
                 model.at_most(terms, value)
+            bounds.append(Bound(objective=objective.name, value=value, bound=bound))
         answer = answer or self._ask(model, {}, None)
         self._last = self._encoding.chosen(answer)
         if all(bound.gap == 0 for bound in bounds):
