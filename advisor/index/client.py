@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import re
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 from packaging.utils import NormalizedName
 
@@ -18,25 +15,10 @@ from advisor.index.archive import read_sdist_metadata, read_wheel_metadata
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
 from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
-from advisor.index.page import DistributionFile, dump_files, load_files, parse_page
-from advisor.index.transport import Transport, local_path, url_of_path
+from advisor.index.page import DistributionFile
+from advisor.index.pages import IndexAnswerError, OfflineError, Pages, ProjectPage, index_directory
+from advisor.index.transport import Transport, local_path
 from knowledge.domain.errors import UnavailableError
-
-_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-_DISTRIBUTION = (".whl", ".tar.gz", ".zip")
-
-
-class IndexAnswerError(UnavailableError):
-    """Raised when an index answers, but not with what the simple repository API promises."""
-
-    code = "index-answer"
-
-
-class OfflineError(UnavailableError):
-    """Raised when ``--offline`` needs something that the cache does not hold."""
-
-    code = "offline"
-
 
 class MetadataError(ValueError):
     """Raised when one distribution's metadata is malformed: that distribution cannot be a candidate."""
@@ -45,37 +27,72 @@ class MetadataError(ValueError):
 class IndexClient:
     """The configured indexes, seen as one.
 
-    Every answer is kept: pages are fetched anew on each run unless offline, metadata never. One client serves many
-    threads, and asks for the same thing once.
+    Every answer is kept: pages until they are stale, metadata for good. One client serves many threads, and asks for
+    the same thing once.
+
+    A package that is bound to an index comes from there alone. Of the others, the first index that knows a package is
+    the only one it comes from, so that nobody can slip in a version from another (dependency confusion); directories
+    of this machine are searched in any case.
     """
 
     def __init__(
-        self, configuration: IndexConfiguration, *, cache: DiskCache, offline: bool = False, workers: int = 16
+        self,
+        configuration: IndexConfiguration,
+        *,
+        cache: DiskCache,
+        offline: bool = False,
+        refresh: bool = False,
+        workers: int = 16,
     ) -> None:
         self.configuration, credentials = split_credentials(configuration)
         self.cache = cache
         self.offline = offline
         self.transport = Transport(self.configuration, credentials)
-        self._bases = (self.configuration.default_url, *self.configuration.extra)
-        self._pages: dict[NormalizedName, Future[tuple[DistributionFile, ...]]] = {}
+        self._reader = Pages(self.configuration, self.transport, cache, offline=offline, refresh=refresh)
+        self._pages: dict[tuple[NormalizedName, str], Future[ProjectPage]] = {}
         self._metadata: dict[str, Future[CoreMetadata]] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="index")
-        self._links: dict[str, tuple[DistributionFile, ...]] = {}
 
     def close(self) -> None:
         """Drop what is still queued and let the threads end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
-        """Return every file of a project over all indexes, empty where no index knows it.
-
-        Where several indexes offer a file of one name, the first index's counts.
+    def pages(self, project: NormalizedName) -> tuple[ProjectPage, ...]:
+        """Return the pages that a project comes from; empty where no index knows it.
 
         Raises:
             UnavailableError: If an index does not answer, or not with a page, or the cache lacks it while offline.
         """
-        return self._page_future(project).result()
+        if project in self.configuration.bindings:
+            return (self._page(project, self.configuration.bindings[project]),)
+        found = [self._reader.linked(links, project) for links in self.configuration.find_links]
+        for base in self._bases:
+            page = self._page(project, base)
+            if page.known:
+                found.append(page)
+                if index_directory(base) is None and self.configuration.strategy == "first-index":
+                    break
+        return tuple(page for page in found if page.known)
+
+    def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
+        """Return every file of a project; where several pages offer a file of one name, the first one's.
+
+        Raises:
+            UnavailableError: As for :meth:`pages`.
+        """
+        found: dict[str, DistributionFile] = {}
+        for page in self.pages(project):
+            for file in page.files:
+                found.setdefault(file.filename, file)
+        return tuple(found.values())
+
+    @property
+    def _bases(self) -> tuple[str, ...]:
+        """Local directories, then further indexes, then the default one (as uv)."""
+        extra = self.configuration.extra
+        local = [base for base in extra if index_directory(base) is not None]
+        return (*local, *(base for base in extra if base not in local), self.configuration.default)
 
     def metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the core metadata of a wheel or sdist.
@@ -89,7 +106,9 @@ class IndexClient:
     def prefetch(self, projects: Iterable[NormalizedName] = (), files: Iterable[DistributionFile] = ()) -> None:
         """Start fetching pages and metadata without waiting for them."""
         for project in projects:
-            self._page_future(project)
+            bound = self.configuration.bindings.get(project)
+            remote = [base for base in self._bases if index_directory(base) is None]
+            self._page_future(project, bound if bound is not None else remote[0])
         for file in files:
             self._metadata_future(file)
 
@@ -118,104 +137,20 @@ class IndexClient:
             return self.size(file)
         return None
 
-    def _page_future(self, project: NormalizedName) -> Future[tuple[DistributionFile, ...]]:
+    def _page(self, project: NormalizedName, base: str) -> ProjectPage:
+        return self._page_future(project, base).result()
+
+    def _page_future(self, project: NormalizedName, base: str) -> Future[ProjectPage]:
         with self._lock:
-            if project not in self._pages:
-                self._pages[project] = self._pool.submit(self._fetch_files, project)
-            return self._pages[project]
+            if (project, base) not in self._pages:
+                self._pages[project, base] = self._pool.submit(self._reader.read, project, base)
+            return self._pages[project, base]
 
     def _metadata_future(self, file: DistributionFile) -> Future[CoreMetadata]:
         with self._lock:
             if file.url not in self._metadata:
                 self._metadata[file.url] = self._pool.submit(self._fetch_metadata, file)
             return self._metadata[file.url]
-
-    def _fetch_files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
-        found: dict[str, DistributionFile] = {}
-        for links in self.configuration.find_links:
-            for file in self._linked_files(links):
-                if re.match(re.escape(project).replace(r"\-", "[-_.]+") + r"-\d", file.filename, re.IGNORECASE):
-                    found.setdefault(file.filename, file)
-        for base in self._bases:
-            for file in self._fetch_page(project, base):
-                found.setdefault(file.filename, file)
-        return tuple(found.values())
-
-    def _linked_files(self, links: str) -> tuple[DistributionFile, ...]:
-        """List a find-links directory, once."""
-        if links not in self._links:
-            directory = local_path(links)
-            if directory is None:
-                raise UnavailableError(
-                    f"the find-links location `{without_credentials(links)}` is not a directory of this machine",
-                    hint="remote find-links pages are not supported: name the index with `--extra-index-url`",
-                )
-            self._links[links] = self._directory_files(directory, links)
-        return self._links[links]
-
-    def _directory_files(self, directory: Path, base: str) -> tuple[DistributionFile, ...]:
-        if not directory.is_dir():
-            return ()
-        return tuple(
-            DistributionFile(filename=path.name, url=url_of_path(path), index=base, size=path.stat().st_size)
-            for path in sorted(directory.iterdir())
-            if path.name.endswith(_DISTRIBUTION)
-        )
-
-    def _fetch_page(self, project: NormalizedName, base: str) -> tuple[DistributionFile, ...]:
-        url = f"{base.rstrip('/')}/{project}/"
-        if (directory := local_path(base)) is not None:
-            return self._local_page(directory / project, url, project, base)
-        stored = self._stored_page(url)
-        if self.offline:
-            if stored is None:
-                raise OfflineError(
-                    f"`{without_credentials(url)}` is not in the cache `{self.cache.directory}`",
-                    hint="run the same command once without `--offline`",
-                )
-            return stored[1]
-        answer = self.transport.get(url, accept=_ACCEPT, etag=stored[0].get("etag") if stored else None)
-        if answer.status == 304 and stored:
-            return stored[1]
-        if answer.status == 404:
-            self._store_page(url, {"etag": "", "digest": ""}, ())
-            return ()
-        digest = hashlib.sha256(answer.body).hexdigest()
-        if stored and stored[0].get("digest") == digest:
-            return stored[1]
-        try:
-            files = parse_page(answer.body, answer.content_type, project=project, url=url, index=base)
-        except (ValueError, KeyError, TypeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise IndexAnswerError(
-                f"`{without_credentials(url)}` did not answer with a project page: {reason}",
-                hint="check the index address: it must end where project names begin, as `.../simple/` does",
-            ) from None
-        files = tuple(file for file in files if file.filename.endswith(_DISTRIBUTION))
-        self._store_page(url, {"etag": answer.etag, "digest": digest}, files)
-        return files
-
-    def _local_page(
-        self, directory: Path, url: str, project: NormalizedName, base: str
-    ) -> tuple[DistributionFile, ...]:
-        page = directory / "index.html"
-        if page.is_file():
-            return parse_page(page.read_bytes(), "text/html", project=project, url=url, index=base)
-        return self._directory_files(directory, base)
-
-    def _stored_page(self, url: str) -> tuple[dict[str, str], tuple[DistributionFile, ...]] | None:
-        content = self.cache.read("pages", url)
-        if content is None:
-            return None
-        try:
-            document = json.loads(content)
-            return document["about"], load_files(document["files"])
-        except (ValueError, KeyError, TypeError):
-            # Written by another version of the program.
-            return None
-
-    def _store_page(self, url: str, about: dict[str, str], files: tuple[DistributionFile, ...]) -> None:
-        self.cache.write("pages", url, json.dumps({"about": about, "files": dump_files(files)}).encode())
 
     def _fetch_metadata(self, file: DistributionFile) -> CoreMetadata:
         key = f"{file.sha256 or file.url}"

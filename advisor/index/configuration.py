@@ -7,14 +7,17 @@ import os
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from packaging.utils import canonicalize_name
+
 from knowledge.domain.errors import InputError
 
 KEYS = ("index-url", "extra-index-url", "find-links", "cert", "timeout")
+STRATEGIES = ("first-index", "unsafe-best-match")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +26,11 @@ class IndexConfiguration:
 
     Attributes:
         default: Base address of the default index's simple API; empty for the field's default index.
-        extra: Base addresses of further indexes, all searched, as pip does.
+        extra: Base addresses of further indexes, searched before the default one.
         find_links: Directories (paths or ``file:`` addresses) that hold distributions.
+        bindings: By package, the base address of the one index that it comes from.
+        strategy: ``first-index``: the first index that knows a package is the only one; ``unsafe-best-match``: all are
+            searched for every package (as pip does), so that any of them can supply any package.
         certificate: File of trusted certificate authorities, or none for the built-in ones.
         timeout_seconds: Longest wait for one answer.
     """
@@ -32,6 +38,8 @@ class IndexConfiguration:
     default: str = ""
     extra: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
+    bindings: Mapping[str, str] = field(default_factory=dict)
+    strategy: str = STRATEGIES[0]
     certificate: str | None = None
     timeout_seconds: float = 30.0
 
@@ -66,7 +74,7 @@ Credentials = Mapping[str, tuple[str, str]]
 def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfiguration, Credentials]:
     """Take the credentials out of a configuration's addresses, so that no lock, report or cache can hold them."""
     credentials = {}
-    for url in (configuration.default, *configuration.extra):
+    for url in (configuration.default, *configuration.extra, *configuration.bindings.values()):
         parts = urlsplit(url)
         if parts.username:
             location = parts.netloc.rsplit("@", 1)[1]
@@ -75,6 +83,7 @@ def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfigura
         configuration,
         default=without_credentials(configuration.default),
         extra=tuple(without_credentials(url) for url in configuration.extra),
+        bindings={name: without_credentials(url) for name, url in configuration.bindings.items()},
     )
     return apart, credentials
 
@@ -105,6 +114,8 @@ def read_configuration(
         default=found.get("index-url", ""),
         extra=tuple(found.get("extra-index-url", ())),
         find_links=tuple(found.get("find-links", ())),
+        bindings=found.get("bindings", {}),
+        strategy=_strategy(found.get("index-strategy", STRATEGIES[0])),
         certificate=found.get("cert"),
     )
     if timeout := found.get("timeout"):
@@ -134,6 +145,8 @@ def _uv_variables(variables: Mapping[str, str]) -> dict[str, Any]:
         layer["index-url"] = _unnamed(default)
     if extra := variables.get("UV_INDEX") or variables.get("UV_EXTRA_INDEX_URL"):
         layer["extra-index-url"] = tuple(_unnamed(word) for word in extra.split())
+    if strategy := variables.get("UV_INDEX_STRATEGY"):
+        layer["index-strategy"] = strategy
     if links := variables.get("UV_FIND_LINKS"):
         layer["find-links"] = tuple(links.replace(",", " ").split())
     if certificate := variables.get("SSL_CERT_FILE"):
@@ -150,8 +163,9 @@ def _unnamed(index: str) -> str:
 
 
 def _uv_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    table = {**table, **{k: v for k, v in table.get("pip", {}).items() if k in KEYS}}
-    layer = {key: table[key] for key in KEYS if key in table}
+    keys = (*KEYS, "index-strategy")
+    table = {**table, **{k: v for k, v in table.get("pip", {}).items() if k in keys}}
+    layer = {key: table[key] for key in keys if key in table}
     extra = []
     for index in table.get("index", ()):
         if index.get("default"):
@@ -160,7 +174,29 @@ def _uv_table(table: Mapping[str, Any]) -> dict[str, Any]:
             extra.append(index.get("url", ""))
     if extra:
         layer["extra-index-url"] = tuple(extra)
+    if bindings := _uv_bindings(table):
+        return {**_normal(layer), "bindings": bindings}
     return _normal(layer)
+
+
+def _uv_bindings(table: Mapping[str, Any]) -> dict[str, str]:
+    """Return the packages that ``[tool.uv.sources]`` binds to a named index; sources with markers are left out."""
+    named = {index.get("name"): index.get("url", "") for index in table.get("index", ())}
+    bindings = {}
+    for package, source in table.get("sources", {}).items():
+        if isinstance(source, dict) and "index" in source and "marker" not in source:
+            if source["index"] not in named:
+                raise InputError(f"`tool.uv.sources.{package}` names the index `{source['index']}`, which is not defined")
+            bindings[canonicalize_name(package)] = str(named[source["index"]])
+    return bindings
+
+
+def _strategy(name: str) -> str:
+    # uv's third one differs from the second in its search order only.
+    known = {**dict.fromkeys(STRATEGIES), "unsafe-first-match": None}
+    if name not in known:
+        raise InputError(f"there is no index strategy `{name}`", hint=f"take one of {', '.join(STRATEGIES)}")
+    return STRATEGIES[0] if name == STRATEGIES[0] else STRATEGIES[1]
 
 
 def _pip_files(variables: Mapping[str, str], home: Path) -> Iterator[Path]:

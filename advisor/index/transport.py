@@ -35,6 +35,7 @@ class Answer:
     body: bytes
     content_type: str
     etag: str
+    cache_control: str = ""
 
 
 def local_path(url: str) -> Path | None:
@@ -111,6 +112,7 @@ class Transport:
             body=response.content,
             content_type=response.headers.get("Content-Type", ""),
             etag=response.headers.get("ETag", ""),
+            cache_control=response.headers.get("Cache-Control", ""),
         )
 
     def fetch(self, url: str) -> bytes:

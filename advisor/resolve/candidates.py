@@ -6,21 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.tags import Tag
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    NormalizedName,
-    canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.index.client import IndexClient, MetadataError
 from advisor.index.metadata import CoreMetadata
-from advisor.index.page import DistributionFile
+from advisor.resolve.offers import Offer, OfferReader
 from advisor.resolve.problem import Candidate, Dependency, Problem
 
 
@@ -32,15 +23,6 @@ class Skipped:
     reason: str
     count: int
     example: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Offer:
-    """A file that the target could install; the least rank is installed."""
-
-    version: Version
-    rank: tuple[int, int]
-    file: DistributionFile
 
 
 class IndexCandidates:
@@ -58,8 +40,7 @@ class IndexCandidates:
         self._skipped: dict[NormalizedName, Counter[str]] = {}
         self._examples: dict[tuple[NormalizedName, str], str] = {}
         self._dependencies: dict[tuple[str, NormalizedName | None], tuple[Dependency, ...] | None] = {}
-        self._pythons: dict[str, bool] = {}
-        self._platforms = {tag.platform for tag in problem.target.tags}
+        self._offers = OfferReader(problem.target, client.cache)
         self.fetched: set[str] = set()
         self.unknown_extras: set[tuple[str, str]] = set()
 
@@ -96,7 +77,7 @@ class IndexCandidates:
 
     def knows(self, name: NormalizedName) -> bool:
         """Whether any index offers any file of a package."""
-        return bool(self._client.files(name))
+        return any(page.files for page in self._client.pages(name))
 
     def skipped(self) -> tuple[Skipped, ...]:
         """Return what could not be a candidate, by package and reason."""
@@ -106,32 +87,50 @@ class IndexCandidates:
             for reason, count in sorted(reasons.items())
         )
 
-    def _skip(self, name: NormalizedName, reason: str, filename: str) -> None:
-        self._skipped.setdefault(name, Counter())[reason] += 1
+    def _skip(self, name: NormalizedName, reason: str, filename: str, count: int = 1) -> None:
+        self._skipped.setdefault(name, Counter())[reason] += count
         self._examples.setdefault((name, reason), filename)
 
     def _select(self, name: NormalizedName) -> tuple[Candidate, ...]:
         roots = self._problem.roots_of(name)
         hashes = [root.hashes for root in roots if root.hashes]
         pinned = [s for root in roots for s in root.requirement.specifier if s.operator in ("==", "===")]
-        best: dict[Version, _Offer] = {}
-        for file in self._client.files(name):
-            offer = self._offer(name, file)
-            if offer is None:
-                continue
-            if file.yanked and not any(s.contains(offer.version, prereleases=True) for s in pinned):
-                self._skip(name, "yanked", file.filename)
-                continue
-            if any(file.sha256 not in accepted for accepted in hashes):
-                self._skip(name, "hash not among those required", file.filename)
-                continue
-            known = best.get(offer.version)
-            if known is None or offer.rank < known.rank:
-                best[offer.version] = offer
+        best: dict[Version, Offer] = {}
+        taken: set[str] = set()
+        for page in self._client.pages(name):
+            offers = self._offers.read(page, name)
+            for reason, count in offers.refused.items():
+                self._skip(name, reason, offers.examples[reason], count)
+            for offer in offers.files:
+                # Where several pages offer a file of one name, the first one's counts.
+                if offer.file.filename in taken:
+                    continue
+                taken.add(offer.file.filename)
+                file = offer.file
+                known = best.get(offer.version)
+                if reason := self._refusal(name, offer):
+                    self._skip(name, reason, file.filename)
+                elif file.yanked and not any(s.contains(offer.version, prereleases=True) for s in pinned):
+                    self._skip(name, "yanked", file.filename)
+                elif any(file.sha256 not in accepted for accepted in hashes):
+                    self._skip(name, "hash not among those required", file.filename)
+                elif known is None or offer.rank < known.rank:
+                    best[offer.version] = offer
         return tuple(
             Candidate(name=name, version=version, file=best[version].file)
             for version in sorted(self._without_prereleases(name, best), reverse=True)
         )
+
+    def _refusal(self, name: NormalizedName, offer: Offer) -> str:
+        """Return why the policy refuses a file, or nothing."""
+        policy, uploaded = self._problem.policy, offer.file.uploaded
+        if offer.is_wheel and not policy.takes_wheels(name):
+            return "wheels are excluded by `--no-binary`"
+        if not offer.is_wheel and not policy.takes_sdists(name):
+            return "sdists are excluded by `--only-binary`"
+        if policy.exclude_newer and (uploaded is None or uploaded > policy.exclude_newer):
+            return "newer than `--exclude-newer`" if uploaded else "no upload time, which `--exclude-newer` needs"
+        return ""
 
     def _without_prereleases(self, name: NormalizedName, versions: Iterable[Version]) -> list[Version]:
         """Drop pre-releases unless they are all there is, or the user's own requirement names one (PEP 440)."""
@@ -147,58 +146,6 @@ class IndexCandidates:
                 self._skip(name, "pre-release", str(version))
         return final
 
-    def _offer(self, name: NormalizedName, file: DistributionFile) -> _Offer | None:
-        """Judge one file; where it cannot be installed on the target, note why."""
-        policy = self._problem.policy
-        is_wheel = file.filename.endswith(".whl")
-        if is_wheel and self._platforms.isdisjoint(file.filename[:-4].rpartition("-")[2].split(".")):
-            # Most files of a large project are for other platforms: their names need no closer look.
-            self._skip(name, "no wheel for the target", file.filename)
-            return None
-        tags: frozenset[Tag] = frozenset()
-        build: int = 0
-        try:
-            if is_wheel:
-                found, version, build_tag, tags = parse_wheel_filename(file.filename)
-                build = build_tag[0] if build_tag else 0
-            else:
-                found, version = parse_sdist_filename(file.filename)
-        except (InvalidWheelFilename, InvalidSdistFilename):
-            self._skip(name, "file name or version is not standard", file.filename)
-            return None
-        ranks = [self._problem.target.tags[tag] for tag in tags if tag in self._problem.target.tags]
-        if found != name:
-            reason = "file of another project"
-        elif is_wheel and not policy.takes_wheels(name):
-            reason = "wheels are excluded by `--no-binary`"
-        elif not is_wheel and not policy.takes_sdists(name):
-            reason = "sdists are excluded by `--only-binary`"
-        elif is_wheel and not ranks:
-            reason = "no wheel for the target"
-        elif not self._runs_on_target(file.requires_python):
-            reason = "requires another Python"
-        elif policy.exclude_newer and (file.uploaded is None or file.uploaded > policy.exclude_newer):
-            reason = (
-                "newer than `--exclude-newer`" if file.uploaded else "no upload time, which `--exclude-newer` needs"
-            )
-        else:
-            # Of two wheels for the target the more specific one is installed; then the higher build number.
-            return _Offer(version=version, rank=(min(ranks) if ranks else 1 << 30, -build), file=file)
-        self._skip(name, reason, file.filename)
-        return None
-
-    def _runs_on_target(self, requires_python: str | None) -> bool:
-        if not requires_python:
-            return True
-        if requires_python not in self._pythons:
-            try:
-                admitted = SpecifierSet(requires_python).contains(self._problem.target.python, prereleases=True)
-            except InvalidSpecifier:
-                # As pip does: a malformed field does not hide the file.
-                admitted = True
-            self._pythons[requires_python] = admitted
-        return self._pythons[requires_python]
-
     def _read_dependencies(self, candidate: Candidate, extra: NormalizedName | None) -> tuple[Dependency, ...] | None:
         metadata = self._usable_metadata(candidate)
         if metadata is None:
@@ -206,14 +153,19 @@ class IndexCandidates:
         if extra is not None and extra not in metadata.extras:
             self.unknown_extras.add((candidate.name, extra))
             return ()
-        return tuple(
-            Dependency(name=canonicalize_name(requirement.name), requirement=requirement)
+        wanted = (
+            requirement
             for requirement in metadata.requires
             if (
                 self._problem.applies(requirement)
                 if extra is None
                 else self._problem.applies(requirement, extra) and not self._problem.applies(requirement)
             )
+        )
+        return tuple(
+            Dependency(name=canonicalize_name(requirement.name), requirement=requirement)
+            for declared in wanted
+            for requirement in self._problem.overridden(declared)
         )
 
     def _usable_metadata(self, candidate: Candidate) -> CoreMetadata | None:
@@ -229,7 +181,7 @@ class IndexCandidates:
         if candidate.is_sdist and metadata.dynamic:
             self._skip(candidate.name, "sdist whose requirements are only known after a build", candidate.file.filename)
             return None
-        if metadata.requires_python and not self._runs_on_target(str(metadata.requires_python)):
+        if metadata.requires_python and not self._offers.runs_on_target(str(metadata.requires_python)):
             self._skip(candidate.name, "requires another Python", candidate.file.filename)
             return None
         return metadata

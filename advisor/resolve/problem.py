@@ -64,11 +64,19 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Everything that a stack must satisfy."""
+    """Everything that a stack must satisfy.
+
+    Attributes:
+        roots: The user's own requirements and constraints.
+        target: What is resolved for.
+        policy: Which files may become candidates.
+        overrides: Requirements that stand in for every requirement on their package, whoever makes it.
+    """
 
     roots: tuple[RootRequirement, ...]
     target: Target
     policy: Policy = Policy()
+    overrides: tuple[RootRequirement, ...] = ()
 
     def __post_init__(self) -> None:
         if not any(not root.constraint for root in self.roots):
@@ -77,6 +85,22 @@ class Problem:
     def roots_of(self, name: str) -> tuple[RootRequirement, ...]:
         """Return the user's requirements and constraints on one package that apply to the target."""
         return tuple(root for root in self.roots if root.name == name and self.applies(root.requirement))
+
+    def overridden(self, requirement: Requirement) -> tuple[Requirement, ...]:
+        """Return what holds in place of a requirement; extras of the original are kept, unless overridden."""
+        if not self.overrides:
+            return (requirement,)
+        name = canonicalize_name(requirement.name)
+        overrides = [o.requirement for o in self.overrides if o.name == name]
+        if not overrides:
+            return (requirement,)
+        found = []
+        for override in overrides:
+            if self.applies(override):
+                replacement = Requirement(str(override))
+                replacement.extras = set(override.extras or requirement.extras)
+                found.append(replacement)
+        return tuple(found)
 
     def applies(self, requirement: Requirement, extra: str = "") -> bool:
         """Whether a requirement's marker holds on the target."""
@@ -133,6 +157,16 @@ class CandidateSource(Protocol):
         """Start reading the pages of packages without waiting."""
 
 
+_ADMITTED: dict[tuple[str, Version], bool] = {}
+
+
 def admits(requirement: Requirement, version: Version) -> bool:
     """Whether a requirement's specifier admits a version; which pre-releases exist was decided before."""
-    return requirement.specifier.contains(version, prereleases=True)
+    # Asked for the same few hundred specifiers and versions again and again.
+    specifier = str(requirement.specifier)
+    if not specifier:
+        return True
+    key = (specifier, version)
+    if key not in _ADMITTED:
+        _ADMITTED[key] = requirement.specifier.contains(version, prereleases=True)
+    return _ADMITTED[key]

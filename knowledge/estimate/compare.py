@@ -7,6 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from knowledge.domain.observation import Observation
 
@@ -24,10 +25,8 @@ class Comparison:
         rounds: How many rounds both ran in.
         mean: Mean over rounds of log(reference seconds / slot seconds); positive is faster.
         standard_error: Of the mean.
-        low: Lower end of the interval of the mean.
-        high: Upper end.
+        confidence: Of the interval, corrected for the number of comparisons.
         twin: Whether slot and reference are the same stack (an A/A comparison).
-        significant: Whether the interval, corrected for the number of comparisons, excludes zero.
     """
 
     block: str
@@ -38,10 +37,27 @@ class Comparison:
     rounds: int
     mean: float
     standard_error: float
-    low: float
-    high: float
+    confidence: float
     twin: bool
-    significant: bool
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval of the mean."""
+        return self.mean - self._half
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval of the mean."""
+        return self.mean + self._half
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval excludes zero."""
+        return not self.low <= 0 <= self.high
+
+    @property
+    def _half(self) -> float:
+        return self.standard_error * _student(1 - (1 - self.confidence) / 2, self.rounds - 1)
 
 
 def compare_block(observations: Iterable[Observation], *, confidence: float = 0.95) -> tuple[Comparison, ...]:
@@ -83,7 +99,6 @@ def _compare(
     ratios = [math.log(_median(reference[r]) / _median(slot[r])) for r in shared]
     mean = statistics.fmean(ratios)
     error = statistics.stdev(ratios) / math.sqrt(len(ratios))
-    half = error * _student(1 - (1 - confidence) / 2, len(ratios) - 1)
     first, other = slot[shared[0]], reference[shared[0]]
     return Comparison(
         block=key[0],
@@ -94,10 +109,8 @@ def _compare(
         rounds=len(shared),
         mean=mean,
         standard_error=error,
-        low=mean - half,
-        high=mean + half,
+        confidence=confidence,
         twin=first.stack.identity == other.stack.identity,
-        significant=not mean - half <= 0 <= mean + half,
     )
 
 
@@ -107,9 +120,10 @@ def _median(observation: Observation) -> float:
     return median
 
 
+@cache
 def _student(probability: float, degrees: int) -> float:
     """Quantile of Student's t distribution."""
-    # Not `scipy.stats`, whose import alone costs a second.
+    # Not `scipy.stats`, whose import alone costs a second; and only once an interval is asked for.
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, probability))

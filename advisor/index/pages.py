@@ -1,0 +1,206 @@
+"""Project pages: from the cache while they are fresh, from the index after that, or from a directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import NormalizedName
+
+from advisor.index.cache import DiskCache
+from advisor.index.configuration import IndexConfiguration, without_credentials
+from advisor.index.page import DistributionFile, dump_files, load_files, parse_page
+from advisor.index.transport import Transport, local_path, url_of_path
+from knowledge.domain.errors import UnavailableError
+
+FRESH_SECONDS = 600
+"""How long a page counts as fresh where its index does not say (`Cache-Control`); the large public ones say this."""
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_DISTRIBUTION = (".whl", ".tar.gz", ".zip")
+
+
+class IndexAnswerError(UnavailableError):
+    """Raised when an index answers, but not with what the simple repository API promises."""
+
+    code = "index-answer"
+
+
+class OfflineError(UnavailableError):
+    """Raised when ``--offline`` needs something that the cache does not hold."""
+
+    code = "offline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectPage:
+    """What one index offers of one project.
+
+    Attributes:
+        digest: SHA-256 of the page with its address; empty for a directory, whose content may change at any time.
+        known: Whether the index knows the project.
+        read: Reads the files.
+    """
+
+    digest: str
+    known: bool
+    read: Callable[[], tuple[DistributionFile, ...]]
+
+    @cached_property
+    def files(self) -> tuple[DistributionFile, ...]:
+        """Every file, read when first asked for."""
+        return self.read()
+
+
+class Pages:
+    """Reads project pages. Safe for many threads."""
+
+    def __init__(
+        self,
+        configuration: IndexConfiguration,
+        transport: Transport,
+        cache: DiskCache,
+        *,
+        offline: bool,
+        refresh: bool,
+    ) -> None:
+        self._configuration = configuration
+        self._transport = transport
+        self._cache = cache
+        self._offline = offline
+        self._refresh = refresh
+
+    def read(self, project: NormalizedName, base: str) -> ProjectPage:
+        """Return a project's page of an index; without files where the index does not know the project.
+
+        Raises:
+            UnavailableError: If the index does not answer, or not with a page, or the cache lacks it while offline.
+        """
+        if (directory := index_directory(base)) is not None:
+            return self._directory_page(directory / project, project, base)
+        # The default index is only named where it is asked: its name comes from a library that is slow to load.
+        key = f"{base.rstrip('/')}/{project}/"
+        about = self._stored(key)
+        if self._offline and about is None:
+            raise OfflineError(
+                f"the page of `{project}` on {_named(base)} is not in the cache `{self._cache.directory}`",
+                hint="run the same command once without `--offline`",
+            )
+        if about is not None and (self._offline or self._is_fresh(about)):
+            return self._stored_page(key, about)
+        return self._fetch(project, base or self._configuration.default_url, key, about)
+
+    def linked(self, links: str, project: NormalizedName) -> ProjectPage:
+        """Return a project's files in a find-links directory.
+
+        Raises:
+            UnavailableError: If it is no directory of this machine.
+        """
+        directory = local_path(links)
+        if directory is None:
+            raise UnavailableError(
+                f"the find-links location `{without_credentials(links)}` is not a directory of this machine",
+                hint="remote find-links pages are not supported: name the index with `--extra-index-url`",
+            )
+        named = re.compile(re.escape(project).replace(r"\-", "[-_.]+") + r"-\d", re.IGNORECASE)
+        files = tuple(file for file in _directory_files(directory, links) if named.match(file.filename))
+        return ProjectPage(digest="", known=bool(files), read=lambda: files)
+
+    def _is_fresh(self, about: dict[str, Any]) -> bool:
+        age = time.time() - about.get("fetched", 0)
+        return not self._refresh and 0 <= age < about.get("fresh", FRESH_SECONDS)
+
+    def _fetch(self, project: NormalizedName, base: str, key: str, about: dict[str, Any] | None) -> ProjectPage:
+        url = f"{base.rstrip('/')}/{project}/"
+        answer = self._transport.get(url, accept=_ACCEPT, etag=about.get("etag") if about else None)
+        digest = hashlib.sha256(key.encode() + answer.body).hexdigest()
+        fresh = _fresh_seconds(answer.cache_control)
+        if about is not None and (answer.status == 304 or about.get("digest") == digest):
+            self._store(key, {**about, "fetched": time.time(), "fresh": fresh}, None)
+            return self._stored_page(key, about)
+        files: tuple[DistributionFile, ...] = ()
+        if answer.status != 404:
+            try:
+                files = parse_page(answer.body, answer.content_type, project=project, url=url, index=base)
+            except (ValueError, KeyError, TypeError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise IndexAnswerError(
+                    f"`{without_credentials(url)}` did not answer with a project page: {reason}",
+                    hint="check the index address: it must end where project names begin, as `.../simple/` does",
+                ) from None
+        files = tuple(file for file in files if file.filename.endswith(_DISTRIBUTION))
+        about_now = {"etag": answer.etag, "digest": digest, "known": answer.status != 404}
+        self._store(key, {**about_now, "fetched": time.time(), "fresh": fresh}, files)
+        return ProjectPage(digest=digest, known=answer.status != 404, read=lambda: files)
+
+    def _stored(self, key: str) -> dict[str, Any] | None:
+        content = self._cache.read("pages", key)
+        if content is None:
+            return None
+        try:
+            about = json.loads(content)
+            return about if isinstance(about["digest"], str) else None
+        except (ValueError, KeyError, TypeError):
+            # Written by another version of the program.
+            return None
+
+    def _stored_page(self, key: str, about: dict[str, Any]) -> ProjectPage:
+        def read() -> tuple[DistributionFile, ...]:
+            content = self._cache.read("files", key)
+            try:
+                return load_files(json.loads(content or b""))
+            except (ValueError, TypeError):
+                raise OfflineError(
+                    f"the cache entry of `{key}` is damaged",
+                    hint="run the same command once without `--offline`, with `--refresh`",
+                ) from None
+
+        return ProjectPage(digest=about["digest"], known=bool(about.get("known")), read=read)
+
+    def _store(self, key: str, about: dict[str, Any], files: tuple[DistributionFile, ...] | None) -> None:
+        if files is not None:
+            self._cache.write("files", key, json.dumps(dump_files(files)).encode())
+        self._cache.write("pages", key, json.dumps(about).encode())
+
+    def _directory_page(self, directory: Path, project: NormalizedName, base: str) -> ProjectPage:
+        page, url = directory / "index.html", f"{base.rstrip('/')}/{project}/"
+
+        def read() -> tuple[DistributionFile, ...]:
+            if page.is_file():
+                return parse_page(page.read_bytes(), "text/html", project=project, url=url, index=base)
+            return _directory_files(directory, base)
+
+        return ProjectPage(digest="", known=directory.is_dir(), read=read)
+
+
+def index_directory(base: str) -> Path | None:
+    """Return the directory that an index is, or none for one on the network."""
+    return local_path(base) if base else None
+
+
+def _named(base: str) -> str:
+    return f"`{without_credentials(base)}`" if base else "the default index"
+
+
+def _directory_files(directory: Path, base: str) -> tuple[DistributionFile, ...]:
+    if not directory.is_dir():
+        return ()
+    return tuple(
+        DistributionFile(filename=path.name, url=url_of_path(path), index=base, size=path.stat().st_size)
+        for path in sorted(directory.iterdir())
+        if path.name.endswith(_DISTRIBUTION)
+    )
+
+
+def _fresh_seconds(cache_control: str) -> int:
+    """Return how long an answer may be used without asking again (RFC 9111)."""
+    if "no-cache" in cache_control or "no-store" in cache_control:
+        return 0
+    found = re.search(r"max-age=(\d+)", cache_control)
+    return int(found[1]) if found else FRESH_SECONDS
