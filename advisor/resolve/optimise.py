@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from packaging.utils import NormalizedName
 
-from advisor.resolve.encode import Candidates, Choice, Encoding, Limits, Node
+from advisor.resolve.encode import SHOWN, Candidates, Choice, Encoding, Limits, Node
 from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem
 from advisor.resolve.solver import Answer, Effort, Literal, Model, negated
 from knowledge.domain.errors import UnsatisfiableError
@@ -98,6 +98,7 @@ def optimise(
     limits: Callable[[Candidates], Limits],
     start: Sequence[Candidate],
     effort: Effort | None = None,
+    shown: int = SHOWN,
 ) -> Optimum:
     """Find the best stack.
 
@@ -108,17 +109,18 @@ def optimise(
         limits: Gives what the rules exclude among the packages reached so far.
         start: A stack to begin from, such as the baseline: its packages are reached first, and it is the first hint.
         effort: How hard to try, for each objective of each iteration.
+        shown: How many candidates of each package are looked at one by one from the beginning.
 
     Raises:
         NoSolution: If no stack satisfies the requirements and the rules.
         SearchLimitError: If that remained open.
     """
-    encoding = Encoding(problem, source, limits)
+    encoding = Encoding(problem, source, limits, shown=shown)
     search = _Search(problem, source, encoding, start)
     stage = _Stages(encoding, effort or Effort(), start, lambda chosen: needed_by(problem, source, chosen)[0])
     for iteration in range(1, MAX_ITERATIONS + 1):
         bounds, chosen = stage.solve(objectives(encoding.reached))
-        stack = search.learn(chosen)
+        stack = search.learn(chosen, stage.vague)
         if stack is not None and stage.is_founded(stack, chosen):
             return Optimum(
                 stack=stack,
@@ -176,16 +178,25 @@ class _Search:
         roots = {r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}
         source.fetch(start)
         self._reach(roots | {c.name for c in start})
+        for candidate in start:
+            allowed = encoding.allowed(candidate.name)
+            if candidate in allowed:
+                encoding.show(candidate.name, _GROWTH * allowed.index(candidate) + 1)
 
-    def learn(self, chosen: Mapping[NormalizedName, Candidate]) -> tuple[Candidate, ...] | None:
-        """Fetch what is not known of a choice.
+    def learn(
+        self, chosen: Mapping[NormalizedName, Candidate], vague: Iterable[NormalizedName]
+    ) -> tuple[Candidate, ...] | None:
+        """Fetch what is not known of a choice, and show more of the packages that it is vague about.
 
         Returns:
             What the root requires, directly or not, sorted by name; none where not all of it was known.
         """
         needed, unknown, absent = needed_by(self._problem, self._source, chosen)
+        vague = sorted(absent.intersection(vague))
+        for name in vague:
+            self._encoding.show(name, _GROWTH * len(self._encoding.choices(name)))
         self._fetch_around(unknown)
-        self._reach(absent)
+        self._reach(absent.difference(vague))
         return None if unknown or absent else tuple(chosen[name] for name in sorted(needed))
 
     def _fetch_around(self, unknown: Sequence[Candidate]) -> None:
@@ -195,10 +206,9 @@ class _Search:
             # Twice as many each time a package is asked for again: a long chain of versions closes in few rounds.
             patience = self._patience.get(candidate.name, 1) * _GROWTH
             self._patience[candidate.name] = patience
-            offered = self._encoding.reached[candidate.name]
-            below = offered[offered.index(candidate) :]
-            choices = self._encoding.choices(candidate.name)
-            wanted += [c for c in below if c.version in choices and not self._source.is_known(c)][:patience]
+            below = self._encoding.allowed(candidate.name)
+            below = below[below.index(candidate) :]
+            wanted += [c for c in below if not self._source.is_known(c)][:patience]
         self._source.fetch(wanted)
         self._encoding.learn(wanted)
 
@@ -208,15 +218,11 @@ class _Search:
         while fresh:
             self._source.prefetch(fresh)
             self._encoding.reach(fresh)
-            newest = [c for name in fresh if (c := self._newest(name)) is not None]
+            newest = [c for name in fresh for c in self._encoding.allowed(name)[:1]]
             self._source.fetch(newest)
             self._encoding.learn(c for name in fresh for c in self._encoding.reached[name])
             required = {d.name for c in newest for d in self._source.dependencies(c) or ()}
             fresh = sorted(required - set(self._encoding.reached))
-
-    def _newest(self, name: NormalizedName) -> Candidate | None:
-        choices = self._encoding.choices(name)
-        return next((c for c in self._encoding.reached[name] if c.version in choices), None)
 
 
 class _Stages:
@@ -235,6 +241,8 @@ class _Stages:
         self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
         self._rewarded: tuple[NormalizedName, ...] = ()
         self._refused: list[tuple[list[Literal], NormalizedName]] = []
+        self.vague: Sequence[NormalizedName] = ()
+        """Packages of which the last solution chose a candidate that is not shown."""
 
     def solve(
         self, objectives: Sequence[Objective]
@@ -258,8 +266,9 @@ class _Stages:
                 model.at_most(terms, value)
             bounds.append(Bound(objective=objective.name, value=value, bound=bound))
         answer = answer or self._ask(model, {}, None)
+        self.vague = self._encoding.vague(answer)
         self._last = self._encoding.chosen(answer)
-        if all(bound.gap == 0 for bound in bounds):
+        if all(bound.gap == 0 for bound in bounds) and not self.vague:
             self._last = self._newest_first(model, self._last)
         return tuple(bounds), self._last
 
@@ -325,6 +334,9 @@ class _Stages:
             if found.values is None:
                 return chosen
             chosen = self._encoding.chosen(found)
+            self.vague = self._encoding.vague(found)
+            if self.vague:
+                return chosen
 
     def _require_newer(self, model: Model, chosen: Mapping[NormalizedName, Candidate]) -> None:
         """Require a choice that is alike up to some package, by name, and there newer or absent."""

@@ -92,9 +92,9 @@ class Model:
         """Require a literal (where ``given`` holds)."""
         self.require_any((literal,), given=given)
 
-    def at_most_one(self, literals: Iterable[Literal]) -> None:
-        """Forbid two of some literals at once."""
-        self._proto.constraints.add().at_most_one.literals.extend(list(literals))
+    def exactly_one(self, literals: Iterable[Literal]) -> None:
+        """Require one of some literals, and no second."""
+        self._proto.constraints.add().exactly_one.literals.extend(list(literals))
 
     def at_most_as_many(
         self, left: Iterable[Literal], right: Iterable[Literal], *, given: Sequence[Literal] = ()
