@@ -128,7 +128,7 @@ def advise(
         offline=offline,
     )
     try:
-        advice, behind = _recommend(problem, client, estimator, choose("objective", objective, project.settings) or "")
+        advice = _recommend(problem, client, estimator, choose("objective", objective, project.settings) or "")
         written = ""
         if not dry_run:
             write_atomically(path, _lock_text(path, advice, client, target))
@@ -138,7 +138,7 @@ def advise(
         for damaged in client.cache.damaged:
             warn(f"the cache entry `{damaged}` is damaged and was not used")
     direct = frozenset(str(root.name) for root in problem.roots if not root.constraint)
-    report = Report(advice=advice, target=target, written=written, behind=behind, direct=direct)
+    report = Report(advice=advice, target=target, written=written, direct=direct)
     typer.echo(advice_json(report) if format == "json" else advice_text(report))
 
 
@@ -211,9 +211,9 @@ def _estimator(address: str | None, target: Target, workload: str) -> Estimator:
 
 def _recommend(
     problem: Problem, client: IndexClient, estimator: Estimator, objective: str
-) -> tuple[Advice, tuple[float, float]]:
+) -> Advice:
     from advisor.resolve.candidates import IndexCandidates
-    from advisor.resolve.objectives import OBJECTIVES, libyears
+    from advisor.resolve.objectives import OBJECTIVES
     from advisor.resolve.recommend import recommend
     from knowledge.domain.errors import InputError
     from knowledge.rules.catalogue import shipped_rules
@@ -223,10 +223,7 @@ def _recommend(
         raise InputError(f"there is no objective `{objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
     source = IndexCandidates(client, problem)
     rules = RuleBook(shipped_rules(), problem.target.hardware)
-    advice = recommend(problem, source, rules=rules, estimator=estimator, objective=objective)
-    stacks = (advice.optimum.stack, advice.baseline)
-    offered = {c.name: source.candidates(c.name) for stack in stacks for c in stack}
-    return advice, (libyears(stacks[0], offered), libyears(stacks[1], offered))
+    return recommend(problem, source, rules=rules, estimator=estimator, objective=objective)
 
 
 def _check_lock_path(path: Path) -> None:

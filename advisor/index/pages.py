@@ -170,13 +170,14 @@ class Pages:
 
     def _directory_page(self, directory: Path, project: NormalizedName, base: str) -> ProjectPage:
         page, url = directory / "index.html", f"{base.rstrip('/')}/{project}/"
+        if not page.is_file():
+            return ProjectPage(digest="", known=directory.is_dir(), read=lambda: _directory_files(directory, base))
+        body = page.read_bytes()
 
         def read() -> tuple[DistributionFile, ...]:
-            if page.is_file():
-                return parse_page(page.read_bytes(), "text/html", project=project, url=url, index=base)
-            return _directory_files(directory, base)
+            return parse_page(body, "text/html", project=project, url=url, index=base)
 
-        return ProjectPage(digest="", known=directory.is_dir(), read=read)
+        return ProjectPage(digest=hashlib.sha256(url.encode() + body).hexdigest(), known=True, read=read)
 
 
 def index_directory(base: str) -> Path | None:

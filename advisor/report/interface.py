@@ -18,14 +18,12 @@ class Report:
         advice: The advice.
         target: The target.
         written: The lock that was written, or empty.
-        behind: Years behind the newest candidates: of the stack, and of the baseline.
         direct: Packages that the user asked for by name.
     """
 
     advice: Advice
     target: Target
     written: str
-    behind: tuple[float, float]
     direct: frozenset[str]
 
     @property

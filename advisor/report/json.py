@@ -29,11 +29,11 @@ def advice_json(report: Report) -> str:
         "objective": advice.objective,
         "baseline": {
             "packages": [_package(c, report) for c in advice.baseline],
-            "libyears": round(report.behind[1], 3),
+            "libyears": round(report.advice.behind[1], 3),
         },
         "stack": {
             "packages": [{**_package(c, report), "why": advice.why[c.name]} for c in advice.optimum.stack],
-            "libyears": round(report.behind[0], 3),
+            "libyears": round(report.advice.behind[0], 3),
         },
         "libyears_basis": "upload-times" if report.dated else "release-counts",
         "settings": {},

@@ -22,8 +22,8 @@ def _lines(report: Report) -> Iterator[str]:
     machine = f"{gpu.count} x {gpu.model}" if gpu else target.hardware.cpu.microarchitecture
     yield f"target     Python {target.python} on {target.platform}, {target.hardware.name} ({machine})"
     basis = "" if report.dated else ", by release counts: the index gives no upload times"
-    yield f"stack      {len(advice.optimum.stack)} packages, {report.behind[0]:.1f} libyears behind the newest"
-    yield f"baseline   {len(advice.baseline)} packages, {report.behind[1]:.1f} libyears behind{basis}"
+    yield f"stack      {len(advice.optimum.stack)} packages, {report.advice.behind[0]:.1f} libyears behind the newest"
+    yield f"baseline   {len(advice.baseline)} packages, {report.advice.behind[1]:.1f} libyears behind{basis}"
     yield f"prediction {_prediction(advice.prediction)}"
     yield f"proof      {_proof(report)}"
     yield ""

@@ -56,6 +56,7 @@ class _Provider(AbstractProvider[Needed, Node, Identifier]):
         self._problem = problem
         self._source = source
         self._pins = pins
+        self._satisfied: dict[tuple[int, int], tuple[bool, Needed, Node]] = {}
 
     def identify(self, requirement_or_candidate: Needed | Node) -> Identifier:
         """Name the node."""
@@ -107,7 +108,12 @@ class _Provider(AbstractProvider[Needed, Node, Identifier]):
 
     def is_satisfied_by(self, requirement: Needed, candidate: Node) -> bool:
         """Whether a candidate meets a requirement."""
-        return admits(requirement.dependency.requirement, candidate.candidate.version)
+        # Asked for every pair in every round: remembered by identity, with the pair kept so that identities last.
+        key = (id(requirement), id(candidate))
+        if key not in self._satisfied:
+            met = admits(requirement.dependency.requirement, candidate.candidate.version)
+            self._satisfied[key] = (met, requirement, candidate)
+        return self._satisfied[key][0]
 
     def get_dependencies(self, candidate: Node) -> Iterable[Needed]:
         """Return what a node requires; an extra also pins its own package."""

@@ -76,8 +76,8 @@ class IndexCandidates:
         self._client.prefetch(projects=names)
 
     def knows(self, name: NormalizedName) -> bool:
-        """Whether any index offers any file of a package."""
-        return any(page.files for page in self._client.pages(name))
+        """Whether any index knows a package."""
+        return bool(self._client.pages(name))
 
     def skipped(self) -> tuple[Skipped, ...]:
         """Return what could not be a candidate, by package and reason."""

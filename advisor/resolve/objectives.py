@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.resolve.encode import Candidates, Choice, Limits
 from advisor.resolve.optimise import Objective
-from advisor.resolve.problem import Candidate
+from advisor.resolve.problem import Candidate, CandidateSource
 from knowledge.estimate.interface import Estimator
 from knowledge.rules.engine import RuleBook
 
@@ -22,6 +22,7 @@ SPEED_STEP = 0.01
 """Log speed is compared in steps of 1 %: to leave the baseline for speed takes a gain of a whole step."""
 _FAILURE_COST = 10
 _HOUR = 3600.0
+_HOURS_A_YEAR = 365.25 * 24
 HOURS_PER_RELEASE = 30 * 24
 """What one release counts where the index does not tell upload times: a month."""
 
@@ -43,6 +44,9 @@ class Criteria:
         self._rules = rules
         self._estimator = estimator
         self._objective = objective
+        self._objectives: dict[int, tuple[Objective, ...]] = {}
+        self._limits: dict[int, Limits] = {}
+        self._hours: dict[NormalizedName, dict[Version, int]] = {}
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
         """Return the objectives in order.
@@ -51,10 +55,16 @@ class Criteria:
         freshness of everything. Without the third, a package of the user's own would give way to two of its
         dependencies.
         """
+        # Packages are only ever added, and their candidates stay: their number tells whether anything changed.
+        if len(candidates) not in self._objectives:
+            self._objectives[len(candidates)] = self._ordered(candidates)
+        return self._objectives[len(candidates)]
+
+    def _ordered(self, candidates: Candidates) -> tuple[Objective, ...]:
         ordered = [self._prices(candidates)]
         if self._objective == "performance":
             ordered.append(self._speed(candidates))
-        hours = {name: hours_behind(offered) for name, offered in candidates.items()}
+        hours = {name: self.hours_behind(name, offered) for name, offered in candidates.items()}
         for title, names in (("freshness-direct", self._direct & set(hours)), ("freshness", set(hours))):
             costs = {(name, version): cost for name in names for version, cost in hours[name].items()}
             ordered.append(Objective(name=title, costs=costs))
@@ -62,6 +72,11 @@ class Criteria:
 
     def limits(self, candidates: Candidates) -> Limits:
         """Return what the rules exclude."""
+        if len(candidates) not in self._limits:
+            self._limits[len(candidates)] = self._excluded(candidates)
+        return self._limits[len(candidates)]
+
+    def _excluded(self, candidates: Candidates) -> Limits:
         forbidden = {
             (name, c.version): f"{v.message} ({v.source})"
             for name, offered in candidates.items()
@@ -76,6 +91,17 @@ class Criteria:
             if rule.severity == "forbidden" and left and right:
                 exclusive.append((left, right, f"{rule.message} ({rule.source})"))
         return Limits(forbidden=forbidden, exclusive=tuple(exclusive))
+
+    def hours_behind(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[Version, int]:
+        """Return how many hours each version of a package lies behind the newest; worked out once."""
+        if name not in self._hours:
+            self._hours[name] = hours_behind(offered)
+        return self._hours[name]
+
+    def libyears(self, stack: Sequence[Candidate], source: CandidateSource) -> float:
+        """Return how far a stack lies behind the newest candidates, summed over its packages, in years."""
+        hours = (self.hours_behind(c.name, source.candidates(c.name))[c.version] for c in stack)
+        return sum(hours) / _HOURS_A_YEAR
 
     def _matching(self, candidates: Candidates, package: str, specifier: str) -> frozenset[Choice]:
         name = NormalizedName(package)
@@ -109,7 +135,8 @@ class Criteria:
         offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
         terms = self._estimator.terms(offered, self._baseline)
         costs: dict[Choice, int] = {}
-        for name, versions in candidates.items():
+        for name in sorted({NormalizedName(name) for name, _ in terms.unary} & set(candidates)):
+            versions = candidates[name]
             steps = {c.version: int(terms.unary.get((name, c.version), 0.0) / SPEED_STEP) for c in versions}
             for version, gained in steps.items():
                 costs[name, version] = max(steps.values()) - gained
@@ -137,8 +164,3 @@ def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
             hours = max(hours + 1, round(age / _HOUR))
         behind[candidate.version] = hours
     return behind
-
-
-def libyears(stack: Sequence[Candidate], candidates: Candidates) -> float:
-    """Return how far a stack lies behind the newest candidates, summed over its packages, in years."""
-    return sum(hours_behind(candidates[c.name])[c.version] for c in stack) / (365.25 * 24)

@@ -240,6 +240,7 @@ class _Stages:
         self._needed = needed
         self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
         self._rewarded: tuple[NormalizedName, ...] = ()
+        self._values: list[int] = []
         self._refused: list[tuple[list[Literal], NormalizedName]] = []
         self.vague: Sequence[NormalizedName] = ()
         """Packages of which the last solution chose a candidate that is not shown."""
@@ -256,16 +257,25 @@ class _Stages:
         costs = [self._encoding.costs(o.costs, o.pairs) for o in objectives]
         self._rewarded = tuple(sorted({c[0] for o in objectives for c, cost in o.costs.items() if cost < 0}))
         model = self._with_support(self._encoding.model.copy())
+        answer = self._as_good_as_before(model, costs)
         bounds: list[Bound] = []
-        answer: Answer | None = None
-        for objective, terms in zip(objectives, costs, strict=True):
-            value = bound = 0
-            if terms:
-                answer, bound = self._minimise(model, terms, answer)
-                value = _total(terms, answer)
+        if answer is not None:
+            values = [_total(terms, answer) for terms in costs]
+            proven = [*values[:-1], answer.bound]
+            bounds = [Bound(objective=o.name, value=v, bound=b) for o, v, b in zip(objectives, values, proven, strict=True)]
+            for terms, value in zip(costs, values, strict=True):
                 model.at_most(terms, value)
-            bounds.append(Bound(objective=objective.name, value=value, bound=bound))
+        else:
+            for objective, terms in zip(objectives, costs, strict=True):
+                value = bound = 0
+                if terms:
+                    answer, bound = self._minimise(model, terms, answer)
+                    value = _total(terms, answer)
+                    model.at_most(terms, value)
+                bounds.append(Bound(objective=objective.name, value=value, bound=bound))
         answer = answer or self._ask(model, {}, None)
+        monotone = all(cost > 0 for terms in costs for cost in terms.values())
+        self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
         self.vague = self._encoding.vague(answer)
         self._last = self._encoding.chosen(answer)
         if all(bound.gap == 0 for bound in bounds) and not self.vague:
@@ -279,6 +289,20 @@ class _Stages:
         surplus = [name for name in self._rewarded if name in chosen and name not in needed]
         self._refused += [(literals, name) for name in surplus]
         return not surplus
+
+    def _as_good_as_before(self, model: Model, costs: Sequence[Mapping[Literal, int]]) -> Answer | None:
+        """Look for the best solution by the last objective that is as good as the one before by all others.
+
+        Learning only makes solutions dearer, so where there is such a one, it is the best: one question, not one for
+        each objective.
+        """
+        if not self._values:
+            return None
+        held = model.copy()
+        for terms, value in zip(costs[:-1], self._values[:-1], strict=True):
+            held.at_most(terms, value)
+        answer = held.solve(self._effort, costs=costs[-1], hint=self._hint(None))
+        return answer if answer.values is not None else None
 
     def _minimise(self, model: Model, terms: Mapping[Literal, int], before: Answer | None) -> tuple[Answer, int]:
         """Return the cheapest solution with what its cost cannot go below."""

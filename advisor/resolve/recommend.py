@@ -47,6 +47,7 @@ class Advice:
         prediction: Predicted speed-up over the baseline.
         findings: In order of code.
         why: One sentence for each package of the stack.
+        behind: Years behind the newest candidates: of the stack, and of the baseline.
     """
 
     objective: ObjectiveName
@@ -55,6 +56,7 @@ class Advice:
     prediction: Prediction
     findings: tuple[Finding, ...]
     why: dict[str, str]
+    behind: tuple[float, float]
 
 
 def recommend(
@@ -96,6 +98,7 @@ def recommend(
         prediction=prediction,
         findings=_findings(optimum, baseline, source, rules, prediction),
         why=explain_stack(problem, source, stack=optimum.stack, baseline=baseline, rules=rules, prediction=prediction),
+        behind=(criteria.libyears(optimum.stack, source), criteria.libyears(baseline, source)),
     )
 
 

@@ -105,7 +105,8 @@ class Model:
 
     def at_most(self, costs: Mapping[Literal, int], limit: int) -> None:
         """Require a weighted sum of Booleans, none of them negated, not to exceed a limit."""
-        self._limit(list(costs), list(costs.values()), limit, ())
+        if costs:
+            self._limit(list(costs), list(costs.values()), limit, ())
 
     def _limit(self, variables: list[int], factors: list[int], limit: int, given: Sequence[Literal]) -> None:
         constraint = self._proto.constraints.add()
