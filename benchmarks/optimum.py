@@ -66,6 +66,10 @@ class SyntheticSource:
         requirement = Requirement(f"{name}>={every[places[0]]},<={every[places[-1]]}{missing}")
         return Dependency(name=NormalizedName(name), requirement=requirement)
 
+    def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
+        """Return no record."""
+        return None
+
     def is_known(self, candidate: Candidate) -> bool:
         """Whether a candidate's metadata was read: always."""
         return True

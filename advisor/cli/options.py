@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -82,13 +82,16 @@ def open_client(
     index_url: str | None = None,
     extra_index_url: Sequence[str] | None = None,
     find_links: Sequence[str] | None = None,
+    bindings: Mapping[str, str] | None = None,
+    strategy: str | None = None,
     cache_dir: Path | None = None,
     offline: bool = False,
+    refresh: bool = False,
 ) -> IndexClient:
     """Return a client of the indexes that a project's directory and the command's options name."""
     from advisor.index.cache import DiskCache
     from advisor.index.client import IndexClient
-    from advisor.index.configuration import read_configuration
+    from advisor.index.configuration import check_strategy, read_configuration
 
     configuration = read_configuration(directory)
     if index_url:
@@ -98,5 +101,8 @@ def open_client(
         configuration,
         extra=(*configuration.extra, *(extra_index_url or ())),
         find_links=(*configuration.find_links, *(find_links or ())),
+        bindings={**configuration.bindings, **(bindings or {})},
+        strategy=check_strategy(strategy) if strategy else configuration.strategy,
     )
-    return IndexClient(configuration, cache=DiskCache(cache_directory(cache_dir) / "index"), offline=offline)
+    cache = DiskCache(cache_directory(cache_dir) / "index")
+    return IndexClient(configuration, cache=cache, offline=offline, refresh=refresh)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from packaging.utils import NormalizedName
 
+from advisor.index.advisories import Advisories
 from advisor.index.archive import read_sdist_metadata, read_wheel_metadata
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
@@ -19,6 +20,7 @@ from advisor.index.page import DistributionFile
 from advisor.index.pages import IndexAnswerError, OfflineError, Pages, ProjectPage, index_directory
 from advisor.index.transport import Transport, local_path
 from knowledge.domain.errors import UnavailableError
+
 
 class MetadataError(ValueError):
     """Raised when one distribution's metadata is malformed: that distribution cannot be a candidate."""
@@ -49,6 +51,8 @@ class IndexClient:
         self.offline = offline
         self.transport = Transport(self.configuration, credentials)
         self._reader = Pages(self.configuration, self.transport, cache, offline=offline, refresh=refresh)
+        self._advisories = Advisories(self.transport, cache, offline=offline, refresh=refresh)
+        self._records: dict[str, Future[tuple[str, ...] | None]] = {}
         self._pages: dict[tuple[NormalizedName, str], Future[ProjectPage]] = {}
         self._metadata: dict[str, Future[CoreMetadata]] = {}
         self._lock = threading.Lock()
@@ -111,6 +115,25 @@ class IndexClient:
             self._page_future(project, bound if bound is not None else remote[0])
         for file in files:
             self._metadata_future(file)
+
+    def vulnerabilities(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
+        """Return the identifiers of a version's known vulnerabilities, or none where its index keeps no record.
+
+        Raises:
+            UnavailableError: As for :meth:`pages`.
+        """
+        return self._record_future(file, name, version).result()
+
+    def prefetch_vulnerabilities(self, versions: Iterable[tuple[DistributionFile, str, str]]) -> None:
+        """Start fetching vulnerability records without waiting for them."""
+        for version in versions:
+            self._record_future(*version)
+
+    def _record_future(self, file: DistributionFile, name: str, version: str) -> Future[tuple[str, ...] | None]:
+        with self._lock:
+            if file.url not in self._records:
+                self._records[file.url] = self._pool.submit(self._advisories.read, file, name, version)
+            return self._records[file.url]
 
     def size(self, file: DistributionFile) -> int | None:
         """Return the size of a file in bytes, asking for it where the index page does not tell."""

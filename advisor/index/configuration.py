@@ -115,7 +115,7 @@ def read_configuration(
         extra=tuple(found.get("extra-index-url", ())),
         find_links=tuple(found.get("find-links", ())),
         bindings=found.get("bindings", {}),
-        strategy=_strategy(found.get("index-strategy", STRATEGIES[0])),
+        strategy=check_strategy(found.get("index-strategy", STRATEGIES[0])),
         certificate=found.get("cert"),
     )
     if timeout := found.get("timeout"):
@@ -186,12 +186,19 @@ def _uv_bindings(table: Mapping[str, Any]) -> dict[str, str]:
     for package, source in table.get("sources", {}).items():
         if isinstance(source, dict) and "index" in source and "marker" not in source:
             if source["index"] not in named:
-                raise InputError(f"`tool.uv.sources.{package}` names the index `{source['index']}`, which is not defined")
+                raise InputError(
+                    f"`tool.uv.sources.{package}` names the index `{source['index']}`, which is not defined"
+                )
             bindings[canonicalize_name(package)] = str(named[source["index"]])
     return bindings
 
 
-def _strategy(name: str) -> str:
+def check_strategy(name: str) -> str:
+    """Return the index strategy of a name.
+
+    Raises:
+        InputError: If there is none.
+    """
     # uv's third one differs from the second in its search order only.
     known = {**dict.fromkeys(STRATEGIES), "unsafe-first-match": None}
     if name not in known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -22,6 +23,8 @@ class ProjectRequirements:
         index_url: Default index that a requirements file names, or none.
         extra_index_urls: Further indexes that requirements files name.
         find_links: Directories that requirements files name.
+        bindings: By package, the address of the one index that it comes from.
+        overrides: Requirements that stand in for every requirement on their package.
         settings: The ``[tool.advisor]`` table.
         files: Files that were read, for people.
         skipped: Files of the project that were not read, each with the reason.
@@ -32,12 +35,37 @@ class ProjectRequirements:
     index_url: str | None = None
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
+    bindings: Mapping[str, str] = field(default_factory=dict)
+    overrides: tuple[RootRequirement, ...] = ()
     only_binary: tuple[str, ...] = ()
     no_binary: tuple[str, ...] = ()
     prereleases: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+
+
+def settings_requirements(
+    settings: Mapping[str, Any], key: str, *, constraint: bool = False
+) -> tuple[RootRequirement, ...]:
+    """Return the requirements that a list of ``[tool.advisor]`` holds.
+
+    Raises:
+        InputError: If one is malformed.
+    """
+    origin = f"tool.advisor.{key}"
+    return tuple(
+        RootRequirement(requirement=parse_requirement(text, origin), origin=origin, constraint=constraint)
+        for text in settings.get(key, ())
+    )
+
+
+def line_of(path: Path, text: str, part: str) -> str:
+    """Return the file and the first line that holds a part of it; empty where none does."""
+    for number, content in enumerate(text.splitlines(), start=1):
+        if part in content:
+            return f"{path.name}:{number}"
+    return ""
 
 
 def parse_requirement(text: str, origin: str) -> Requirement:

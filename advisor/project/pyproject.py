@@ -1,9 +1,10 @@
-"""Reads `pyproject.toml`: dependencies (PEP 621), extras, dependency groups (PEP 735)."""
+"""Reads `pyproject.toml`: dependencies (PEP 621) or Poetry's tables, extras, dependency groups (PEP 735)."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from packaging.dependency_groups import resolve_dependency_groups
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from advisor.project.interface import ProjectRequirements, parse_requirement
+from advisor.project.interface import ProjectRequirements, line_of, parse_requirement
+from advisor.project.poetry import read_poetry
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 
@@ -31,6 +33,10 @@ def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[s
     project = document.get("project", {})
     if not isinstance(project, dict):
         raise InputError(f"`{path}`: `project` is not a table")
+    poetry = document.get("tool", {}).get("poetry", {})
+    if isinstance(poetry, dict) and "dependencies" in poetry and "dependencies" not in project:
+        found = read_poetry(path, text, poetry, extras=extras, groups=groups)
+        return replace(found, settings=_settings(document))
     if "dependencies" in project.get("dynamic", ()):
         raise InputError(
             f"`{path}`: `project.dependencies` is dynamic: only a build would tell it",
@@ -40,7 +46,7 @@ def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[s
     return ProjectRequirements(
         roots=tuple(
             RootRequirement(requirement=parse_requirement(line, origin), origin=origin)
-            for line, origin in ((line, _origin(path, text, line)) for line in named)
+            for line, origin in ((line, line_of(path, text, line) or path.name) for line in named)
         ),
         requires_python=_requires_python(project, path),
         settings=_settings(document),
@@ -126,11 +132,3 @@ def _strings(value: Any, where: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise InputError(f"{where} is not a list of requirements")
     return value
-
-
-def _origin(path: Path, text: str, line: str) -> str:
-    """Name the file and the first line that holds a requirement."""
-    for number, content in enumerate(text.splitlines(), start=1):
-        if line in content:
-            return f"{path.name}:{number}"
-    return path.name

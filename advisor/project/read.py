@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.project.interface import ProjectRequirements
+from advisor.project.pipfile import read_pipfile
 from advisor.project.pyproject import read_pyproject, read_settings
 from advisor.project.requirements import read_requirements
 from knowledge.domain.errors import InputError
@@ -17,6 +18,7 @@ def read_project(
     *,
     requirements: Sequence[Path] = (),
     constraints: Sequence[Path] = (),
+    overrides: Sequence[Path] = (),
     extras: Iterable[str] = (),
     groups: Iterable[str] = (),
 ) -> ProjectRequirements:
@@ -26,6 +28,7 @@ def read_project(
         directory: The project's directory.
         requirements: Requirements files; where given, nothing else is read but the project's ``[tool.advisor]``.
         constraints: Constraints files.
+        overrides: Requirements files whose lines replace every requirement on their packages.
         extras: Extras of the project to include.
         groups: Dependency groups to include.
 
@@ -50,17 +53,23 @@ def read_project(
                 skipped.append(f"`{path.name}` was not read: {reason}; name it with `--requirements` to use it")
             else:
                 parts.append(read_requirements(path))
+        pipfile = directory / "Pipfile"
+        if pipfile.is_file() and any(part.roots for part in parts):
+            skipped.append("`Pipfile` was not read: another file lists the requirements")
+        elif pipfile.is_file():
+            parts.append(read_pipfile(pipfile, groups=() if pyproject.is_file() else groups))
     elif extras or groups:
         raise InputError("`--extra` and `--group` name parts of `pyproject.toml`, which `--requirements` replaces")
     if not parts:
         raise InputError(
-            f"`{directory}` has neither `pyproject.toml` nor `requirements.txt`",
+            f"`{directory}` has no `pyproject.toml`, `requirements.txt` or `Pipfile`",
             hint="name a file with `--requirements FILE`",
         )
     if requirements and pyproject.is_file():
         parts[0] = replace(parts[0], settings=read_settings(pyproject))
     parts += [read_requirements(path, constraint=True) for path in constraints]
-    return replace(_joined(parts), skipped=tuple(skipped))
+    overriding = tuple(root for path in overrides for root in read_requirements(path).roots)
+    return replace(_joined(parts), overrides=overriding, skipped=tuple(skipped))
 
 
 def _joined(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
@@ -73,6 +82,7 @@ def _joined(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
             index_url=part.index_url or first.index_url,
             extra_index_urls=first.extra_index_urls + part.extra_index_urls,
             find_links=first.find_links + part.find_links,
+            bindings={**first.bindings, **part.bindings},
             only_binary=first.only_binary + part.only_binary,
             no_binary=first.no_binary + part.no_binary,
             prereleases=first.prereleases or part.prereleases,

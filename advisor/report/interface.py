@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.resolve.recommend import Advice
@@ -17,13 +18,13 @@ class Report:
     Attributes:
         advice: The advice.
         target: The target.
-        written: The lock that was written, or empty.
+        written: The locks that were written.
         direct: Packages that the user asked for by name.
     """
 
     advice: Advice
     target: Target
-    written: str
+    written: tuple[str, ...]
     direct: frozenset[str]
 
     @property
@@ -34,10 +35,20 @@ class Report:
 
 def changes(report: Report) -> list[tuple[str, str, str]]:
     """Return name, version in the baseline and version in the stack of each package that differs; ``-`` is absent."""
-    before = {c.name: str(c.version) for c in report.advice.baseline}
-    after = {c.name: str(c.version) for c in report.advice.optimum.stack}
+    return differences({c.name: str(c.version) for c in report.advice.baseline}, report)
+
+
+def changes_from_current(report: Report) -> list[tuple[str, str, str]]:
+    """Return the same against what the project has now; nothing where that is not known."""
+    current = report.advice.current
+    return [] if current is None else differences({str(n): str(v) for n, v in current[0].items()}, report)
+
+
+def differences(before: Mapping[str, str], report: Report) -> list[tuple[str, str, str]]:
+    """Return name, version before and version in the stack of each package that differs."""
+    after = {str(c.name): str(c.version) for c in report.advice.optimum.stack}
     return [
         (name, before.get(name, "-"), after.get(name, "-"))
-        for name in sorted(before | after)
+        for name in sorted({**before, **after})
         if before.get(name) != after.get(name)
     ]

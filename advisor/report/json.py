@@ -6,13 +6,15 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from advisor.report.interface import SCHEMA_VERSION, Report
+from advisor.report.interface import SCHEMA_VERSION, Report, changes_from_current
 from advisor.resolve.problem import Candidate
+from knowledge.domain.stack import carried_cuda
 
 
 def advice_json(report: Report) -> str:
     """Return the advice as JSON; the same advice gives the same bytes."""
     advice, target = report.advice, report.target
+    carried = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
     gpu, driver = target.hardware.gpu, target.hardware.driver
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -34,7 +36,10 @@ def advice_json(report: Report) -> str:
         "stack": {
             "packages": [{**_package(c, report), "why": advice.why[c.name]} for c in advice.optimum.stack],
             "libyears": round(report.advice.behind[0], 3),
+            "cuda": carried[0],
+            "cudnn": carried[1],
         },
+        "current": _current(report),
         "libyears_basis": "upload-times" if report.dated else "release-counts",
         "settings": {},
         "prediction": _rounded(asdict(advice.prediction)),
@@ -47,7 +52,7 @@ def advice_json(report: Report) -> str:
             "candidates": advice.optimum.candidates,
             "fetched": advice.optimum.fetched,
         },
-        "lock": report.written or None,
+        "locks": list(report.written),
     }
     return json.dumps(document, indent=2)
 
@@ -57,6 +62,17 @@ def _package(candidate: Candidate, report: Report) -> dict[str, str]:
         "name": candidate.name,
         "version": str(candidate.version),
         "index": candidate.file.index,
+    }
+
+
+def _current(report: Report) -> dict[str, Any] | None:
+    if report.advice.current is None:
+        return None
+    locked, prediction = report.advice.current
+    return {
+        "packages": [{"name": name, "version": str(version)} for name, version in sorted(locked.items())],
+        "changes": [{"name": n, "before": before, "after": after} for n, before, after in changes_from_current(report)],
+        "prediction": _rounded(asdict(prediction)),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.report.interface import Report, changes
+from advisor.report.interface import Report, changes, changes_from_current
 from knowledge.estimate.interface import Change, Prediction
 
 _FEW = 10
@@ -24,6 +24,8 @@ def _lines(report: Report) -> Iterator[str]:
     basis = "" if report.dated else ", by release counts: the index gives no upload times"
     yield f"stack      {len(advice.optimum.stack)} packages, {report.advice.behind[0]:.1f} libyears behind the newest"
     yield f"baseline   {len(advice.baseline)} packages, {report.advice.behind[1]:.1f} libyears behind{basis}"
+    if advice.current is not None:
+        yield f"current    {_current(report)}"
     yield f"prediction {_prediction(advice.prediction)}"
     yield f"proof      {_proof(report)}"
     yield ""
@@ -34,7 +36,9 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"{finding.severity} {finding.code}: {finding.message}{source}"
     if advice.findings:
         yield ""
-    yield f"wrote `{report.written}`" if report.written else "nothing was written (--dry-run)"
+    yield from (f"wrote `{path}`" for path in report.written)
+    if not report.written:
+        yield "nothing was written (--dry-run)"
 
 
 def _prediction(prediction: Prediction) -> str:
@@ -46,6 +50,19 @@ def _prediction(prediction: Prediction) -> str:
         f"{prediction.speedup:.3f}x the baseline [{prediction.low:.3f}, {prediction.high:.3f}] at "
         f"{prediction.confidence:.0%}, workload `{prediction.workload}`"
     )
+
+
+def _current(report: Report) -> str:
+    assert report.advice.current is not None
+    locked, prediction = report.advice.current
+    found = changes_from_current(report)
+    added = sum(before == "-" for _, before, _ in found)
+    removed = sum(after == "-" for _, _, after in found)
+    moved = [name for name, before, after in found if "-" not in (before, after)]
+    named = [name for name in moved if name in report.direct]
+    also = f" (`{'`, `'.join(named[:_FEW])}`{' and others' if len(moved) > len(named[:_FEW]) else ''})" if named else ""
+    speed = f"; the stack is predicted {prediction.speedup:.3f}x as fast" if prediction.changes else ""
+    return f"{len(locked)} packages: {len(moved)} would move{also}, {added} be added, {removed} be removed{speed}"
 
 
 def _proof(report: Report) -> str:

@@ -47,6 +47,12 @@ class Impossible(UnsatisfiableError):
         self.details = details
 
 
+class TooDeep(Impossible):
+    """Raised when the plain resolver found nothing within the rounds that it was allowed."""
+
+    code = "too-deep"
+
+
 class _Provider(AbstractProvider[Needed, Node, Identifier]):
     """Tells resolvelib what candidates there are; ``pins`` limits each package to one version."""
 
@@ -163,7 +169,8 @@ def resolve_baseline(
         The chosen candidates, sorted by name.
 
     Raises:
-        Impossible: If no stack satisfies the requirements, or none was found within ``max_rounds``.
+        Impossible: If no stack satisfies the requirements.
+        TooDeep: If none was found within ``max_rounds``.
     """
     needed = [
         item
@@ -180,7 +187,7 @@ def resolve_baseline(
         lines = (f"{c.requirement.origin} requires `{c.requirement.dependency.requirement}`" for c in error.causes)
         raise Impossible("no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines))) from None
     except ResolutionTooDeep:
-        raise Impossible(
+        raise TooDeep(
             f"the plain resolver found no stack within {max_rounds} rounds",
             hint="constrain the packages that have many versions",
         ) from None

@@ -33,9 +33,10 @@ class IndexCandidates:
         unknown_extras: ``(package, extra)`` pairs that were required but that the chosen version does not provide.
     """
 
-    def __init__(self, client: IndexClient, problem: Problem) -> None:
+    def __init__(self, client: IndexClient, problem: Problem, *, advisories: bool = False) -> None:
         self._client = client
         self._problem = problem
+        self._advisories = advisories
         self._candidates: dict[NormalizedName, tuple[Candidate, ...]] = {}
         self._skipped: dict[NormalizedName, Counter[str]] = {}
         self._examples: dict[tuple[NormalizedName, str], str] = {}
@@ -64,8 +65,25 @@ class IndexCandidates:
         """Fetch the metadata of candidates in one parallel batch."""
         wanted = [c for c in candidates if c.file.url not in self.fetched]
         self._client.prefetch(files=[c.file for c in wanted])
+        if self._advisories:
+            self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in wanted)
         for candidate in wanted:
             self.dependencies(candidate)
+
+    def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
+        """Return a candidate's known vulnerabilities, or none where its index keeps no record."""
+        return self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
+
+    def variant(self, problem: Problem) -> IndexCandidates:
+        """Return the candidates of a problem that differs in the user's own requirements only."""
+        other = IndexCandidates(self._client, problem, advisories=self._advisories)
+        roots = (*problem.roots, *self._problem.roots)
+        changed = {r.name for r in roots if problem.roots_of(r.name) != self._problem.roots_of(r.name)}
+        other._candidates = {name: found for name, found in self._candidates.items() if name not in changed}
+        other._dependencies = self._dependencies
+        other.fetched = self.fetched
+        other._offers = self._offers
+        return other
 
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata was read."""
@@ -86,6 +104,10 @@ class IndexCandidates:
             for name, reasons in sorted(self._skipped.items())
             for reason, count in sorted(reasons.items())
         )
+
+    def reasons(self, name: str) -> str:
+        """Say in a few words which files of a package could not be candidates."""
+        return "; ".join(f"{s.count} {s.reason}" for s in self.skipped() if s.package == name)
 
     def _skip(self, name: NormalizedName, reason: str, filename: str, count: int = 1) -> None:
         self._skipped.setdefault(name, Counter())[reason] += count

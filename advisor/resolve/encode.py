@@ -194,9 +194,7 @@ class Encoding:
             self._needs.setdefault(name, []).extend(needs)
             for literal, parent, extra, dependency in needs:
                 for asked in dependency.extras:
-                    self.model.require_any(
-                        [negated(literal), *self._unless(parent, extra), self._asked[name][asked]]
-                    )
+                    self.model.require_any([negated(literal), *self._unless(parent, extra), self._asked[name][asked]])
             if name in self._open:
                 self._require(name, needs)
 

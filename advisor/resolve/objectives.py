@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import copy
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Literal, get_args
 
@@ -15,8 +16,16 @@ from advisor.resolve.problem import Candidate, CandidateSource
 from knowledge.estimate.interface import Estimator
 from knowledge.rules.engine import RuleBook
 
-ObjectiveName = Literal["performance", "latest"]
+ObjectiveName = Literal["performance", "latest", "stable", "security"]
 OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
+
+CRITERIA: dict[ObjectiveName, tuple[str, ...]] = {
+    "performance": ("rules", "speed", "freshness-direct", "freshness"),
+    "latest": ("rules", "freshness-direct", "freshness"),
+    "stable": ("rules", "pre-release", "young", "unmeasured", "freshness-direct", "freshness"),
+    "security": ("vulnerabilities", "rules", "speed", "freshness-direct", "freshness"),
+}
+"""What each objective minimises, in order."""
 
 SPEED_STEP = 0.01
 """Log speed is compared in steps of 1 %: to leave the baseline for speed takes a gain of a whole step."""
@@ -38,37 +47,91 @@ class Criteria:
         objective: ObjectiveName,
         direct: Collection[NormalizedName],
         baseline: Sequence[Candidate],
+        source: CandidateSource,
+        young_after: str = "",
     ) -> None:
+        """Remember what to judge by.
+
+        Args:
+            rules: The rules on the target.
+            estimator: What the observations imply.
+            objective: What is best.
+            direct: Packages that the user asked for by name.
+            baseline: What speed is compared with.
+            source: The candidates.
+            young_after: ISO 8601 time in UTC; what was uploaded later is young.
+        """
         self._direct = frozenset(direct)
         self._baseline = {str(c.name): c.version for c in baseline}
         self._rules = rules
         self._estimator = estimator
         self._objective = objective
-        self._objectives: dict[int, tuple[Objective, ...]] = {}
+        self._source = source
+        self._young_after = young_after
+        self._objectives: dict[tuple[str, int], Objective] = {}
         self._limits: dict[int, Limits] = {}
         self._hours: dict[NormalizedName, dict[Version, int]] = {}
 
+    def over(self, source: CandidateSource) -> Criteria:
+        """Return the same criteria for other candidates of the same packages."""
+        other = copy.copy(self)
+        other._source = source
+        other._objectives, other._limits, other._hours = {}, {}, {}
+        return other
+
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
-        """Return the objectives in order.
+        """Return the objectives in order (see :data:`CRITERIA`).
 
-        Rules' prices and known failures; speed (for ``performance``); freshness of what the user asked for by name;
-        freshness of everything. Without the third, a package of the user's own would give way to two of its
-        dependencies.
+        Freshness of what the user asked for by name stands before freshness of everything: else a package of the
+        user's own would give way to two of its dependencies.
         """
-        # Packages are only ever added, and their candidates stay: their number tells whether anything changed.
-        if len(candidates) not in self._objectives:
-            self._objectives[len(candidates)] = self._ordered(candidates)
-        return self._objectives[len(candidates)]
+        return tuple(self._criterion(name, candidates) for name in CRITERIA[self._objective])
 
-    def _ordered(self, candidates: Candidates) -> tuple[Objective, ...]:
-        ordered = [self._prices(candidates)]
-        if self._objective == "performance":
-            ordered.append(self._speed(candidates))
-        hours = {name: self.hours_behind(name, offered) for name, offered in candidates.items()}
-        for title, names in (("freshness-direct", self._direct & set(hours)), ("freshness", set(hours))):
-            costs = {(name, version): cost for name in names for version, cost in hours[name].items()}
-            ordered.append(Objective(name=title, costs=costs))
-        return tuple(ordered)
+    def _criterion(self, name: str, candidates: Candidates) -> Objective:
+        make = {
+            "rules": self._prices,
+            "speed": self._speed,
+            "freshness-direct": self._freshness_of_direct,
+            "freshness": self._freshness,
+            "pre-release": self._prereleases,
+            "young": self._young,
+            "unmeasured": self._unmeasured,
+            "vulnerabilities": self._vulnerabilities,
+        }[name]
+        if name == "vulnerabilities":
+            return make(candidates)  # More is known of these each time.
+        # Packages are only ever added, and their candidates stay: their number tells whether anything changed.
+        key = (name, len(candidates))
+        if key not in self._objectives:
+            self._objectives[key] = make(candidates)
+        return self._objectives[key]
+
+    def _freshness(self, candidates: Candidates) -> Objective:
+        costs = {
+            (name, version): hours
+            for name, offered in candidates.items()
+            for version, hours in self.hours_behind(name, offered).items()
+        }
+        return Objective(name="freshness", costs=costs)
+
+    def _freshness_of_direct(self, candidates: Candidates) -> Objective:
+        named = {name: offered for name, offered in candidates.items() if name in self._direct}
+        return Objective(name="freshness-direct", costs=self._freshness(named).costs)
+
+    def _prereleases(self, candidates: Candidates) -> Objective:
+        return _counting("pre-release", candidates, lambda c: int(c.version.is_prerelease))
+
+    def _young(self, candidates: Candidates) -> Objective:
+        return _counting("young", candidates, lambda c: int((c.file.uploaded or "") > self._young_after))
+
+    def _unmeasured(self, candidates: Candidates) -> Objective:
+        return _counting("unmeasured", candidates, lambda c: int(not self._estimator.is_measured(c.name, c.version)))
+
+    def _vulnerabilities(self, candidates: Candidates) -> Objective:
+        def known(candidate: Candidate) -> int:
+            return len(self._source.vulnerabilities(candidate) or ()) if self._source.is_known(candidate) else 0
+
+        return _counting("vulnerabilities", candidates, known)
 
     def limits(self, candidates: Candidates) -> Limits:
         """Return what the rules exclude."""
@@ -141,6 +204,12 @@ class Criteria:
             for version, gained in steps.items():
                 costs[name, version] = max(steps.values()) - gained
         return Objective(name="speed", costs=costs)
+
+
+def _counting(name: str, candidates: Candidates, count: Callable[[Candidate], int]) -> Objective:
+    """Return an objective that charges what a count says of each candidate."""
+    counts = ((package, c.version, count(c)) for package, offered in candidates.items() for c in offered)
+    return Objective(name=name, costs={(package, version): number for package, version, number in counts if number})
 
 
 def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:

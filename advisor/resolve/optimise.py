@@ -116,7 +116,7 @@ def optimise(
         SearchLimitError: If that remained open.
     """
     encoding = Encoding(problem, source, limits, shown=shown)
-    search = _Search(problem, source, encoding, start)
+    search = Search(problem, source, encoding, start)
     stage = _Stages(encoding, effort or Effort(), start, lambda chosen: needed_by(problem, source, chosen)[0])
     for iteration in range(1, MAX_ITERATIONS + 1):
         bounds, chosen = stage.solve(objectives(encoding.reached))
@@ -165,7 +165,7 @@ def needed_by(
     return {name for name, _ in seen}, sorted(unknown.values()), absent
 
 
-class _Search:
+class Search:
     """Fetches what a solution made it worth to know."""
 
     def __init__(
@@ -245,9 +245,7 @@ class _Stages:
         self.vague: Sequence[NormalizedName] = ()
         """Packages of which the last solution chose a candidate that is not shown."""
 
-    def solve(
-        self, objectives: Sequence[Objective]
-    ) -> tuple[tuple[Bound, ...], Mapping[NormalizedName, Candidate]]:
+    def solve(self, objectives: Sequence[Objective]) -> tuple[tuple[Bound, ...], Mapping[NormalizedName, Candidate]]:
         """Return what was proven of each objective, and the choice.
 
         Raises:
@@ -262,7 +260,9 @@ class _Stages:
         if answer is not None:
             values = [_total(terms, answer) for terms in costs]
             proven = [*values[:-1], answer.bound]
-            bounds = [Bound(objective=o.name, value=v, bound=b) for o, v, b in zip(objectives, values, proven, strict=True)]
+            bounds = [
+                Bound(objective=o.name, value=v, bound=b) for o, v, b in zip(objectives, values, proven, strict=True)
+            ]
             for terms, value in zip(costs, values, strict=True):
                 model.at_most(terms, value)
         else:

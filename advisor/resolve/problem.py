@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from packaging.requirements import Requirement
@@ -43,12 +43,14 @@ class Policy:
 
     Attributes:
         prereleases: Whether pre-releases of every package are candidates.
+        build_sdists: Whether sdists may be built to learn what they require, which runs their code.
         only_binary: Packages never taken from an sdist; ``:all:`` for every package.
         no_binary: Packages never taken from a wheel; ``:all:`` for every package.
         exclude_newer: ISO 8601 time in UTC; files uploaded later do not exist.
     """
 
     prereleases: bool = False
+    build_sdists: bool = False
     only_binary: frozenset[str] = frozenset()
     no_binary: frozenset[str] = frozenset()
     exclude_newer: str | None = None
@@ -102,6 +104,17 @@ class Problem:
                 found.append(replacement)
         return tuple(found)
 
+    def with_overridden_roots(self) -> Problem:
+        """Return the problem with its overrides in place of the user's own requirements on the same packages."""
+        if not self.overrides:
+            return self
+        roots = tuple(
+            replace(root, requirement=requirement)
+            for root in self.roots
+            for requirement in ((root.requirement,) if root.constraint else self.overridden(root.requirement))
+        )
+        return replace(self, roots=roots)
+
     def applies(self, requirement: Requirement, extra: str = "") -> bool:
         """Whether a requirement's marker holds on the target."""
         return requirement.marker is None or requirement.marker.evaluate({**self.target.markers, "extra": extra})
@@ -146,6 +159,9 @@ class CandidateSource(Protocol):
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
         """Return what a candidate requires, or requires more with an extra; none where its metadata is unusable."""
+
+    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
+        """Return a candidate's known vulnerabilities, or none where there is no record."""
 
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata was read."""

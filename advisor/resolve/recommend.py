@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
-from advisor.resolve.baseline import Impossible, resolve_baseline
-from advisor.resolve.candidates import IndexCandidates, Skipped
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.resolve.baseline import Impossible, TooDeep, resolve_baseline
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.conflict import find_conflict, tell, without
 from advisor.resolve.explain import explain_stack
+from advisor.resolve.findings import Finding, find
 from advisor.resolve.objectives import Criteria, ObjectiveName
-from advisor.resolve.optimise import NoSolution, Optimum, optimise
-from advisor.resolve.problem import Candidate, Problem
+from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError, optimise
+from advisor.resolve.problem import Candidate, Problem, RootRequirement
+from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.rules.engine import RuleBook
-from knowledge.rules.model import Verdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something the user should know about the advice.
-
-    Attributes:
-        code: Stable code, such as ``ADV101``.
-        severity: ``warning`` or ``note``.
-        message: One sentence.
-        package: The package it is about, or empty.
-        source: Where the fact comes from, or empty.
-    """
-
-    code: str
-    severity: str
-    message: str
-    package: str = ""
-    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +35,8 @@ class Advice:
         findings: In order of code.
         why: One sentence for each package of the stack.
         behind: Years behind the newest candidates: of the stack, and of the baseline.
+        current: Versions that the project has now, by package, and what is predicted for a change to the stack; none
+            where that is not known.
     """
 
     objective: ObjectiveName
@@ -57,48 +46,203 @@ class Advice:
     findings: tuple[Finding, ...]
     why: dict[str, str]
     behind: tuple[float, float]
+    current: tuple[Mapping[str, Version], Prediction] | None = None
 
 
-def recommend(
+@dataclass(frozen=True, kw_only=True)
+class Inquiry:
+    """A problem with everything that it takes to answer it, and to answer it again with something changed.
+
+    Attributes:
+        problem: What is to be resolved.
+        source: The candidates.
+        rules: The rules on the target.
+        estimator: What the observations imply.
+        objective: What is best.
+        criteria: The objective, as costs.
+        baseline: What a plain resolver would choose; empty where it found nothing.
+        effort: How hard to try.
+    """
+
+    problem: Problem
+    source: IndexCandidates
+    rules: RuleBook
+    estimator: Estimator
+    objective: ObjectiveName
+    criteria: Criteria
+    baseline: tuple[Candidate, ...]
+    effort: Effort
+
+    @property
+    def direct(self) -> frozenset[NormalizedName]:
+        """Packages that the user asked for by name."""
+        return frozenset(root.name for root in self.problem.roots if not root.constraint)
+
+    def best(self) -> Optimum:
+        """Return the best stack.
+
+        Raises:
+            NoSolution: If there is none.
+            SearchLimitError: If that remained open.
+        """
+        return optimise(
+            self.problem,
+            self.source,
+            objectives=self.criteria.objectives,
+            limits=self.criteria.limits,
+            start=self.baseline,
+            effort=self.effort,
+        )
+
+    def instead(self, problem: Problem) -> Self:
+        """Return the inquiry into a problem that differs in the user's own requirements only.
+
+        Costs stay what they are, so that the two answers can be compared.
+        """
+        source = self.source.variant(problem)
+        criteria = self.criteria.over(source)
+        return replace(self, problem=problem, source=source, criteria=criteria)
+
+    def predict(self, stack: Sequence[Candidate], before: Mapping[str, Version]) -> Prediction:
+        """Predict the speed-up of a stack over another."""
+        return self.estimator.predict({str(c.name): c.version for c in stack}, before)
+
+    def libyears(self, stack: Sequence[Candidate]) -> float:
+        """Return how far a stack lies behind the newest candidates, summed over its packages, in years."""
+        return self.criteria.libyears(stack, self.source)
+
+    def conflict(self, *, baseline: bool) -> Impossible:
+        """Return the error that tells why there is no stack, and the cheapest change that would make one.
+
+        Args:
+            baseline: Whether the requirements alone, without the rules, have a solution.
+        """
+        found = find_conflict(
+            self.problem, self.source, limits=self.criteria.limits, start=self.baseline, effort=self.effort
+        )
+        message = "no set of versions satisfies the requirements"
+        if baseline or (found and found.rules):
+            message = "no set of versions satisfies both the requirements and the rules for the target"
+        if found is None:
+            return Impossible(message, hint="constrain the packages that have many versions")
+        change = self._cheapest_change([root for root in self.problem.roots if root in found.roots])
+        return Impossible(message, details=tell(found, self.source, self.source.reasons), hint=change)
+
+    def _cheapest_change(self, roots: Sequence[RootRequirement]) -> str:
+        """Say which one of the conflicting requirements is best relaxed."""
+        best: tuple[tuple[int, ...], str] | None = None
+        for root in roots:
+            problem = without(self.problem, root)
+            if problem is None:
+                continue
+            inquiry = self.instead(problem)
+            try:
+                optimum = inquiry.best()
+            except (NoSolution, SearchLimitError):
+                continue
+            costs = tuple(bound.value for bound in optimum.bounds)
+            chosen = next((c for c in optimum.stack if c.name == root.name), None)
+            became = f"`{chosen.name}` becomes {chosen.version}" if chosen else f"`{root.name}` is not needed"
+            text = (
+                f"the cheapest single change is to give up `{root.requirement}` ({root.origin}): then {became}, and "
+                f"the stack lies {inquiry.libyears(optimum.stack):.1f} libyears behind the newest"
+            )
+            if best is None or costs < best[0]:
+                best = (costs, text)
+        if best is not None:
+            return best[1]
+        return "no single one of these requirements can be relaxed to make it solvable"
+
+
+def inquire(
     problem: Problem,
     source: IndexCandidates,
     *,
     rules: RuleBook,
     estimator: Estimator,
     objective: ObjectiveName,
-) -> Advice:
-    """Resolve a problem into the best stack.
+    young_after: str = "",
+    effort: Effort | None = None,
+) -> Inquiry:
+    """Resolve the baseline of a problem, and make ready to answer it.
+
+    Args:
+        problem: What is to be resolved.
+        source: The candidates.
+        rules: The rules on the target.
+        estimator: What the observations imply.
+        objective: What is best.
+        young_after: ISO 8601 time in UTC; what was uploaded later is young.
+        effort: How hard to try.
 
     Raises:
-        InputError: If a package of the user's own is not on any index.
-        Impossible: If no stack satisfies the requirements, or none that the rules allow.
+        Impossible: If a package of the user's own is not on any index, or no stack satisfies the requirements.
+        UnavailableError: If the index cannot be read.
+    """
+    _check_roots(problem, source)
+    direct = {root.name for root in problem.roots if not root.constraint}
+
+    def inquiry(baseline: tuple[Candidate, ...]) -> Inquiry:
+        criteria = Criteria(
+            rules=rules,
+            estimator=estimator,
+            objective=objective,
+            direct=direct,
+            baseline=baseline,
+            source=source,
+            young_after=young_after,
+        )
+        return Inquiry(
+            problem=problem,
+            source=source,
+            rules=rules,
+            estimator=estimator,
+            objective=objective,
+            criteria=criteria,
+            baseline=baseline,
+            effort=effort or Effort(),
+        )
+
+    try:
+        return inquiry(resolve_baseline(problem, source))
+    except TooDeep:
+        # The optimum does not need it.
+        return inquiry(())
+    except Impossible:
+        raise inquiry(()).conflict(baseline=False) from None
+
+
+def recommend(inquiry: Inquiry, *, current: Mapping[str, Version] | None = None) -> Advice:
+    """Answer an inquiry.
+
+    Args:
+        inquiry: The problem with its baseline.
+        current: Versions that the project has now, by package.
+
+    Raises:
+        Impossible: If no stack satisfies the requirements and the rules.
+        SearchLimitError: If that remained open.
         UnavailableError: If the index cannot be read.
         VerificationError: If the independent resolver rejects the optimum.
     """
-    _check_roots(problem, source)
-    baseline = resolve_baseline(problem, source)
-    direct = {root.name for root in problem.roots if not root.constraint}
-    criteria = Criteria(rules=rules, estimator=estimator, objective=objective, direct=direct, baseline=baseline)
+    problem, source, baseline = inquiry.problem, inquiry.source, inquiry.baseline
     try:
-        optimum = optimise(problem, source, objectives=criteria.objectives, limits=criteria.limits, start=baseline)
+        optimum = inquiry.best()
     except NoSolution:
-        raise Impossible(
-            "no set of versions satisfies both the requirements and the rules for the target",
-            details=tuple(f"rule `{v.rule}`: {v.message} ({v.source})" for v in _against(baseline, rules)),
-            hint="relax the requirement on the named package, or choose another target with `--hardware`",
-        ) from None
+        raise inquiry.conflict(baseline=bool(baseline)) from None
     verify(problem, source, optimum.stack)
-    prediction = estimator.predict(
-        {str(c.name): c.version for c in optimum.stack}, {str(c.name): c.version for c in baseline}
-    )
+    prediction = inquiry.predict(optimum.stack, {str(c.name): c.version for c in baseline})
     return Advice(
-        objective=objective,
+        objective=inquiry.objective,
         baseline=baseline,
         optimum=optimum,
         prediction=prediction,
-        findings=_findings(optimum, baseline, source, rules, prediction),
-        why=explain_stack(problem, source, stack=optimum.stack, baseline=baseline, rules=rules, prediction=prediction),
-        behind=(criteria.libyears(optimum.stack, source), criteria.libyears(baseline, source)),
+        findings=find(optimum, baseline, source, inquiry.rules, prediction),
+        why=explain_stack(
+            problem, source, stack=optimum.stack, baseline=baseline, rules=inquiry.rules, prediction=prediction
+        ),
+        behind=(inquiry.libyears(optimum.stack), inquiry.libyears(baseline)),
+        current=None if current is None else (current, inquiry.predict(optimum.stack, current)),
     )
 
 
@@ -113,65 +257,8 @@ def _check_roots(problem: Problem, source: IndexCandidates) -> None:
                 hint="check the spelling, or name the index with `--index-url` or `--extra-index-url`",
             )
         if not source.candidates(root.name):
-            reasons = "; ".join(f"{s.count} {s.reason}" for s in source.skipped() if s.package == root.name)
+            reasons = source.reasons(root.name)
             raise Impossible(
                 f"no version of `{root.name}`, required by {root.origin}, can be installed on the target: {reasons}",
                 hint="choose another `--python` or `--platform`",
             )
-
-
-def _against(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]:
-    return [v for c in stack for v in rules.judge(c.name, c.version) if v.severity == "forbidden"] + [
-        Verdict(rule=rule.id, severity=rule.severity, message=rule.message, source=rule.source)
-        for rule in rules.conflicts
-        if any(c.name == rule.package and rules.admits(rule.versions, c.version) for c in stack)
-        and any(c.name == rule.other and rules.admits(rule.other_versions, c.version) for c in stack)
-    ]
-
-
-def _findings(
-    optimum: Optimum,
-    baseline: Sequence[Candidate],
-    source: IndexCandidates,
-    rules: RuleBook,
-    prediction: Prediction,
-) -> tuple[Finding, ...]:
-    found = [
-        Finding(
-            code="ADV101",
-            severity="warning",
-            message=f"the newest versions do not run on the target: {v.message}",
-            source=v.source,
-        )
-        for v in _against(baseline, rules)
-    ]
-    for candidate in optimum.stack:
-        for v in rules.judge(candidate.name, candidate.version):
-            severity = "note" if v.severity == "note" else "warning"
-            found.append(
-                Finding(code="ADV102", severity=severity, message=v.message, package=candidate.name, source=v.source)
-            )
-        if candidate.is_sdist:
-            message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
-            found.append(Finding(code="ADV103", severity="warning", message=message, package=candidate.name))
-    for package, extra in sorted(source.unknown_extras):
-        if package in {c.name for c in optimum.stack}:
-            message = f"`{package}` does not provide the extra `{extra}`"
-            found.append(Finding(code="ADV104", severity="warning", message=message, package=package))
-    for package in prediction.unmeasured:
-        message = f"no comparable observation bears on `{package}`: its speed is not predicted"
-        found.append(Finding(code="ADV105", severity="note", message=message, package=package))
-    if not optimum.proven:
-        gaps = ", ".join(f"{b.objective} {b.gap}" for b in optimum.bounds if b.gap)
-        found.append(Finding(code="ADV106", severity="warning", message=f"not proven optimal: the gap is {gaps}"))
-    found += [_skip_finding(s) for s in source.skipped() if _worth_telling(s)]
-    return tuple(sorted(found, key=lambda f: (f.code, f.package, f.message)))
-
-
-def _worth_telling(skipped: Skipped) -> bool:
-    return "metadata" in skipped.reason or "upload time" in skipped.reason
-
-
-def _skip_finding(skipped: Skipped) -> Finding:
-    message = f"{skipped.count} file(s) of `{skipped.package}` are no candidates: {skipped.reason}"
-    return Finding(code="ADV107", severity="note", message=message, package=skipped.package)

@@ -112,3 +112,6 @@ class Estimator(Protocol):
 
     def failures(self, name: str) -> Mapping[str, str]:
         """Return the versions of a package that were seen not to run on comparable hardware, each with its reason."""
+
+    def is_measured(self, name: str, version: Version) -> bool:
+        """Whether a version was measured on comparable hardware; true of packages that nobody measures."""

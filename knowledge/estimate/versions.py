@@ -118,6 +118,13 @@ class VersionEstimator:
                 unary[name, version] = (gain - CAUTION * deviation) / len(measured)
         return ScoreTerms(unary=unary)
 
+    def is_measured(self, name: str, version: Version) -> bool:
+        """Whether a comparison bears on a version; true of what is no framework, since nobody measures that."""
+        if name not in self._frameworks:
+            return True
+        groups = self._contrasts.get(name, {}).values()
+        return any(version in (c.version, c.reference) for group in groups for c in group)
+
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
         """Predict the speed-up of a stack over the baseline; the measured frameworks share the workload equally."""
         measured = [name for name in self._measured(stack) if name in baseline]

@@ -10,8 +10,9 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import Candidate, Policy, Problem, RootRequirement
-from advisor.resolve.recommend import Advice, recommend
+from advisor.resolve.recommend import Advice, Inquiry, inquire, recommend
 from advisor.resolve.target import make_target
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.interface import Estimator
@@ -52,17 +53,32 @@ def advise(
     *,
     rules: tuple[Rule, ...] = (),
     estimator: Estimator | None = None,
+    objective: ObjectiveName = "performance",
 ) -> tuple[Advice, IndexCandidates]:
     """Recommend a stack."""
-    source = IndexCandidates(client_of(index, cache), problem)
-    advice = recommend(
+    inquiry = ask(index, cache, problem, rules=rules, estimator=estimator, objective=objective)
+    return recommend(inquiry), inquiry.source
+
+
+def ask(
+    index: PackageIndex,
+    cache: Path,
+    problem: Problem,
+    *,
+    rules: tuple[Rule, ...] = (),
+    estimator: Estimator | None = None,
+    objective: ObjectiveName = "performance",
+    young_after: str = "",
+) -> Inquiry:
+    """Make an inquiry into a problem."""
+    return inquire(
         problem,
-        source,
+        IndexCandidates(client_of(index, cache), problem, advisories=objective == "security"),
         rules=RuleBook(rules, MACHINE),
         estimator=estimator or no_knowledge(),
-        objective="performance",
+        objective=objective,
+        young_after=young_after,
     )
-    return advice, source
 
 
 def versions(stack: tuple[Candidate, ...]) -> dict[str, str]:

@@ -52,6 +52,10 @@ class MadeSource:
             for name, admitted in sorted(required.items())
         )
 
+    def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
+        """Return no record."""
+        return None
+
     def is_known(self, candidate: Candidate) -> bool:
         return candidate.file.url in self._known
 

@@ -111,7 +111,7 @@ def test_an_address_in_pyproject_is_refused_with_its_line(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "has neither"),
+        ({}, "has no `pyproject.toml`"),
         ({"pyproject_toml": "[project"}, "is not valid TOML"),
         ({"pyproject_toml": '[project]\ndependencies = "numpy"\n'}, "is not a list of requirements"),
         ({"pyproject_toml": '[project]\ndependencies = ["numpy>>1"]\n'}, r"pyproject.toml:2: `numpy>>1` is not a requ"),

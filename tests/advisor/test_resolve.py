@@ -42,6 +42,9 @@ class Scores:
     def failures(self, name: str) -> dict[str, str]:
         return self._failing.get(name, {})
 
+    def is_measured(self, name: str, version: Version) -> bool:
+        return any(name == package for package, _ in self._scores) <= ((name, version) in self._scores)
+
 
 def test_without_knowledge_the_newest_is_advised(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0"):
@@ -108,7 +111,7 @@ def test_rules_that_leave_nothing_name_themselves(index: PackageIndex, tmp_path:
     with pytest.raises(Impossible, match="and the rules") as caught:
         advise(index, tmp_path, problem_of("a", "b"), rules=(CRASH,))
 
-    assert caught.value.details == ("rule `a-b`: they crash (https://example.org)",)
+    assert "and they crash (https://example.org)" in caught.value.details
 
 
 def test_a_dependency_is_backtracked_over_many_versions(index: PackageIndex, tmp_path: Path) -> None:
@@ -230,7 +233,13 @@ def test_a_conflict_names_who_requires_what(index: PackageIndex, tmp_path: Path)
     with pytest.raises(Impossible) as caught:
         advise(index, tmp_path, problem_of("a", "b"))
 
-    assert set(caught.value.details) == {"a 1.0 requires `c<2`", "b 1.0 requires `c>=2`"}
+    assert caught.value.details == (
+        "you require `a` (line 1)",
+        "you require `b` (line 2)",
+        "and `a` 1.0 requires `c<2`",
+        "and `b` 1.0 requires `c>=2`",
+        "so `c` has no version that fits all of this",
+    )
 
 
 def test_verification_refuses_a_stack_that_does_not_hold(index: PackageIndex, tmp_path: Path) -> None:

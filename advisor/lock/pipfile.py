@@ -1,0 +1,72 @@
+"""Writes `Pipfile.lock`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from packaging.utils import NormalizedName
+
+from advisor.index.configuration import IndexConfiguration
+from advisor.index.page import DistributionFile
+from advisor.resolve.problem import Candidate
+from advisor.resolve.target import Target
+from knowledge.domain.errors import InputError
+
+_SPECIFICATION = 6
+
+
+def write_pipfile_lock(
+    stack: Sequence[Candidate],
+    files: Mapping[NormalizedName, DistributionFile],
+    target: Target,
+    configuration: IndexConfiguration,
+    pipfile: Path,
+) -> str:
+    """Return the text of a `Pipfile.lock` for one target, with the hash of the Pipfile beside it.
+
+    Args:
+        stack: The packages, sorted by name.
+        files: By package, the file with its hash filled in.
+        target: What the lock is for.
+        configuration: The indexes; each that a package came from is named.
+        pipfile: The Pipfile, which may be absent.
+
+    Raises:
+        InputError: If the Pipfile cannot be read.
+    """
+    urls = sorted({file.index for file in files.values() if file.index.startswith(("http:", "https:"))})
+    urls.sort(key=lambda url: url != configuration.default_url)
+    names = {url: "pypi" if url == configuration.default_url else f"index{i}" for i, url in enumerate(urls)}
+    document = {
+        "_meta": {
+            "hash": {"sha256": _hash(pipfile)},
+            "pipfile-spec": _SPECIFICATION,
+            "requires": {"python_version": target.python_minor},
+            "sources": [{"name": names[url], "url": url, "verify_ssl": url.startswith("https:")} for url in urls],
+        },
+        "default": {
+            candidate.name: {
+                "hashes": [f"sha256:{files[candidate.name].sha256}"],
+                **({"index": names[file.index]} if (file := files[candidate.name]).index in names else {}),
+                "version": f"=={candidate.version}",
+            }
+            for candidate in stack
+        },
+        "develop": {},
+    }
+    return json.dumps(document, indent=4, sort_keys=True) + "\n"
+
+
+def _hash(pipfile: Path) -> str:
+    """Return the hash by which Pipenv tells whether a lock belongs to its Pipfile."""
+    from plette import Pipfile
+
+    try:
+        with pipfile.open(encoding="utf-8") as file:
+            return str(Pipfile.load(file).get_hash().value)
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"`{pipfile}` cannot be read: {' '.join(str(error).split())}") from None

@@ -1,0 +1,79 @@
+"""Reads a `Pipfile`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from advisor.project.interface import ProjectRequirements, line_of, not_supported, parse_requirement
+from advisor.resolve.problem import RootRequirement
+from knowledge.domain.errors import InputError
+
+_ADDRESSES = ("git", "hg", "svn", "bzr", "file", "path", "url")
+_MARKERS = ("python_version", "python_full_version", "sys_platform", "platform_system", "platform_machine", "os_name")
+_SECTIONS_OF_ITS_OWN = ("source", "requires", "scripts", "pipenv", "build-system")
+
+
+def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
+    """Read a Pipfile's `packages`, and the categories that are asked for (such as `dev-packages`).
+
+    Raises:
+        InputError: If it cannot be read, or a package is not on an index.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+    except OSError as error:
+        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"`{path}` is not valid TOML: {error}") from None
+    sources = {str(s.get("name")): str(s.get("url", "")) for s in document.get("source", ()) if isinstance(s, dict)}
+    roots: list[RootRequirement] = []
+    bindings: dict[str, str] = {}
+    for section in ("packages", *groups):
+        if section != "packages" and (section not in document or section in _SECTIONS_OF_ITS_OWN):
+            raise InputError(f"`{path}` has no category `{section}`")
+        for name, entry in _table(document, section, path).items():
+            origin = line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
+            roots.append(
+                RootRequirement(requirement=parse_requirement(_line(name, entry, origin), origin), origin=origin)
+            )
+            if isinstance(entry, dict) and entry.get("index") in sources:
+                bindings[canonicalize_name(name)] = sources[entry["index"]]
+    urls = [url for url in sources.values() if url and "${" not in url]
+    requires = _table(document, "requires", path)
+    python = requires.get("python_full_version") or requires.get("python_version")
+    return ProjectRequirements(
+        roots=tuple(roots),
+        requires_python=f"=={python}{'' if requires.get('python_full_version') else '.*'}" if python else None,
+        # As Pipenv: the first source is searched, the others only for packages that name them.
+        index_url=urls[0] if urls else None,
+        bindings=bindings,
+        files=(str(path),),
+    )
+
+
+def _line(name: str, entry: Any, origin: str) -> str:
+    """Write an entry as a requirement (PEP 508)."""
+    about = entry if isinstance(entry, dict) else {"version": entry}
+    if any(key in about for key in _ADDRESSES):
+        raise not_supported(f"{name} = {entry}", origin)
+    version = about.get("version", "*")
+    extras = about.get("extras", [])
+    if not isinstance(version, str) or not isinstance(extras, list):
+        raise InputError(f"{origin}: `{name} = {entry!r}` is not a Pipfile entry")
+    markers = [f"({about['markers']})"] if "markers" in about else []
+    markers += [f"{key} {about[key]}" for key in _MARKERS if key in about]
+    named = f"{name}[{','.join(map(str, extras))}]" if extras else name
+    return f"{named}{'' if version in ('*', '') else version}{' ; ' + ' and '.join(markers) if markers else ''}"
+
+
+def _table(document: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+    found = document.get(key, {})
+    if not isinstance(found, dict):
+        raise InputError(f"`{path}`: `{key}` is not a table")
+    return found

@@ -1,0 +1,91 @@
+"""What the user should know about advice: each finding has a stable code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.resolve.candidates import IndexCandidates, Skipped
+from advisor.resolve.optimise import Optimum
+from advisor.resolve.problem import Candidate
+from knowledge.estimate.interface import Prediction
+from knowledge.rules.engine import RuleBook
+from knowledge.rules.model import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something the user should know about the advice.
+
+    Attributes:
+        code: Stable code, such as ``ADV101``.
+        severity: ``warning`` or ``note``.
+        message: One sentence.
+        package: The package it is about, or empty.
+        source: Where the fact comes from, or empty.
+    """
+
+    code: str
+    severity: str
+    message: str
+    package: str = ""
+    source: str = ""
+
+
+def broken_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]:
+    """Return the verdicts of the rules that forbid a stack."""
+    return [v for c in stack for v in rules.judge(c.name, c.version) if v.severity == "forbidden"] + [
+        Verdict(rule=rule.id, severity=rule.severity, message=rule.message, source=rule.source)
+        for rule in rules.conflicts
+        if any(c.name == rule.package and rules.admits(rule.versions, c.version) for c in stack)
+        and any(c.name == rule.other and rules.admits(rule.other_versions, c.version) for c in stack)
+    ]
+
+
+def find(
+    optimum: Optimum,
+    baseline: Sequence[Candidate],
+    source: IndexCandidates,
+    rules: RuleBook,
+    prediction: Prediction,
+) -> tuple[Finding, ...]:
+    """Return the findings about a stack, in order of code."""
+    found = [
+        Finding(
+            code="ADV101",
+            severity="warning",
+            message=f"the newest versions do not run on the target: {v.message}",
+            source=v.source,
+        )
+        for v in broken_rules(baseline, rules)
+    ]
+    for candidate in optimum.stack:
+        for v in rules.judge(candidate.name, candidate.version):
+            severity = "note" if v.severity == "note" else "warning"
+            found.append(
+                Finding(code="ADV102", severity=severity, message=v.message, package=candidate.name, source=v.source)
+            )
+        if candidate.is_sdist:
+            message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
+            found.append(Finding(code="ADV103", severity="warning", message=message, package=candidate.name))
+    for package, extra in sorted(source.unknown_extras):
+        if package in {c.name for c in optimum.stack}:
+            message = f"`{package}` does not provide the extra `{extra}`"
+            found.append(Finding(code="ADV104", severity="warning", message=message, package=package))
+    for package in prediction.unmeasured:
+        message = f"no comparable observation bears on `{package}`: its speed is not predicted"
+        found.append(Finding(code="ADV105", severity="note", message=message, package=package))
+    if not optimum.proven:
+        gaps = ", ".join(f"{b.objective} {b.gap}" for b in optimum.bounds if b.gap)
+        found.append(Finding(code="ADV106", severity="warning", message=f"not proven optimal: the gap is {gaps}"))
+    found += [_skip_finding(s) for s in source.skipped() if _worth_telling(s)]
+    return tuple(sorted(found, key=lambda f: (f.code, f.package, f.message)))
+
+
+def _worth_telling(skipped: Skipped) -> bool:
+    return "metadata" in skipped.reason or "upload time" in skipped.reason
+
+
+def _skip_finding(skipped: Skipped) -> Finding:
+    message = f"{skipped.count} file(s) of `{skipped.package}` are no candidates: {skipped.reason}"
+    return Finding(code="ADV107", severity="note", message=message, package=skipped.package)
