@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli import advise, hardware, knowledge, pi, rules
+from advisor.cli import advise, explain, hardware, knowledge, pi, rules
 from advisor.cli.console import say_error
 from knowledge.domain.errors import AdvisorError
 
@@ -26,6 +26,9 @@ app = typer.Typer(
     ),
 )
 app.command("advise")(advise.advise)
+app.command("explain")(explain.explain)
+app.command("prices")(explain.prices)
+app.command("tree")(explain.tree)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(rules.app, name="rules")
 app.add_typer(pi.app, name="pi")

@@ -64,16 +64,16 @@ def cache_directory(chosen: Path | None) -> Path:
     return user_cache_path("seshat")
 
 
-def check_format(chosen: str) -> None:
+def check_format(chosen: str, *, among: Sequence[str] = ("text", "json")) -> None:
     """Refuse an unknown output format.
 
     Raises:
-        InputError: If it is neither ``text`` nor ``json``.
+        InputError: If it is none of those.
     """
     from knowledge.domain.errors import InputError
 
-    if chosen not in ("text", "json"):
-        raise InputError(f"there is no format `{chosen}`", hint="take `text` or `json`")
+    if chosen not in among:
+        raise InputError(f"there is no format `{chosen}`", hint=f"take one of {', '.join(f'`{f}`' for f in among)}")
 
 
 def open_client(

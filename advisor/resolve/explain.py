@@ -21,7 +21,11 @@ PROJECT = NormalizedName("")
 def dependency_graph(
     problem: Problem, source: CandidateSource, stack: Sequence[Candidate]
 ) -> networkx.DiGraph[NormalizedName]:
-    """Return who requires whom in a stack, from :data:`PROJECT` down; an edge runs from what requires."""
+    """Return who requires whom in a stack, from :data:`PROJECT` down.
+
+    An edge runs from what requires to what is required; its ``requirements`` say what is asked for. A node's
+    ``version`` is that of the stack.
+    """
     import networkx
 
     chosen = {candidate.name: candidate for candidate in stack}
@@ -30,7 +34,10 @@ def dependency_graph(
     queue: list[tuple[NormalizedName, NormalizedName | None]] = []
 
     def require(parent: NormalizedName, dependency: Dependency) -> None:
-        graph.add_edge(parent, dependency.name)
+        graph.add_node(dependency.name, version=str(chosen[dependency.name].version))
+        known = graph.get_edge_data(parent, dependency.name, {"requirements": ()})["requirements"]
+        text = str(dependency.requirement).partition(";")[0].strip()
+        graph.add_edge(parent, dependency.name, requirements=tuple(dict.fromkeys((*known, text))))
         queue.extend((dependency.name, extra) for extra in (None, *dependency.extras))
 
     for root in problem.roots:

@@ -31,7 +31,7 @@ SPEED_STEP = 0.01
 """Log speed is compared in steps of 1 %: to leave the baseline for speed takes a gain of a whole step."""
 _FAILURE_COST = 10
 _HOUR = 3600.0
-_HOURS_A_YEAR = 365.25 * 24
+HOURS_A_YEAR = 365.25 * 24
 HOURS_PER_RELEASE = 30 * 24
 """What one release counts where the index does not tell upload times: a month."""
 
@@ -164,7 +164,7 @@ class Criteria:
     def libyears(self, stack: Sequence[Candidate], source: CandidateSource) -> float:
         """Return how far a stack lies behind the newest candidates, summed over its packages, in years."""
         hours = (self.hours_behind(c.name, source.candidates(c.name))[c.version] for c in stack)
-        return sum(hours) / _HOURS_A_YEAR
+        return sum(hours) / HOURS_A_YEAR
 
     def _matching(self, candidates: Candidates, package: str, specifier: str) -> frozenset[Choice]:
         name = NormalizedName(package)

@@ -1,0 +1,120 @@
+"""Prices of constraints, and the explanation of one package, as text and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from advisor.resolve.alternatives import Alternative, Explanation, alternatives_of
+from advisor.resolve.prices import Price
+from knowledge.estimate.interface import Prediction
+
+_FEW = 6
+
+
+def prices_text(prices: Sequence[Price]) -> str:
+    """Return prices as a table for people."""
+    return "\n".join(_price_lines(prices))
+
+
+def prices_json(prices: Sequence[Price]) -> str:
+    """Return prices as JSON."""
+    return json.dumps({"schema_version": 1, "prices": [asdict(p) for p in prices]}, indent=2)
+
+
+def _price_lines(prices: Sequence[Price]) -> Iterator[str]:
+    if not prices:
+        yield "the project has no constraints: every requirement admits every version"
+        return
+    for price in prices:
+        if price.obstacle:
+            yield f"{price.constraint} ({price.origin}): {price.obstacle}"
+        elif price.constraint.startswith("Python "):
+            yield f"{price.constraint} ({price.origin}) would buy {_bought(price)}"
+            yield f"    with it: {_changes(price.changes)}"
+        elif price.binds:
+            yield f"`{price.constraint}` ({price.origin}) costs {_bought(price)}"
+            yield f"    without it: {_changes(price.changes)}"
+        else:
+            yield f"`{price.constraint}` ({price.origin}) costs nothing"
+
+
+def _bought(price: Price) -> str:
+    return f"{_speed(price.prediction)}, {price.libyears:.1f} libyears"
+
+
+def _speed(prediction: Prediction | None) -> str:
+    """Say a predicted speed-up in percent, with its interval."""
+    if prediction is None or not prediction.changes:
+        return "no measured speed"
+    mean, low, high = ((value - 1) * 100 for value in (prediction.speedup, prediction.low, prediction.high))
+    return f"{mean:.1f} % of speed [{low:.1f}, {high:.1f}]"
+
+
+def _changes(changes: Sequence[tuple[str, str, str]]) -> str:
+    told = [f"{name} {before} -> {after}" for name, before, after in changes[:_FEW]]
+    more = len(changes) - len(told)
+    return ", ".join(told) + (f" and {more} more" if more else "") if told else "the same stack"
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """Return an explanation for people."""
+    return "\n".join(_explanation_lines(explanation))
+
+
+def explanation_json(explanation: Explanation) -> str:
+    """Return an explanation as JSON."""
+    return json.dumps({"schema_version": 1, **_plain(asdict(explanation))}, indent=2)
+
+
+def _explanation_lines(e: Explanation) -> Iterator[str]:
+    yield f"{e.name} {e.version}: {e.why}"
+    yield ""
+    yield "required by"
+    for who, what in e.required_by:
+        yield f"  {who}: {what}"
+    yield ""
+    yield f"every path{' (the shortest of many)' if e.more_paths else ''}"
+    for path in e.paths:
+        yield f"  the project > {' > '.join(path)}"
+    change = next((c for c in e.prediction.changes if c.package == e.name), None)
+    if change is not None:
+        yield ""
+        yield f"evidence{'' if change.measured else ' (inferred from neighbouring versions)'}"
+        for item in change.evidence:
+            yield (
+                f"  {item.version} against {item.reference}: {item.speedup:.3f}x [{item.low:.3f}, {item.high:.3f}], "
+                f"{item.rounds} rounds on {item.hardware}: {item.indicator}"
+            )
+    if e.verdicts:
+        yield ""
+        yield "rules"
+        yield from (f"  {verdict}" for verdict in e.verdicts)
+    for title, alternative in alternatives_of(e):
+        yield ""
+        yield f"why not {title}, {alternative.version}"
+        yield from (f"  {line}" for line in _alternative_lines(alternative))
+    if e.against_newest is None:
+        yield ""
+        yield "it is the newest version that the target can install"
+
+
+def _alternative_lines(a: Alternative) -> Iterable[str]:
+    if a.conflict:
+        return a.conflict
+    worse = [f"{name} {'+' if value > 0 else ''}{value}" for name, value in a.worse]
+    lines = [f"loses: {', '.join(worse)}" if worse else "loses nothing: the advice is first by name among equals"]
+    lines.append(f"{a.libyears:+.1f} libyears, {_speed(a.prediction)}")
+    lines.append(f"with it: {_changes(a.changes)}")
+    return lines
+
+
+def _plain(value: Any) -> Any:
+    """Turn versions into text and tuples into lists."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,124 @@
+"""A stack as a tree of requirements: text, JSON, Mermaid, DOT."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from packaging.utils import NormalizedName
+
+from advisor.resolve.explain import PROJECT
+from knowledge.domain.errors import InputError
+
+if TYPE_CHECKING:
+    import networkx
+
+    Graph = networkx.DiGraph[NormalizedName]
+
+FORMATS = ("text", "json", "mermaid", "dot")
+
+
+def tree_report(graph: Graph, *, format: str, invert: bool, package: NormalizedName | None, depth: int | None) -> str:
+    """Return a stack's requirements in a format of :data:`FORMATS`.
+
+    Args:
+        graph: Who requires whom, from the project down.
+        format: The format.
+        invert: Whether to show, below each package, what requires it.
+        package: Where to start; by default the project, or inverted, every package that requires nothing.
+        depth: Levels to show; by default all.
+
+    Raises:
+        InputError: If the stack does not hold the package.
+    """
+    if package is not None and package not in graph:
+        raise InputError(f"the advised stack does not hold `{package}`", hint="`advisor tree` shows what it holds")
+    turned = graph.reverse() if invert else graph
+    starts = [package] if package is not None else [PROJECT]
+    if invert and package is None:
+        starts = sorted(name for name in graph if graph.out_degree(name) == 0 and name != PROJECT)
+    part = _reachable(turned, starts, depth)
+    if format == "text":
+        return "\n".join(line for start in starts for line in _lines(part, start))
+    if format == "mermaid":
+        return "\n".join(_mermaid(part))
+    if format == "dot":
+        return _dot(part)
+    return json.dumps(_document(graph), indent=2)
+
+
+def _reachable(graph: Graph, starts: list[NormalizedName], depth: int | None) -> Graph:
+    import networkx
+
+    reached: set[NormalizedName] = set()
+    for start in starts:
+        reached |= set(networkx.single_source_shortest_path_length(graph, start, cutoff=depth))
+    return graph.subgraph(reached).copy()
+
+
+def _label(graph: Graph, name: NormalizedName) -> str:
+    return f"{name} {graph.nodes[name]['version']}" if name != PROJECT else "the project"
+
+
+def _lines(graph: Graph, start: NormalizedName) -> Iterator[str]:
+    """Yield a line for each package, indented below what it hangs on; what was shown before is marked."""
+    shown: set[NormalizedName] = set()
+
+    def below(name: NormalizedName, indent: str) -> Iterator[str]:
+        children = sorted(graph.successors(name))
+        for place, child in enumerate(children):
+            last = place == len(children) - 1
+            again = child in shown and any(True for _ in graph.successors(child))
+            asked = ", ".join(_specifiers(graph, name, child))
+            yield f"{indent}{'└──' if last else '├──'} {_label(graph, child)}{asked}{' (*)' if again else ''}"
+            if child not in shown:
+                shown.add(child)
+                yield from below(child, indent + ("    " if last else "│   "))
+
+    shown.add(start)
+    yield _label(graph, start)
+    yield from below(start, "")
+
+
+def _specifiers(graph: Graph, parent: NormalizedName, child: NormalizedName) -> list[str]:
+    """Return what a parent asks of a child, unless it asks for any version."""
+    asked = graph.edges[parent, child]["requirements"]
+    return [f" [{', '.join(asked)}]"] if any(set(text) & set("<>=!~[") for text in asked) else []
+
+
+def _mermaid(graph: Graph) -> Iterator[str]:
+    names = {name: f"n{place}" for place, name in enumerate(sorted(graph))}
+    yield "flowchart LR"
+    for name, node in names.items():
+        yield f'    {node}["{_label(graph, name)}"]'
+    for parent, child in sorted(graph.edges):
+        yield f"    {names[parent]} --> {names[child]}"
+
+
+def _dot(graph: Graph) -> str:
+    import networkx
+
+    named = networkx.DiGraph(name="stack")
+    for name in sorted(graph):
+        named.add_node(f'"{name or "the project"}"', label=f'"{_label(graph, name)}"')
+    named.add_edges_from((f'"{a or "the project"}"', f'"{b or "the project"}"') for a, b in sorted(graph.edges))
+    return str(networkx.nx_pydot.to_pydot(named).to_string()).rstrip()
+
+
+def _document(graph: Graph) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "packages": [
+            {
+                "name": name,
+                "version": graph.nodes[name]["version"],
+                "required_by": [
+                    {"name": parent or None, "requirements": list(graph.edges[parent, name]["requirements"])}
+                    for parent in sorted(graph.predecessors(name))
+                ],
+            }
+            for name in sorted(graph)
+            if name != PROJECT
+        ],
+    }
