@@ -231,7 +231,7 @@ def _client(asked: Asked, project: ProjectRequirements) -> IndexClient:
     from advisor.config import choose
     from knowledge.domain.errors import InputError
 
-    bindings = {
+    bindings: dict[str, str] = {
         **project.bindings,
         **{canonicalize_name(k): str(v) for k, v in project.settings.get("package-index", {}).items()},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import sys
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,13 +13,13 @@ from dataclasses import replace
 from packaging.utils import NormalizedName
 
 from advisor.index.advisories import Advisories
-from advisor.index.archive import read_sdist_metadata, read_wheel_metadata
+from advisor.index.archive import ArchiveError, read_sdist_metadata, read_wheel_metadata
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
 from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
 from advisor.index.page import DistributionFile
 from advisor.index.pages import IndexAnswerError, OfflineError, Pages, ProjectPage, index_directory
-from advisor.index.transport import Transport, local_path
+from advisor.index.transport import GoneError, Transport, local_path
 from knowledge.domain.errors import UnavailableError
 
 
@@ -70,13 +71,15 @@ class IndexClient:
         """
         if project in self.configuration.bindings:
             return (self._page(project, self.configuration.bindings[project]),)
-        found = [self._reader.linked(links, project) for links in self.configuration.find_links]
-        for base in self._bases:
+        found = []
+        for base in self._remote:
             page = self._page(project, base)
             if page.known:
                 found.append(page)
-                if index_directory(base) is None and self.configuration.strategy == "first-index":
+                if self.configuration.strategy == "first-index":
                     break
+        found += [self._page(project, base) for base in self._local]
+        found += [self._reader.linked(links, project) for links in self.configuration.find_links]
         return tuple(page for page in found if page.known)
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
@@ -92,11 +95,15 @@ class IndexClient:
         return tuple(found.values())
 
     @property
-    def _bases(self) -> tuple[str, ...]:
-        """Local directories, then further indexes, then the default one (as uv)."""
-        extra = self.configuration.extra
-        local = [base for base in extra if index_directory(base) is not None]
-        return (*local, *(base for base in extra if base not in local), self.configuration.default)
+    def _local(self) -> tuple[str, ...]:
+        """Indexes that are directories of this machine."""
+        return tuple(base for base in self.configuration.extra if index_directory(base) is not None)
+
+    @property
+    def _remote(self) -> tuple[str, ...]:
+        """Further indexes, then the default one (as uv)."""
+        default = self.configuration.default
+        return (*(base for base in self.configuration.extra if base not in self._local), default)
 
     def metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the core metadata of a wheel or sdist.
@@ -111,8 +118,7 @@ class IndexClient:
         """Start fetching pages and metadata without waiting for them."""
         for project in projects:
             bound = self.configuration.bindings.get(project)
-            remote = [base for base in self._bases if index_directory(base) is None]
-            self._page_future(project, bound if bound is not None else remote[0])
+            self._page_future(project, bound if bound is not None else self._remote[0])
         for file in files:
             self._metadata_future(file)
 
@@ -175,18 +181,43 @@ class IndexClient:
                 self._metadata[file.url] = self._pool.submit(self._fetch_metadata, file)
             return self._metadata[file.url]
 
+    def built_metadata(self, file: DistributionFile) -> CoreMetadata:
+        """Return the metadata that building an sdist gives; its code runs once, then the answer is kept.
+
+        Raises:
+            MetadataError: If the build fails, or gives malformed metadata.
+            UnavailableError: As for :meth:`pages`.
+        """
+        key = f"built by {sys.version_info.major}.{sys.version_info.minor} {file.sha256 or file.url}"
+        stored = self.cache.read("metadata", key)
+        if stored is None:
+            if self.offline:
+                raise MetadataError(f"metadata of `{file.filename}` needs a build, and `--offline` forbids it")
+            from advisor.index.build import BuildError, build_metadata
+
+            path = local_path(file.url)
+            body = path.read_bytes() if path else self.transport.fetch(file.url)
+            self._check_hash(body, file.sha256 or "", file.url)
+            try:
+                stored = header_of(build_metadata(body, file.filename)).encode()
+            except BuildError as error:
+                raise MetadataError(f"metadata: {error.message}") from None
+            self.cache.write("metadata", key, stored)
+        return _parsed(stored.decode(), file)
+
     def _fetch_metadata(self, file: DistributionFile) -> CoreMetadata:
         key = f"{file.sha256 or file.url}"
         stored = self.cache.read("metadata", key)
-        if stored is None:
-            text = self._read_metadata(file)
-            self.cache.write("metadata", key, text.encode())
-        else:
-            text = stored.decode()
+        if stored is not None:
+            return _parsed(stored.decode(), file)
         try:
-            return parse_metadata(text)
-        except ValueError as error:
-            raise MetadataError(f"metadata of `{file.filename}`: {error}") from None
+            text = self._read_metadata(file)
+        except GoneError:
+            raise MetadataError("metadata: listed on the index, but no longer there; try `--refresh`") from None
+        except ArchiveError as error:
+            raise MetadataError(f"metadata: {error.message}") from None
+        self.cache.write("metadata", key, text.encode())
+        return _parsed(text, file)
 
     def _read_metadata(self, file: DistributionFile) -> str:
         path = local_path(file.url)
@@ -233,3 +264,10 @@ class IndexClient:
             with path.open("rb") as opened:
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
         return replace(file, sha256=digest, size=self._size_or_none(file))
+
+
+def _parsed(text: str, file: DistributionFile) -> CoreMetadata:
+    try:
+        return parse_metadata(text)
+    except ValueError as error:
+        raise MetadataError(f"metadata of `{file.filename}`: {error}") from None

@@ -182,7 +182,7 @@ def _uv_table(table: Mapping[str, Any]) -> dict[str, Any]:
 def _uv_bindings(table: Mapping[str, Any]) -> dict[str, str]:
     """Return the packages that ``[tool.uv.sources]`` binds to a named index; sources with markers are left out."""
     named = {index.get("name"): index.get("url", "") for index in table.get("index", ())}
-    bindings = {}
+    bindings: dict[str, str] = {}
     for package, source in table.get("sources", {}).items():
         if isinstance(source, dict) and "index" in source and "marker" not in source:
             if source["index"] not in named:

@@ -27,6 +27,12 @@ class IndexUnreachableError(UnavailableError):
     code = "index-unreachable"
 
 
+class GoneError(IndexUnreachableError):
+    """Raised when an index does not have a file."""
+
+    code = "index-gone"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """One answer of an index."""
@@ -122,6 +128,8 @@ class Transport:
             IndexUnreachableError: If there is no answer, or an error, a 404 among them.
         """
         answer = self.get(url, accept="*/*")
+        if answer.status == 404:
+            raise GoneError(f"`{without_credentials(url)}` is not there", hint="try again with `--refresh`")
         if answer.status != 200:
             raise self._error(url, f"it answers {answer.status}")
         return answer.body

@@ -99,7 +99,7 @@ def _mermaid(graph: Graph) -> Iterator[str]:
 def _dot(graph: Graph) -> str:
     import networkx
 
-    named = networkx.DiGraph(name="stack")
+    named: networkx.DiGraph[str] = networkx.DiGraph(name="stack")
     for name in sorted(graph):
         named.add_node(f'"{name or "the project"}"', label=f'"{_label(graph, name)}"')
     named.add_edges_from((f'"{a or "the project"}"', f'"{b or "the project"}"') for a, b in sorted(graph.edges))

@@ -197,11 +197,18 @@ class IndexCandidates:
         except MetadataError as error:
             self._skip(candidate.name, str(error), candidate.file.filename)
             return None
+        if candidate.is_sdist and metadata.dynamic:
+            if not self._problem.policy.build_sdists:
+                reason = "sdist whose requirements are only known after a build of its metadata (`--build-sdists`)"
+                self._skip(candidate.name, reason, candidate.file.filename)
+                return None
+            try:
+                metadata = self._client.built_metadata(candidate.file)
+            except MetadataError as error:
+                self._skip(candidate.name, str(error), candidate.file.filename)
+                return None
         if metadata.name != candidate.name or metadata.version.public != candidate.version.public:
             self._skip(candidate.name, "metadata and file name disagree", candidate.file.filename)
-            return None
-        if candidate.is_sdist and metadata.dynamic:
-            self._skip(candidate.name, "sdist whose requirements are only known after a build", candidate.file.filename)
             return None
         if metadata.requires_python and not self._offers.runs_on_target(str(metadata.requires_python)):
             self._skip(candidate.name, "requires another Python", candidate.file.filename)

@@ -61,8 +61,8 @@ def find_conflict(
     for _ in range(MAX_ITERATIONS):
         answer = encoding.model.solve(effort, assumptions=list(encoding.guards.values()))
         if answer.values is None:
-            return _Reduction(encoding, effort).conflict() if answer.impossible else None
-        if search.learn(encoding.chosen(answer), ()) is not None:
+            return _Reduction(encoding, search, effort).conflict() if answer.impossible else None
+        if search.learn(encoding.chosen(answer)) is not None:
             return None
     return None
 
@@ -70,15 +70,17 @@ def find_conflict(
 class _Reduction:
     """Reduces a contradiction to facts that are all needed for it."""
 
-    def __init__(self, encoding: Encoding, effort: Effort) -> None:
+    def __init__(self, encoding: Encoding, search: Search, effort: Effort) -> None:
+        self._encoding = encoding
+        self._search = search
         self._model = encoding.model
         self._guards = encoding.guards
         self._effort = effort
 
     def conflict(self) -> Conflict:
         roots = [fact for fact in self._guards if fact.root is not None]
+        smallest = self._smallest(roots)
         others = [fact for fact in self._guards if fact.root is None]
-        smallest = self._smallest(roots, others)
         needed = self._needed(others, smallest)
         return Conflict(
             roots=tuple(fact.root for fact in smallest if fact.root is not None),
@@ -95,18 +97,31 @@ class _Reduction:
         named = set(answer.core)
         return {fact for fact in facts if self._guards[fact] in named} or set(facts)
 
-    def _smallest(self, roots: Sequence[Fact], others: Sequence[Fact]) -> list[Fact]:
-        """Return the fewest of the user's own requirements that contradict each other, given all other facts."""
+    def _conflicts(self, roots: Sequence[Fact]) -> bool:
+        """Whether some of the user's own requirements, with all other facts, have no solution at all."""
+        while True:
+            facts = [*roots, *(fact for fact in self._guards if fact.root is None)]
+            answer = self._model.solve(self._effort, assumptions=[self._guards[fact] for fact in facts])
+            if answer.values is None:
+                return answer.impossible
+            # The relaxation has a solution: look whether it holds when everything that it chose is known.
+            chosen = self._encoding.chosen(answer)
+            wanted = tuple(fact.root for fact in roots if fact.root is not None)
+            if self._search.learn(chosen, roots=wanted) is not None:
+                return False
+
+    def _smallest(self, roots: Sequence[Fact]) -> list[Fact]:
+        """Return the fewest of the user's own requirements that have no solution, given all other facts."""
         hitting = Model()
         picks: dict[Fact, Literal] = {fact: hitting.boolean() for fact in roots}
         while True:
             answer = hitting.solve(self._effort, costs=dict.fromkeys(picks.values(), 1))
             chosen = [fact for fact in roots if answer.values is not None and answer.holds(picks[fact])]
-            if self._core([*chosen, *others]) is not None:
+            if self._conflicts(chosen):
                 return chosen
             kept = list(chosen)
             for fact in roots:
-                if fact not in chosen and self._core([*kept, fact, *others]) is None:
+                if fact not in chosen and not self._conflicts([*kept, fact]):
                     kept.append(fact)
             hitting.require_any(picks[fact] for fact in roots if fact not in kept)
 

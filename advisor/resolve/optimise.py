@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from packaging.utils import NormalizedName
 
 from advisor.resolve.encode import SHOWN, Candidates, Choice, Encoding, Limits, Node
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem, RootRequirement
 from advisor.resolve.solver import Answer, Effort, Literal, Model, negated
 from knowledge.domain.errors import UnsatisfiableError
 
@@ -33,7 +33,7 @@ class Objective:
     Attributes:
         name: Name for the proof.
         costs: Cost of each choice, whole numbers; what is absent costs nothing. Negative costs are rewards, which a
-            package earns only where something chosen requires it.
+            package earns only where something chosen requires it; such packages must be reached from the beginning.
         pairs: Cost of each pair of choices.
     """
 
@@ -99,6 +99,7 @@ def optimise(
     start: Sequence[Candidate],
     effort: Effort | None = None,
     shown: int = SHOWN,
+    rewarded: Iterable[NormalizedName] = (),
 ) -> Optimum:
     """Find the best stack.
 
@@ -110,6 +111,7 @@ def optimise(
         start: A stack to begin from, such as the baseline: its packages are reached first, and it is the first hint.
         effort: How hard to try, for each objective of each iteration.
         shown: How many candidates of each package are looked at one by one from the beginning.
+        rewarded: Packages that may have negative costs.
 
     Raises:
         NoSolution: If no stack satisfies the requirements and the rules.
@@ -117,6 +119,7 @@ def optimise(
     """
     encoding = Encoding(problem, source, limits, shown=shown)
     search = Search(problem, source, encoding, start)
+    search.reach(rewarded)
     stage = _Stages(encoding, effort or Effort(), start, lambda chosen: needed_by(problem, source, chosen)[0])
     for iteration in range(1, MAX_ITERATIONS + 1):
         bounds, chosen = stage.solve(objectives(encoding.reached))
@@ -133,7 +136,11 @@ def optimise(
 
 
 def needed_by(
-    problem: Problem, source: CandidateSource, chosen: Mapping[NormalizedName, Candidate]
+    problem: Problem,
+    source: CandidateSource,
+    chosen: Mapping[NormalizedName, Candidate],
+    *,
+    roots: tuple[RootRequirement, ...] | None = None,
 ) -> tuple[set[NormalizedName], list[Candidate], set[NormalizedName]]:
     """Walk what the root requires of a choice.
 
@@ -146,7 +153,7 @@ def needed_by(
     absent: set[NormalizedName] = set()
     queue: list[Node] = [
         (root.name, extra)
-        for root in problem.roots
+        for root in (problem.roots if roots is None else roots)
         if not root.constraint and problem.applies(root.requirement)
         for extra in (None, *Dependency(name=root.name, requirement=root.requirement).extras)
     ]
@@ -177,26 +184,35 @@ class Search:
         self._patience: dict[NormalizedName, int] = {}
         roots = {r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}
         source.fetch(start)
-        self._reach(roots | {c.name for c in start})
+        self.reach(roots | {c.name for c in start})
         for candidate in start:
             allowed = encoding.allowed(candidate.name)
             if candidate in allowed:
                 encoding.show(candidate.name, _GROWTH * allowed.index(candidate) + 1)
 
     def learn(
-        self, chosen: Mapping[NormalizedName, Candidate], vague: Iterable[NormalizedName]
+        self,
+        chosen: Mapping[NormalizedName, Candidate],
+        vague: Iterable[NormalizedName] = (),
+        *,
+        roots: tuple[RootRequirement, ...] | None = None,
     ) -> tuple[Candidate, ...] | None:
         """Fetch what is not known of a choice, and show more of the packages that it is vague about.
+
+        Args:
+            chosen: The choice.
+            vague: Packages of which it chooses a candidate that is not shown.
+            roots: What the root requires; by default all that the user asked for.
 
         Returns:
             What the root requires, directly or not, sorted by name; none where not all of it was known.
         """
-        needed, unknown, absent = needed_by(self._problem, self._source, chosen)
+        needed, unknown, absent = needed_by(self._problem, self._source, chosen, roots=roots)
         vague = sorted(absent.intersection(vague))
         for name in vague:
             self._encoding.show(name, _GROWTH * len(self._encoding.choices(name)))
         self._fetch_around(unknown)
-        self._reach(absent.difference(vague))
+        self.reach(absent.difference(vague))
         return None if unknown or absent else tuple(chosen[name] for name in sorted(needed))
 
     def _fetch_around(self, unknown: Sequence[Candidate]) -> None:
@@ -212,7 +228,7 @@ class Search:
         self._source.fetch(wanted)
         self._encoding.learn(wanted)
 
-    def _reach(self, names: Iterable[NormalizedName]) -> None:
+    def reach(self, names: Iterable[NormalizedName]) -> None:
         """Add packages, and with them what their newest candidates require, and what those do."""
         fresh = sorted(set(names) - set(self._encoding.reached))
         while fresh:
@@ -276,9 +292,10 @@ class _Stages:
         answer = answer or self._ask(model, {}, None)
         monotone = all(cost > 0 for terms in costs for cost in terms.values())
         self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
-        self.vague = self._encoding.vague(answer)
         self._last = self._encoding.chosen(answer)
-        if all(bound.gap == 0 for bound in bounds) and not self.vague:
+        self.vague = self._vague(answer)
+        # With rewards, what is not needed may have earned one: that is told first, by `is_founded`.
+        if all(bound.gap == 0 for bound in bounds) and not self.vague and not self._rewarded:
             self._last = self._newest_first(model, self._last)
         return tuple(bounds), self._last
 
@@ -357,10 +374,15 @@ class _Stages:
             found = better.solve(self._effort)
             if found.values is None:
                 return chosen
-            chosen = self._encoding.chosen(found)
-            self.vague = self._encoding.vague(found)
+            chosen = self._last = self._encoding.chosen(found)
+            self.vague = self._vague(found)
             if self.vague:
                 return chosen
+
+    def _vague(self, answer: Answer) -> list[NormalizedName]:
+        """Return the packages that the last choice needs without saying in which version."""
+        needed = set(self._needed(self._last))
+        return [name for name in self._encoding.vague(answer) if name in needed]
 
     def _require_newer(self, model: Model, chosen: Mapping[NormalizedName, Candidate]) -> None:
         """Require a choice that is alike up to some package, by name, and there newer or absent."""

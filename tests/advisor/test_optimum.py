@@ -1,9 +1,10 @@
-"""The optimum is compared with brute force on thousands of small random problems."""
+"""The optimum and the conflict are compared with brute force on thousands of small random problems."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,15 +13,33 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.index.page import DistributionFile
-from advisor.resolve.encode import Candidates, Limits
-from advisor.resolve.optimise import NoSolution, Objective, optimise
+from advisor.resolve.baseline import Impossible, resolve_baseline
+from advisor.resolve.conflict import find_conflict
+from advisor.resolve.encode import NO_LIMITS, Candidates, Limits
+from advisor.resolve.optimise import NoSolution, Objective, Optimum, optimise
 from advisor.resolve.problem import Candidate, Dependency, Problem
+from advisor.resolve.solver import Effort
+from advisor.resolve.verify import verify
 from tests.advisor.made import problem_of
 
-Made = dict[str, dict[int, dict[str, frozenset[int]]]]
-"""Package -> version -> dependency -> admitted versions."""
-
 NAMES = ("a", "b", "c", "d")
+EXTRA = canonicalize_name("x")
+NEWEST = 6
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a version requires of a package: admitted versions, and whether with the extra."""
+
+    admitted: frozenset[int]
+    extra: bool = False
+
+
+Asks = dict[str, Ask]
+Made = dict[str, dict[int, tuple[Asks, Asks]]]
+"""Package -> version -> what it requires, and what it requires more with the extra."""
+
+Stack = dict[str, int]
 
 
 class MadeSource:
@@ -46,14 +65,13 @@ class MadeSource:
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...]:
         assert candidate.file.url in self._known, "metadata that was not fetched must not be looked at"
-        required = self._made[candidate.name][candidate.version.major] if extra is None else {}
+        required = self._made[candidate.name][candidate.version.major][1 if extra == EXTRA else 0]
         return tuple(
-            Dependency(name=canonicalize_name(name), requirement=_requirement(name, admitted))
-            for name, admitted in sorted(required.items())
+            Dependency(name=canonicalize_name(name), requirement=requirement(name, ask))
+            for name, ask in sorted(required.items())
         )
 
     def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
-        """Return no record."""
         return None
 
     def is_known(self, candidate: Candidate) -> bool:
@@ -66,93 +84,214 @@ class MadeSource:
         """Nothing to do ahead."""
 
 
-def _requirement(name: str, admitted: frozenset[int]) -> Requirement:
-    excluded = "".join(f",!={v}" for v in range(1, 6) if v not in admitted)
-    return Requirement(f"{name}>=0{excluded}")
+def requirement(name: str, ask: Ask) -> Requirement:
+    excluded = "".join(f",!={v}" for v in range(1, NEWEST + 1) if v not in ask.admitted)
+    return Requirement(f"{name}{'[x]' if ask.extra else ''}>=0{excluded}")
 
 
-def _stacks(made: Made, roots: Mapping[str, frozenset[int]]) -> Iterator[dict[str, int]]:
+def stacks(made: Made, roots: Mapping[str, Ask]) -> Iterator[Stack]:
     """Yield every stack that satisfies the roots and holds nothing that is not required."""
     for choice in itertools.product(*([None, *made[name]] for name in NAMES)):
         stack = {name: v for name, v in zip(NAMES, choice, strict=True) if v is not None}
-        if any(stack.get(name) not in admitted for name, admitted in roots.items()):
-            continue
-        needed, queue, fits = set(roots), list(roots), True
+        needed: set[tuple[str, bool]] = set()
+        queue = list(roots.items())
+        fits = True
         while queue and fits:
-            for name, admitted in made[(parent := queue.pop())][stack[parent]].items():
-                fits = fits and stack.get(name) in admitted
-                if fits and name not in needed:
-                    needed.add(name)
-                    queue.append(name)
-        if fits and needed == set(stack):
+            name, ask = queue.pop()
+            fits = stack.get(name) in ask.admitted
+            for extra in (False, True)[: 1 + ask.extra] if fits else ():
+                if (name, extra) not in needed:
+                    needed.add((name, extra))
+                    queue += made[name][stack[name]][extra].items()
+        if fits and {name for name, _ in needed} == set(stack):
             yield stack
 
 
-versions = st.integers(1, 5)
-subsets = st.frozensets(versions, min_size=1)
-packages = st.dictionaries(
-    versions, st.dictionaries(st.sampled_from(NAMES), subsets, max_size=2), min_size=1, max_size=4
-)
+versions = st.integers(1, NEWEST)
+asks = st.builds(Ask, st.frozensets(versions, min_size=1), st.booleans())
+some_asks = st.dictionaries(st.sampled_from(NAMES), asks, max_size=2)
+few_asks = st.dictionaries(st.sampled_from(NAMES), asks, max_size=1)
+packages = st.dictionaries(versions, st.tuples(some_asks, few_asks), min_size=1, max_size=5)
 problems = st.fixed_dictionaries(dict.fromkeys(NAMES, packages))
-costs = st.dictionaries(st.tuples(st.sampled_from(NAMES), versions), st.integers(0, 5), max_size=12)
+some_roots = st.dictionaries(st.sampled_from(NAMES[:3]), asks, min_size=1)
+choices = st.tuples(st.sampled_from(NAMES), versions)
+costs = st.dictionaries(choices, st.integers(0, 5), max_size=12)
+rewards = st.dictionaries(choices, st.integers(-3, 3), max_size=12)
+
+Costs = dict[tuple[str, int], int]
 
 
-@settings(max_examples=400, deadline=None)
-@given(
-    made=problems,
-    roots=st.dictionaries(st.sampled_from(NAMES[:2]), subsets, min_size=1),
-    first=costs,
-    second=costs,
-    pairs=st.lists(st.tuples(versions, versions), max_size=3),
-    forbidden=st.sets(st.tuples(st.sampled_from(NAMES), versions), max_size=3),
-)
-def test_the_optimum_is_that_of_brute_force(
+def problem(roots: Mapping[str, Ask]) -> Problem:
+    return problem_of(*(str(requirement(name, ask)) for name, ask in sorted(roots.items())))
+
+
+def objective(name: str, costs: Costs, pairs: Iterable[tuple[int, int]], reached: Candidates) -> Objective:
+    there = {(name, c.version): (name, c.version.major) for name, offered in reached.items() for c in offered}
+    a, b = canonicalize_name("a"), canonicalize_name("b")
+    both = {((a, Version(str(v))), (b, Version(str(w)))): 1 for v, w in pairs}
+    return Objective(
+        name=name,
+        costs={choice: costs.get(key, 0) for choice, key in there.items()},
+        pairs={p: c for p, c in both.items() if p[0] in there and p[1] in there},
+    )
+
+
+def solve(
     made: Made,
-    roots: dict[str, frozenset[int]],
-    first: dict[tuple[str, int], int],
-    second: dict[tuple[str, int], int],
-    pairs: list[tuple[int, int]],
-    forbidden: set[tuple[str, int]],
-) -> None:
-    def value(stack: dict[str, int]) -> tuple[int, int]:
-        paired = sum(stack.get("a") == v and stack.get("b") == w for v, w in set(pairs))
-        return sum(first.get(item, 0) for item in stack.items()) + paired, sum(second.get(i, 0) for i in stack.items())
-
-    allowed = [s for s in _stacks(made, roots) if not forbidden & set(s.items())]
-    best = min(map(value, allowed), default=None)
-
-    def objectives(reached: Candidates) -> tuple[Objective, ...]:
-        there = {(name, c.version): (name, c.version.major) for name, offered in reached.items() for c in offered}
-        a, b = canonicalize_name("a"), canonicalize_name("b")
-        both = {((a, Version(str(v))), (b, Version(str(w)))): 1 for v, w in set(pairs)}
-        return (
-            Objective(
-                name="first",
-                costs={choice: first.get(key, 0) for choice, key in there.items()},
-                pairs={p: c for p, c in both.items() if p[0] in there and p[1] in there},
-            ),
-            Objective(name="second", costs={choice: second.get(key, 0) for choice, key in there.items()}),
-        )
-
-    def limits(reached: Candidates) -> Limits:
-        return Limits(
-            forbidden={
-                (n, c.version): "refused"
-                for n, offered in reached.items()
-                for c in offered
-                if (n, c.version.major) in forbidden
-            }
-        )
-
-    problem: Problem = problem_of(*(str(_requirement(name, admitted)) for name, admitted in sorted(roots.items())))
+    roots: Mapping[str, Ask],
+    ordered: Iterable[tuple[Costs, set[tuple[int, int]]]],
+    *,
+    forbidden: Iterable[tuple[str, int]] = (),
+    shown: int = 2,
+    workers: int = 1,
+) -> Optimum | None:
+    """Return the program's answer, checked by the independent resolver; none where there is none."""
+    ordered, forbidden = list(ordered), set(forbidden)
     source = MadeSource(made)
     try:
-        optimum = optimise(problem, source, objectives=objectives, limits=limits, start=())
+        optimum = optimise(
+            problem(roots),
+            source,
+            objectives=lambda reached: [objective(str(i), c, p, reached) for i, (c, p) in enumerate(ordered)],
+            limits=lambda reached: Limits(
+                forbidden={
+                    (n, c.version): "refused"
+                    for n, offered in reached.items()
+                    for c in offered
+                    if (n, c.version.major) in forbidden
+                }
+            ),
+            start=(),
+            shown=shown,
+            rewarded=map(canonicalize_name, NAMES)
+            if any(c < 0 for costs, _ in ordered for c in costs.values())
+            else (),
+            effort=Effort(workers=workers),
+        )
     except NoSolution:
-        assert best is None
+        return None
+    verify(problem(roots), source, optimum.stack)
+    return optimum
+
+
+def plain(optimum: Optimum) -> Stack:
+    return {str(c.name): c.version.major for c in optimum.stack}
+
+
+def value(stack: Stack, costs: Costs, pairs: Iterable[tuple[int, int]]) -> int:
+    paired = sum(stack.get("a") == v and stack.get("b") == w for v, w in pairs)
+    return sum(costs.get(item, 0) for item in stack.items()) + paired
+
+
+def newest_first(stack: Stack) -> tuple[int, ...]:
+    """By name: an absent package, then the newest version."""
+    return tuple(-stack.get(name, NEWEST + 1) for name in NAMES)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(
+    made=problems,
+    roots=some_roots,
+    first=costs,
+    second=costs,
+    pairs=st.sets(st.tuples(versions, versions), max_size=3),
+    forbidden=st.sets(choices, max_size=3),
+    shown=st.integers(1, 4),
+)
+def test_the_optimum_is_that_of_brute_force_and_the_only_one(
+    made: Made,
+    roots: dict[str, Ask],
+    first: Costs,
+    second: Costs,
+    pairs: set[tuple[int, int]],
+    forbidden: set[tuple[str, int]],
+    shown: int,
+) -> None:
+    def rank(stack: Stack) -> tuple[object, ...]:
+        return value(stack, first, pairs), value(stack, second, ()), newest_first(stack)
+
+    best = min((s for s in stacks(made, roots) if not forbidden & set(s.items())), key=rank, default=None)
+
+    optimum = solve(made, roots, [(first, pairs), (second, set())], forbidden=forbidden, shown=shown)
+
+    assert (None if optimum is None else plain(optimum)) == best
+    if optimum is not None and best is not None:
+        assert [b.value for b in optimum.bounds] == [value(best, first, pairs), value(best, second, ())]
+        assert optimum.proven
+
+
+@settings(max_examples=500, deadline=None)
+@given(made=problems, roots=some_roots, gains=rewards, second=costs, shown=st.integers(1, 4))
+def test_a_reward_is_earned_only_by_what_is_required(
+    made: Made, roots: dict[str, Ask], gains: Costs, second: Costs, shown: int
+) -> None:
+    best = min(((value(s, gains, ()), value(s, second, ())) for s in stacks(made, roots)), default=None)
+
+    optimum = solve(made, roots, [(gains, set()), (second, set())], shown=shown)
+
+    assert (None if optimum is None else tuple(b.value for b in optimum.bounds)) == best
+    if optimum is not None:
+        assert (value(plain(optimum), gains, ()), value(plain(optimum), second, ())) == best
+
+
+@settings(max_examples=60, deadline=None)
+@given(made=problems, roots=some_roots, first=costs)
+def test_one_thread_and_many_give_the_same_answer(made: Made, roots: dict[str, Ask], first: Costs) -> None:
+    assert solve(made, roots, [(first, set())]) == solve(made, roots, [(first, set())], workers=4)
+
+
+@settings(max_examples=500, deadline=None)
+@given(made=problems, roots=some_roots)
+def test_the_baseline_exists_where_any_stack_does(made: Made, roots: dict[str, Ask]) -> None:
+    source = MadeSource(made)
+    source.fetch(c for name in NAMES for c in source.candidates(canonicalize_name(name)))
+    try:
+        found = {str(c.name): c.version.major for c in resolve_baseline(problem(roots), source)}
+    except Impossible:
+        found = None
+
+    every = list(stacks(made, roots))
+    assert (found in every) if every else found is None
+
+
+@settings(max_examples=500, deadline=None)
+@given(made=problems, roots=st.dictionaries(st.sampled_from(NAMES), asks, min_size=2))
+def test_a_conflict_is_the_smallest_set_of_requirements_that_has_no_stack(made: Made, roots: dict[str, Ask]) -> None:
+    conflict = find_conflict(problem(roots), MadeSource(made), limits=lambda _: NO_LIMITS)
+
+    if any(True for _ in stacks(made, roots)):
+        assert conflict is None
         return
-    stack = {str(c.name): c.version.major for c in optimum.stack}
-    assert best is not None
-    assert stack in allowed
-    assert value(stack) == best == tuple(b.value for b in optimum.bounds)
-    assert optimum.proven
+    assert conflict is not None
+    sizes = [
+        len(part)
+        for size in range(1, len(roots) + 1)
+        for part in itertools.combinations(sorted(roots), size)
+        if not any(True for _ in stacks(made, {name: roots[name] for name in part}))
+    ]
+    named = {str(root.name): roots[root.name] for root in conflict.roots}
+    assert not any(True for _ in stacks(made, named))
+    assert len(named) == min(sizes)
+
+
+def test_a_package_with_ten_thousand_versions_is_solved() -> None:
+    made: dict[str, dict[int, tuple[Asks, Asks]]] = {name: {1: ({}, {})} for name in NAMES}
+    source = MadeSource(made)
+    many = tuple(
+        replace(source.candidates(canonicalize_name("a"))[0], version=Version(f"1.{n}")) for n in range(10_000, 0, -1)
+    )
+    source.candidates = lambda name: many if name == "a" else MadeSource(made).candidates(name)  # type: ignore[method-assign]
+    source.dependencies = lambda candidate, extra=None: ()  # type: ignore[method-assign]
+
+    optimum = optimise(
+        problem_of("a<1.5000"),
+        source,
+        objectives=lambda reached: [
+            Objective(name="age", costs={(c.name, c.version): i for r in reached.values() for i, c in enumerate(r)})
+        ],
+        limits=lambda _: NO_LIMITS,
+        start=(),
+    )
+
+    assert [str(c.version) for c in optimum.stack] == ["1.4999"]
+    assert optimum.candidates == 10_000
