@@ -43,6 +43,7 @@ class PackageIndex:
     password: str | None = None
     files: dict[str, bytes] = field(default_factory=dict)
     entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    vulnerabilities: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
 
     def add(
@@ -84,6 +85,10 @@ class PackageIndex:
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text))
         self._enter(name, f"{name}-{version}.tar.gz", content.getvalue(), None, None, False)
+
+    def add_file(self, name: str, filename: str, body: bytes) -> None:
+        """Add any file."""
+        self._enter(name, filename, body, None, None, False)
 
     def _enter(
         self, name: str, filename: str, body: bytes, requires_python: str | None, uploaded: str | None, yanked: bool
@@ -146,6 +151,12 @@ class PackageIndex:
             return self._file(parts[1], headers)
         if self.status != 200:
             return self.status, b"no", "text/plain", {}
+        if parts[0] == "pypi":
+            found = self.vulnerabilities.get((parts[1], parts[2]))
+            record = {"vulnerabilities": [{"id": name, "withdrawn": None} for name in found or ()]}
+            return (
+                (404, b"", "text/plain", {}) if found is None else (200, json.dumps(record).encode(), "text/json", {})
+            )
         if self.garbage is not None:
             return 200, self.garbage.encode(), "application/vnd.pypi.simple.v1+json", {}
         if parts[1] not in self.entries:

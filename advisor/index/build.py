@@ -29,7 +29,7 @@ def build_metadata(body: bytes, filename: str) -> str:
     """
     import subprocess
 
-    from build import BuildException
+    from build import BuildBackendException, BuildException
     from build.util import project_wheel_metadata
     from pyproject_hooks import BackendUnavailable
 
@@ -38,8 +38,8 @@ def build_metadata(body: bytes, filename: str) -> str:
             _unpack(body, filename, Path(folder))
             (source,) = [path for path in Path(folder).iterdir() if path.is_dir()]
             return project_wheel_metadata(source, isolated=True, runner=_run).as_bytes().decode("utf-8", "replace")
-        except (BuildException, BackendUnavailable, subprocess.CalledProcessError) as error:
-            output = getattr(error, "output", None) or b""
+        except (BuildBackendException, BuildException, BackendUnavailable, subprocess.CalledProcessError) as error:
+            output = getattr(getattr(error, "exception", error), "output", None) or b""
             lines = output.decode("utf-8", "replace").strip().splitlines() if isinstance(output, bytes) else []
             reason = (lines[-1] if lines else str(error))[:200]
             raise BuildError(f"building the metadata of `{filename}` failed: {reason}") from None

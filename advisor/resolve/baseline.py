@@ -186,7 +186,8 @@ def resolve_baseline(
     except ResolutionImpossible as error:
         lines = (f"{c.requirement.origin} requires `{c.requirement.dependency.requirement}`" for c in error.causes)
         raise Impossible("no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines))) from None
-    except ResolutionTooDeep:
+    except (ResolutionTooDeep, RecursionError):
+        # resolvelib recurses without end where packages that it gave up require each other.
         raise TooDeep(
             f"the plain resolver found no stack within {max_rounds} rounds",
             hint="constrain the packages that have many versions",

@@ -164,7 +164,7 @@ def tell(conflict: Conflict, source: CandidateSource, reasons: Callable[[str], s
 
 def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, source: CandidateSource) -> bool:
     """Whether one of the conflicting requirements on a package admits none of its candidates by itself."""
-    offered = source.candidates(name)
+    offered = [c for c in source.candidates(name) if not source.is_known(c) or source.dependencies(c) is not None]
     asked = [root.requirement for root in conflict.roots if root.name == name]
     for parent, required in conflict.relations:
         if required == name:

@@ -1,0 +1,163 @@
+"""Conflicts, prices, runners-up and trees: what the program says of its own answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from advisor.report.reasons import explanation_text, prices_text
+from advisor.report.tree import tree_report
+from advisor.resolve.alternatives import explain_package
+from advisor.resolve.baseline import Impossible
+from advisor.resolve.explain import dependency_graph
+from advisor.resolve.prices import constraint_prices, python_prices
+from advisor.resolve.recommend import Inquiry, recommend
+from knowledge.domain.errors import InputError
+from tests.advisor.made import ask, problem_of
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+
+@pytest.fixture
+def pinned(index: PackageIndex, tmp_path: Path) -> Inquiry:
+    """A project whose constraint on `b` holds back `a`, and with it `c`."""
+    for version in ("1.0", "2.0", "3.0"):
+        index.add("b", version, ["c"])
+        index.add("c", version)
+    index.add("a", "1.0", ["b<2"])
+    index.add("a", "2.0", ["b<3"])
+    index.add("a", "3.0", ["b>=3"])
+    return ask(index, tmp_path, problem_of("a", "b<3", "c>=1"))
+
+
+def test_a_constraint_has_a_price_and_one_that_binds_nothing_has_none(pinned: Inquiry) -> None:
+    prices = {p.constraint: p for p in constraint_prices(pinned, recommend(pinned).optimum)}
+
+    assert prices["b<3"].binds
+    assert prices["b<3"].changes == (("a", "2.0", "3.0"), ("b", "2.0", "3.0"))
+    assert prices["b<3"].libyears > 0
+    assert not prices["c>=1"].binds
+    assert "`b<3` (line 2) costs no measured speed" in prices_text(list(prices.values()))
+
+
+def test_another_interpreter_is_priced_over_the_candidates_of_both(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0", requires_python=">=3.13")
+    index.add("b", "1.0", requires_python="<3.14")
+
+    def of(python: str | None) -> Inquiry:
+        return ask(index, tmp_path, problem_of("a", "b", python=python or "3.12"))
+
+    here = of(None)
+    found = python_prices(here, here.best(), versions=("3.12", "3.13", "3.14"), admitted="<3.13", ask=of)
+
+    assert [p.constraint for p in found] == ["Python 3.13", "Python 3.14"]
+    assert found[0].libyears > 0
+    assert found[0].origin == "beyond `requires-python = <3.13`"
+    assert "no version of `b`" in found[1].obstacle
+
+
+def test_a_package_is_explained_by_paths_conflict_and_runner_up(pinned: Inquiry) -> None:
+    found = explain_package(pinned, recommend(pinned), canonicalize_name("b"))
+
+    assert (found.version, found.newest) == (Version("2.0"), Version("3.0"))
+    assert set(found.required_by) == {("the project", "b<3"), ("a 2.0", "b<3")}
+    assert found.paths == (("b",), ("a", "b"))
+    assert found.against_newest is not None
+    assert "you require `b<3` (line 2)" in found.against_newest.conflict
+    assert found.runner_up is not None
+    assert found.runner_up.version == Version("1.0")
+    assert dict(found.runner_up.worse)["freshness-direct"] > 0
+    assert "why not the runner-up, 1.0" in explanation_text(found)
+
+
+def test_a_package_that_the_stack_does_not_hold_is_an_error(pinned: Inquiry) -> None:
+    with pytest.raises(InputError, match="does not hold `z`"):
+        explain_package(pinned, recommend(pinned), canonicalize_name("z"))
+
+
+def test_the_tree_shows_each_package_below_what_requires_it(pinned: Inquiry) -> None:
+    graph = dependency_graph(pinned.problem, pinned.source, recommend(pinned).optimum.stack)
+
+    def show(format: str = "text", *, invert: bool = False, package: str | None = None) -> str:
+        start = canonicalize_name(package) if package else None
+        return tree_report(graph, format=format, invert=invert, package=start, depth=None)
+
+    assert show().splitlines() == [
+        "the project",
+        "├── a 2.0",
+        "│   └── b 2.0 [b<3]",
+        "│       └── c 3.0",
+        "├── b 2.0 [b<3] (*)",
+        "└── c 3.0 [c>=1]",
+    ]
+    assert show(invert=True, package="c").splitlines()[:3] == ["c 3.0", "├── the project [c>=1]", "└── b 2.0"]
+    assert 'n1["a 2.0"]' in show("mermaid")
+    assert '"a" -> "b"' in show("dot")
+    assert [p["name"] for p in json.loads(show("json"))["packages"]] == ["a", "b", "c"]
+
+
+def test_a_conflict_over_many_versions_names_the_range(index: PackageIndex, tmp_path: Path) -> None:
+    for minor in range(4):
+        index.add("a", f"1.{minor}", ["c<2"])
+        index.add("b", f"1.{minor}", ["c>=2", "d"])
+    index.add("c", "1.0")
+    index.add("c", "2.0")
+    index.add("d", "1.0")
+
+    with pytest.raises(Impossible) as caught:
+        ask(index, tmp_path, problem_of("a>=1.1", "b", "d"))
+
+    assert caught.value.details == (
+        "you require `a>=1.1` (line 1)",
+        "you require `b` (line 2)",
+        "and `a` 1.1 to 1.3 (3 versions) requires `c<2`",
+        "and `b` 1.0 to 1.3 (4 versions) requires `c>=2`",
+        "so `c` has no version that fits all of this",
+    )
+    assert "no single one of these requirements can be relaxed" in caught.value.hint
+
+
+def test_the_cheapest_change_is_told(index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0", "3.0"):
+        index.add("a", version, [f"c<{version}"])
+        index.add("c", version)
+    index.add("c", "0.5")
+
+    with pytest.raises(Impossible) as caught:
+        ask(index, tmp_path, problem_of("a==1.0", "c>=2"))
+
+    assert "give up `a==1.0` (line 1): then `a` becomes 3.0" in caught.value.hint
+
+
+def test_a_version_for_another_python_is_named_in_the_conflict(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b>=2"])
+    index.add("b", "1.0")
+    index.add("b", "2.0", requires_python=">=3.13")
+
+    with pytest.raises(Impossible) as caught:
+        ask(index, tmp_path, problem_of("a"))
+
+    assert caught.value.details[-1].endswith("no candidates: 1 requires another Python")
+
+
+def test_the_commands_answer_for_a_project(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("a", version, ["b"])
+        index.add("b", version)
+    (tmp_path / "requirements.txt").write_text(f"--index-url {index.url}\na<2\n")
+    asked = ("--hardware", "cpu-zen4", "--python", "3.12")
+
+    explained = advisor("explain", "a", *asked)
+    priced = advisor("prices", *asked, "--other-python", "3.13", "--format", "json")
+    tree = advisor("tree", *asked, "--format", "mermaid")
+    wrong = advisor("explain", "z", *asked)
+
+    assert explained.stdout.startswith("a 1.0: "), explained.stderr
+    assert [p["constraint"] for p in json.loads(priced.stdout)["prices"]] == ["a<2", "Python 3.13"]
+    assert tree.stdout.startswith("flowchart LR")
+    assert (wrong.returncode, wrong.stderr.startswith("error: the advised stack does not hold `z`")) == (2, True)

@@ -1,0 +1,260 @@
+"""What the standards and the field's tools let a user say: indexes, overrides, sdists, objectives, damaged parts."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
+from advisor.index.configuration import IndexConfiguration
+from advisor.resolve.baseline import Impossible
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.problem import Policy, Problem, RootRequirement
+from advisor.resolve.recommend import inquire, recommend
+from knowledge.domain.errors import AdvisorError
+from knowledge.rules.engine import RuleBook
+from tests.advisor.made import MACHINE, advise, ask, client_of, no_knowledge, problem_of, versions
+from tests.advisor.test_resolve import Scores
+from tests.package_index import PackageIndex
+
+
+@pytest.fixture
+def other() -> Iterator[PackageIndex]:
+    """A second index."""
+    with PackageIndex() as served:
+        yield served
+
+
+def stack_from(configuration: IndexConfiguration, cache: Path, problem: Problem) -> dict[str, str]:
+    client = IndexClient(configuration, cache=DiskCache(cache))
+    inquiry = inquire(
+        problem,
+        IndexCandidates(client, problem),
+        rules=RuleBook((), MACHINE),
+        estimator=no_knowledge(),
+        objective="latest",
+    )
+    return versions(recommend(inquiry).optimum.stack)
+
+
+def test_the_first_index_that_knows_a_package_is_the_only_one(
+    index: PackageIndex, other: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("private", "9.0")  # An attacker's, on the public index.
+    index.add("public", "1.0")
+    other.add("private", "1.0")
+    both = IndexConfiguration(default=index.url, extra=(other.url,))
+    problem = problem_of("private", "public")
+
+    assert stack_from(both, tmp_path / "1", problem) == {"private": "1.0", "public": "1.0"}
+    assert stack_from(replace(both, strategy="unsafe-best-match"), tmp_path / "2", problem)["private"] == "9.0"
+
+
+def test_a_bound_package_comes_from_its_index_and_nothing_else_does(
+    index: PackageIndex, other: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("torch", "2.9.0", ["helper"])
+    index.add("helper", "1.0")
+    other.add("torch", "2.8.0+cu126", ["helper"])
+    other.add("helper", "5.0")
+    bound = IndexConfiguration(default=index.url, bindings={"torch": other.url})
+
+    assert stack_from(bound, tmp_path, problem_of("torch")) == {"torch": "2.8.0+cu126", "helper": "1.0"}
+
+
+def test_an_override_replaces_every_requirement_on_its_package(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b<2", "c"])
+    for version in ("1.0", "2.0"):
+        index.add("b", version)
+    index.add("c", "1.0")
+    overrides = tuple(
+        RootRequirement(requirement=Requirement(text), origin="override")
+        for text in ("b>=2", "c; sys_platform == 'never'")
+    )
+    problem = replace(problem_of("a", "b==1.0"), overrides=overrides).with_overridden_roots()
+
+    advice, _ = advise(index, tmp_path, problem)
+
+    assert versions(advice.optimum.stack) == {"a": "1.0", "b": "2.0"}
+
+
+BACKEND = """
+def _write(folder):
+    import os
+    os.makedirs(os.path.join(folder, "a-1.0.dist-info"))
+    with open(os.path.join(folder, "a-1.0.dist-info", "METADATA"), "w") as file:
+        file.write("Metadata-Version: 2.1\\nName: a\\nVersion: 1.0\\nRequires-Dist: b\\n")
+    return "a-1.0.dist-info"
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    return _write(metadata_directory)
+
+def build_wheel(*_, **__):
+    raise SystemExit("not needed")
+"""
+
+
+def add_dynamic_sdist(index: PackageIndex, backend: str = BACKEND) -> None:
+    """Add an sdist that tells its requirements through its own build backend alone."""
+    content = io.BytesIO()
+    parts = {
+        "PKG-INFO": "Metadata-Version: 2.1\nName: a\nVersion: 1.0\n",
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+        "backend.py": backend,
+    }
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, text in parts.items():
+            member = tarfile.TarInfo(f"a-1.0/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    index.add_file("a", "a-1.0.tar.gz", content.getvalue())
+
+
+def test_an_sdist_is_built_only_on_the_users_word(index: PackageIndex, tmp_path: Path) -> None:
+    add_dynamic_sdist(index)
+    index.add("b", "1.0")
+
+    with pytest.raises(Impossible, match="no set of versions") as refused:
+        advise(index, tmp_path / "1", problem_of("a"))
+    advice, _ = advise(index, tmp_path / "2", problem_of("a", policy=Policy(build_sdists=True)))
+
+    assert "`--build-sdists`" in " ".join(refused.value.details)
+    assert versions(advice.optimum.stack) == {"a": "1.0", "b": "1.0"}
+    assert {f.code for f in advice.findings} == {"ADV103"}
+
+
+def test_an_sdist_whose_build_fails_is_no_candidate(index: PackageIndex, tmp_path: Path) -> None:
+    add_dynamic_sdist(index, 'raise RuntimeError("no compiler here")')
+
+    with pytest.raises(Impossible) as caught:
+        advise(index, tmp_path, problem_of("a", policy=Policy(build_sdists=True)))
+
+    assert "building the metadata of `a-1.0.tar.gz` failed" in " ".join(caught.value.details)
+
+
+def test_stable_prefers_age_and_evidence(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", uploaded="2025-01-01T00:00:00Z")
+    index.add("a", "2.0", uploaded="2025-03-01T00:00:00Z")
+    index.add("a", "3.0", uploaded="2025-06-01T00:00:00Z")
+    problem = problem_of("a")
+    asked = {"objective": "stable", "young_after": "2025-05-01T00:00:00+00:00"}
+
+    old_enough = ask(index, tmp_path, problem, objective="stable", young_after=asked["young_after"]).best()
+    measured = ask(
+        index,
+        tmp_path,
+        problem,
+        objective="stable",
+        young_after=asked["young_after"],
+        estimator=Scores({("a", "1.0"): 0.0}),
+    ).best()
+
+    assert versions(old_enough.stack) == {"a": "2.0"}
+    assert versions(measured.stack) == {"a": "1.0"}
+
+
+def test_stable_avoids_prereleases_that_are_admitted(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0rc1")
+    problem = problem_of("a", policy=Policy(prereleases=True))
+
+    assert versions(ask(index, tmp_path, problem, objective="latest").best().stack) == {"a": "2.0rc1"}
+    assert versions(ask(index, tmp_path, problem, objective="stable").best().stack) == {"a": "1.0"}
+
+
+def test_security_avoids_known_vulnerabilities_also_from_the_cache(index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0", "3.0", "4.0"):
+        index.add("a", version)
+    index.vulnerabilities = {("a", "4.0"): ["CVE-1"], ("a", "3.0"): ["CVE-1", "CVE-2"], ("a", "2.0"): []}
+    problem = problem_of("a")
+
+    online = ask(index, tmp_path, problem, objective="security").best()
+    client = client_of(index, tmp_path, offline=True)
+    source = IndexCandidates(client, problem, advisories=True)
+
+    assert versions(online.stack) == {"a": "2.0"}
+    assert online.bounds[0].objective == "vulnerabilities"
+    assert [source.vulnerabilities(c) for c in source.candidates(problem.roots[0].name)][:3] == [
+        ("CVE-1",),
+        ("CVE-1", "CVE-2"),
+        (),
+    ]
+
+
+def test_what_vanishes_between_two_requests_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0")
+    index.separate_metadata = False
+    del index.files["a-2.0-py3-none-any.whl"]
+
+    advice, _ = advise(index, tmp_path, problem_of("a"))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert any(f.code == "ADV107" and "no longer there" in f.message for f in advice.findings)
+
+
+def test_a_wheel_that_is_no_archive_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0")
+    index.separate_metadata = False
+    index.files["a-2.0-py3-none-any.whl"] = b"not a zip file at all"
+
+    advice, _ = advise(index, tmp_path, problem_of("a"))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert any(f.code == "ADV107" and "not a readable wheel" in f.message for f in advice.findings)
+
+
+def test_a_wheel_whose_metadata_is_of_another_version_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0", metadata="Metadata-Version: 2.1\nName: a\nVersion: 7.0\n")
+
+    advice, _ = advise(index, tmp_path, problem_of("a"))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert any("metadata and file name disagree" in f.message for f in advice.findings)
+
+
+def test_versions_that_are_not_pep_440_are_listed_and_passed_over(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    index.add_file("a", "a-2.0-final-py3-none-any.whl", b"")
+    index.add_file("a", "a-newest.tar.gz", b"")
+
+    advice, source = advise(index, tmp_path, problem_of("a"))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert {(s.reason, s.count) for s in source.skipped()} == {("file name or version is not standard", 2)}
+
+
+@pytest.mark.parametrize(
+    "marker", ['python_version < "abc"', 'platform_release >= "5"', 'extra == ""', 'os_name in "posix nt"']
+)
+def test_odd_markers_are_evaluated_or_told(index: PackageIndex, tmp_path: Path, marker: str) -> None:
+    index.add("a", "1.0", [f"b; {marker}"])
+    index.add("b", "1.0")
+
+    try:
+        advice, _ = advise(index, tmp_path, problem_of("a"))
+    except AdvisorError as error:
+        assert error.message
+    else:
+        assert versions(advice.optimum.stack)["a"] == "1.0"
+
+
+def test_a_local_version_carries_its_cuda_into_the_report(index: PackageIndex, tmp_path: Path) -> None:
+    from knowledge.domain.stack import carried_cuda
+
+    index.add("torch", "2.8.0+cu126")
+
+    advice, _ = advise(index, tmp_path, problem_of("torch"))
+
+    assert carried_cuda((c.name, c.version) for c in advice.optimum.stack) == ("12.6", None)
+    assert advice.optimum.stack[0].version == Version("2.8.0+cu126")
