@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import email.message
 import io
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from knowledge.domain.errors import UnavailableError
@@ -37,7 +39,9 @@ def build_metadata(body: bytes, filename: str) -> str:
         try:
             _unpack(body, filename, Path(folder))
             (source,) = [path for path in Path(folder).iterdir() if path.is_dir()]
-            return project_wheel_metadata(source, isolated=True, runner=_run).as_bytes().decode("utf-8", "replace")
+            found = project_wheel_metadata(source, isolated=True, runner=_run)
+            assert isinstance(found, email.message.Message)
+            return found.as_bytes().decode("utf-8", "replace")
         except (BuildBackendException, BuildException, BackendUnavailable, subprocess.CalledProcessError) as error:
             output = getattr(getattr(error, "exception", error), "output", None) or b""
             lines = output.decode("utf-8", "replace").strip().splitlines() if isinstance(output, bytes) else []
@@ -47,11 +51,11 @@ def build_metadata(body: bytes, filename: str) -> str:
             raise BuildError(f"`{filename}` cannot be unpacked: {error}") from None
 
 
-def _run(command: object, cwd: str | None = None, extra_environ: object = None) -> None:
+def _run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
     """Run a step of the build silently; its output is in the error."""
     from pyproject_hooks import quiet_subprocess_runner
 
-    quiet_subprocess_runner(command, cwd, extra_environ)  # type: ignore[arg-type]
+    quiet_subprocess_runner(cmd, cwd, extra_environ)
 
 
 def _unpack(body: bytes, filename: str, folder: Path) -> None:

@@ -61,6 +61,11 @@ def write_sbom(
     document = json.loads(JsonV1Dot6(bom).output_as_string())
     document["metadata"].pop("timestamp", None)
     document.pop("serialNumber", None)
+    # The library keeps sets: their order is not the same in every run.
+    document["components"].sort(key=lambda component: component["bom-ref"])
+    document["dependencies"].sort(key=lambda dependency: dependency["ref"])
+    for dependency in document["dependencies"]:
+        dependency.get("dependsOn", []).sort()
     serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(document, sort_keys=True))
     document["serialNumber"] = f"urn:uuid:{serial}"
     return json.dumps(document, indent=2, sort_keys=True) + "\n"

@@ -129,8 +129,10 @@ def _packages(document: _Document, target: Target) -> Iterator[tuple[str, str]]:
         marker = package.get("marker", package.get("markers"))
         if isinstance(marker, dict):
             marker = marker.get("main")
-        python = str(package.get("python-versions", package.get("requires_python", ""))).replace("*", "")
-        admitted = not python or "||" in python or SpecifierSet(python).contains(target.python, prereleases=True)
+        python = str(package.get("python-versions", package.get("requires_python", "")))
+        admitted = (
+            python in ("", "*") or "||" in python or SpecifierSet(python).contains(target.python, prereleases=True)
+        )
         if {"main", "default"} & set(groups) and not package.get("optional") and admitted and _holds(marker, target):
             yield package["name"], package["version"]
 

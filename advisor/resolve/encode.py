@@ -120,6 +120,10 @@ class Encoding:
         """Return the Boolean that a package is in the stack."""
         return self._present[name]
 
+    def older(self, name: NormalizedName) -> Literal:
+        """Return the Boolean that stands for all candidates of a package that are not shown."""
+        return self._older[name]
+
     def chosen(self, answer: Answer) -> dict[NormalizedName, Candidate]:
         """Return what a solution chooses; nothing for a package of which it chooses an older candidate unshown."""
         return {

@@ -292,11 +292,10 @@ class _Stages:
         answer = answer or self._ask(model, {}, None)
         monotone = all(cost > 0 for terms in costs for cost in terms.values())
         self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
-        self._last = self._encoding.chosen(answer)
-        self.vague = self._vague(answer)
+        self._take(answer)
         # With rewards, what is not needed may have earned one: that is told first, by `is_founded`.
-        if all(bound.gap == 0 for bound in bounds) and not self.vague and not self._rewarded:
-            self._last = self._newest_first(model, self._last)
+        if not any(bound.gap for bound in bounds) and not self._rewarded:
+            self._take_newest(model)
         return tuple(bounds), self._last
 
     def is_founded(self, stack: Sequence[Candidate], chosen: Mapping[NormalizedName, Candidate]) -> bool:
@@ -360,42 +359,40 @@ class _Stages:
             model.require_any([*map(negated, literals), negated(self._encoding.present(name))])
         return model
 
-    def _newest_first(
-        self, model: Model, chosen: Mapping[NormalizedName, Candidate]
-    ) -> Mapping[NormalizedName, Candidate]:
-        """Return the choice that is first, by name and newest version, among the equally good ones.
+    def _take(self, answer: Answer) -> None:
+        """Remember a solution, with what it needs without saying in which version."""
+        self._last = self._encoding.chosen(answer)
+        needed = set(self._needed(self._last))
+        self.vague = [name for name in self._encoding.vague(answer) if name in needed]
+        if not self._rewarded:
+            self._last = {name: candidate for name, candidate in self._last.items() if name in needed}
+
+    def _take_newest(self, model: Model) -> None:
+        """Take the solution that is first, by name and newest version, among the equally good ones.
 
         Asks for one that is better until there is none, so that the last one is proven to be the only answer.
         """
         while True:
-            chosen = {name: chosen[name] for name in self._needed(chosen) if name in chosen}
             better = model.copy()
-            self._require_newer(better, chosen)
+            self._require_newer(better)
             found = better.solve(self._effort)
             if found.values is None:
-                return chosen
-            chosen = self._last = self._encoding.chosen(found)
-            self.vague = self._vague(found)
-            if self.vague:
-                return chosen
+                return
+            self._take(found)
 
-    def _vague(self, answer: Answer) -> list[NormalizedName]:
-        """Return the packages that the last choice needs without saying in which version."""
-        needed = set(self._needed(self._last))
-        return [name for name in self._encoding.vague(answer) if name in needed]
-
-    def _require_newer(self, model: Model, chosen: Mapping[NormalizedName, Candidate]) -> None:
-        """Require a choice that is alike up to some package, by name, and there newer or absent."""
+    def _require_newer(self, model: Model) -> None:
+        """Require a solution that is like the last one up to some package, by name, and there newer or absent."""
         alike: Literal | None = None
         newer_at: list[Literal] = []
         for name in sorted(self._encoding.reached):
-            present = self._encoding.present(name)
-            this = negated(present)
-            newer: list[Literal] = []
-            if name in chosen:
-                choices = self._encoding.choices(name)
-                this = choices[chosen[name].version]
-                newer = [negated(present), *(x for v, x in choices.items() if v > chosen[name].version)]
+            absent = negated(self._encoding.present(name))
+            choices = self._encoding.choices(name)
+            this, newer = absent, []
+            if name in self._last:
+                this = choices[self._last[name].version]
+                newer = [absent, *(x for v, x in choices.items() if v > self._last[name].version)]
+            elif name in self.vague:
+                this, newer = self._encoding.older(name), [absent, *choices.values()]
             before, alike = alike, model.boolean()
             here = model.boolean()
             model.require_any(newer, given=here)

@@ -6,7 +6,8 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from advisor.index import transport
-from advisor.index.client import IndexAnswerError, MetadataError, OfflineError
+from advisor.index.client import MetadataError
+from advisor.index.pages import IndexAnswerError, OfflineError
 from advisor.index.transport import IndexUnreachableError
 from tests.advisor.made import client_of
 from tests.package_index import PackageIndex

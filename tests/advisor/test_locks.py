@@ -1,0 +1,299 @@
+"""Locks and projects of other tools, recorded from those tools; and what this program writes, read back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from advisor.index.metadata import parse_metadata
+from advisor.project.current import read_current
+from advisor.project.locks import read_lock
+from advisor.project.read import read_project
+from advisor.resolve.target import Target, make_target
+from knowledge.domain.errors import AdvisorError, InputError
+from pi_runners.environment import find_uv
+from tests.advisor.made import MACHINE
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "locks"
+LOCKS = [FIXTURES / "uv" / "uv.lock", FIXTURES / "poetry" / "poetry.lock", FIXTURES / "pdm" / "pdm.lock"]
+
+
+def target(python: str = "3.12", platform: str = "manylinux_2_28_x86_64") -> Target:
+    return make_target(python=python, platform=platform, hardware=MACHINE)
+
+
+@pytest.mark.parametrize("lock", [*LOCKS, FIXTURES / "pipenv" / "Pipfile.lock"], ids=lambda path: path.name)
+def test_the_locks_of_other_tools_are_read_for_a_target(lock: Path) -> None:
+    found = read_lock(lock, target())
+
+    assert {"pandas", "numpy", "requests", "pysocks", "urllib3"} <= set(found)
+    assert not {"colorama", "iniconfig", "sample"} & set(found)
+    assert found["numpy"] < Version("2.3")
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_markers_of_a_lock_are_judged_for_the_target(lock: Path) -> None:
+    assert "tomli" in read_lock(lock, target("3.10"))
+    assert "tomli" not in read_lock(lock, target("3.12"))
+    assert "colorama" in read_lock(lock, target(platform="win_amd64"))
+
+
+def test_a_poetry_project_is_read() -> None:
+    project = read_project(FIXTURES / "poetry", groups=("dev",))
+
+    lines = {str(root.requirement) for root in project.roots}
+    assert {"pandas<3.0,>=2.2", "numpy<2.3", "requests[socks]<3.0,>=2.31", "iniconfig<3.0,>=2.0"} <= lines
+    assert 'colorama; sys_platform == "win32"' in lines
+    assert any("python_version" in line for line in lines if line.startswith("tomli"))
+    assert project.requires_python == ">=3.10,<3.14"
+    assert next(r.origin for r in project.roots if r.name == "pandas") == "pyproject.toml:10"
+
+
+def test_a_pipfile_is_read_with_its_index_bindings(tmp_path: Path) -> None:
+    (tmp_path / "Pipfile").write_text(
+        '[[source]]\nname = "main"\nurl = "https://one.example/simple"\n'
+        '[[source]]\nname = "cuda"\nurl = "https://two.example/simple"\n'
+        '[packages]\ntorch = {version = ">=2", index = "cuda"}\nnumpy = "*"\n'
+        'six = {version = "==1.16", extras = ["x"], markers = "os_name == \'nt\'"}\n'
+        '[dev-packages]\npytest = "*"\n[requires]\npython_version = "3.12"\n'
+    )
+
+    project = read_project(tmp_path, groups=("dev-packages",))
+
+    assert [str(r.requirement) for r in project.roots] == [
+        "torch>=2",
+        "numpy",
+        'six[x]==1.16; os_name == "nt"',
+        "pytest",
+    ]
+    assert project.bindings == {"torch": "https://two.example/simple"}
+    assert (project.index_url, project.requires_python) == ("https://one.example/simple", "==3.12.*")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("uv.lock", "x = [", "cannot be read"),
+        ("uv.lock", "version = 1\n", "field 'package' is absent"),
+        ("poetry.lock", '[[package]]\nname = "a"\nversion = "one"\n', "Invalid version"),
+        ("Pipfile.lock", "[]", "holds no table"),
+        ("Pipfile.lock", '{"default": 3}', "is not a lock of its kind"),
+        ("pylock.toml", 'lock-version = "1.0"\n', "created-by"),
+        ("freeze.txt", "a>=1\n", "is not an exact version"),
+        ("lock.yaml", "", "is not the name of a lock"),
+        ("uv.lock", '[[package]]\nname = "a"\nresolution-markers = ["nonsense ==="]\n', "is not a lock of its kind"),
+    ],
+)
+def test_a_damaged_lock_is_one_sentence(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+
+    with pytest.raises(InputError, match=message):
+        read_lock(tmp_path / name, target())
+
+
+def test_an_installed_environment_is_read() -> None:
+    found = read_current(sys.executable, Path(), target())
+
+    assert found is not None
+    assert found["packaging"] >= Version("26.3")
+
+
+def test_a_project_without_a_lock_has_no_current_stack(tmp_path: Path) -> None:
+    assert read_current(None, tmp_path, target()) is None
+
+
+@pytest.fixture
+def project(index: PackageIndex, tmp_path: Path) -> Path:
+    """A project on an index."""
+    index.add("a", "1.0", ["b"])
+    index.add("a", "2.0+cu126", ["b"])
+    index.add("b", "1.0")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "Pipfile").write_text(f'[[source]]\nname = "main"\nurl = "{index.url}"\n[packages]\na = "*"\n')
+    return folder
+
+
+NAMES = ("pylock.toml", "pylock.gpu.toml", "stack.txt", "Pipfile.lock", "stack.cdx.json")
+
+
+def test_every_lock_is_read_back_equal_and_written_again_the_same(advisor: Advisor, project: Path) -> None:
+    outputs = [word for name in NAMES for word in ("-o", str(project / name))]
+    asked = ("advise", str(project), "--python", "3.12", "--hardware", "cpu-zen4", "--format", "json", *outputs)
+    done = advisor(*asked)
+    texts = {name: (project / name).read_bytes() for name in NAMES}
+    again = advisor(*asked)
+
+    assert done.returncode == 0, done.stderr
+    stack = {p["name"]: Version(p["version"]) for p in json.loads(done.stdout)["stack"]["packages"]}
+    assert stack == {"a": Version("2.0+cu126"), "b": Version("1.0")}
+    assert {name: read_lock(project / name, target()) for name in NAMES} == dict.fromkeys(NAMES, stack)
+    assert {name: (project / name).read_bytes() for name in NAMES} == texts
+    assert json.loads(again.stdout)["current"]["changes"] == []
+    assert json.loads(done.stdout)["stack"]["cuda"] == "12.6"
+
+
+def test_the_bill_of_materials_is_valid_and_says_who_requires_whom(advisor: Advisor, project: Path) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    advisor("advise", str(project), "--hardware", "cpu-zen4", "--python", "3.12", "-o", str(project / "bom.json"))
+
+    text = (project / "bom.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    required = {d["ref"]: d.get("dependsOn", []) for d in json.loads(text)["dependencies"]}
+    assert required["project:project"] == ["pkg:pypi/a@2.0%2Bcu126"]
+    assert required["pkg:pypi/a@2.0%2Bcu126"] == ["pkg:pypi/b@1.0"]
+
+
+def test_the_pipfile_lock_belongs_to_its_pipfile(advisor: Advisor, project: Path) -> None:
+    from plette import Lockfile, Pipfile
+
+    advisor("advise", str(project), "--hardware", "cpu-zen4", "--python", "3.12", "-o", str(project / "Pipfile.lock"))
+
+    with (project / "Pipfile.lock").open() as lock, (project / "Pipfile").open() as pipfile:
+        assert Lockfile.load(lock).is_up_to_date(Pipfile.load(pipfile))
+
+
+def test_a_lock_of_uv_is_compared_with_the_advice(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["a"]\n'
+        f'[[tool.uv.index]]\nurl = "{index.url}"\ndefault = true\n'
+    )
+    subprocess.run(
+        [find_uv(), "lock", "--no-cache", "--python", sys.executable], cwd=folder, check=True, capture_output=True
+    )
+    index.add("a", "2.0")
+
+    done = advisor("advise", str(folder), "--hardware", "cpu-zen4", "--dry-run", "--format", "json", "--refresh")
+    text = advisor("advise", str(folder), "--hardware", "cpu-zen4", "--dry-run")
+
+    assert json.loads(done.stdout)["current"]["changes"] == [{"name": "a", "before": "1.0", "after": "2.0"}]
+    assert "current    1 packages: 1 would move (`a`)" in text.stdout
+
+
+def test_constraints_and_overrides_of_the_project_table(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b<2", "c"])
+    for version in ("1.0", "2.0", "3.0"):
+        index.add("b", version)
+        index.add("c", version)
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\ndependencies = ["a"]\n[tool.uv]\nindex-url = "{index.url}"\n'
+        '[tool.advisor]\nconstraints = ["c<3"]\noverrides = ["b>=2,<3"]\n'
+    )
+
+    done = advisor("advise", ".", "--hardware", "cpu-zen4", "--python", "3.12", "--dry-run", "--format", "json")
+
+    stack = {p["name"]: p["version"] for p in json.loads(done.stdout)["stack"]["packages"]}
+    assert stack == {"a": "1.0", "b": "2.0", "c": "2.0"}
+
+
+junk = st.text(max_size=60) | st.sampled_from(
+    ["a==1", "[[package]]", 'name = "a"', "version = 1", "{}", '{"default": {"a": {}}}']
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    lines=st.lists(junk, max_size=6),
+    name=st.sampled_from(["uv.lock", "poetry.lock", "Pipfile.lock", "pylock.toml", "f.txt"]),
+)
+def test_no_text_crashes_the_lock_readers(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], name: str
+) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / name
+    path.write_text("\n".join(lines), encoding="utf-8", errors="replace")
+
+    try:
+        found = read_lock(path, target())
+    except InputError as error:
+        assert error.message
+    else:
+        assert all(isinstance(version, Version) for version in found.values())
+    shutil.rmtree(path.parent)
+
+
+table = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(["1.0", "==1", "a", "os_name == 'nt'"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["package", "name", "version", "default", "marker", "markers", "dependencies", "source", "groups"]
+            )
+            | st.text(max_size=4),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(document=table)
+def test_no_document_crashes_the_lock_readers(tmp_path_factory: pytest.TempPathFactory, document: object) -> None:
+    folder = tmp_path_factory.mktemp("fuzz")
+    (folder / "Pipfile.lock").write_text(json.dumps(document))
+    (folder / "bom.json").write_text(json.dumps(document))
+
+    for path in (folder / "Pipfile.lock", folder / "bom.json"):
+        try:
+            read_lock(path, target())
+        except InputError as error:
+            assert error.message
+    shutil.rmtree(folder)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    lines=st.lists(
+        junk | st.sampled_from(["-r other.txt", "-e .", "--hash=sha256:00", "a ; python_version<'3'", "\\"]), max_size=6
+    )
+)
+def test_no_text_crashes_the_requirement_readers(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    folder = tmp_path_factory.mktemp("fuzz")
+    for name in ("requirements.txt", "pyproject.toml", "Pipfile"):
+        (folder / name).write_text("\n".join(lines), encoding="utf-8", errors="replace")
+        try:
+            read_project(folder)
+        except AdvisorError as error:
+            assert error.message
+        (folder / name).unlink()
+    shutil.rmtree(folder)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    lines=st.lists(
+        st.sampled_from(
+            ["Name: a", "Version: 1", "Version: x", "Requires-Dist: b (>1)", "Requires-Dist: b>>", "Dynamic: x", ""]
+        )
+        | st.text(max_size=30),
+        max_size=8,
+    )
+)
+def test_no_text_crashes_the_metadata_reader(lines: list[str]) -> None:
+    try:
+        found = parse_metadata("\n".join(lines) + "\n")
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert found.name
