@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from advisor.cli.console import warn
+from advisor.cli.console import say, warn
 from advisor.cli.options import (
     CacheOption,
     ExtraIndexUrlOption,
@@ -118,6 +118,9 @@ class Asked:
     cache_dir: CacheOption = None
     refresh: Annotated[bool, typer.Option("--refresh", help="Ask for index pages even where they are fresh.")] = False
     offline: OfflineOption = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say on standard error what was asked of the indexes.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +210,9 @@ def opened(asked: Asked) -> Iterator[Opened]:
         yield Opened(project=project, target=target, client=client, estimator=estimator, current=current, ask=ask)
     finally:
         client.close()
+        if asked.verbose:
+            made = ", ".join(f"{count} {kind}" for kind, count in sorted(client.transport.requests_made.items()))
+            say(f"index: {sum(client.transport.requests_made.values())} requests{f' ({made})' if made else ''}")
         for damaged in client.cache.damaged:
             warn(f"the cache entry `{damaged}` is damaged and was not used")
 

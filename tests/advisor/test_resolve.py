@@ -215,7 +215,7 @@ def test_an_sdist_with_static_metadata_is_a_candidate_and_a_finding(index: Packa
     advice, source = advise(index, tmp_path, problem_of("a"))
 
     assert versions(advice.optimum.stack) == {"a": "1.0"}
-    assert {f.code for f in advice.findings} == {"ADV103"}
+    assert {f.code for f in advice.findings} == {"ADV103", "ADV107"}
     assert "only known after a build" in source.skipped()[0].reason
 
 
