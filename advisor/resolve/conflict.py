@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from packaging.utils import NormalizedName
+from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.resolve.encode import Candidates, Encoding, Fact, Limits
 from advisor.resolve.optimise import MAX_ITERATIONS, Search
@@ -157,8 +157,11 @@ def tell(conflict: Conflict, source: CandidateSource, reasons: Callable[[str], s
     parents = {parent for parent, _ in conflict.relations}
     named = {required for _, required in conflict.relations} | {root.name for root in conflict.roots}
     for name in sorted(named - parents):
-        why = reasons(name) if _is_hopeless(name, conflict, admitted, source) else ""
-        lines.append(f"so `{name}` has no version that fits all of this{f'; no candidates: {why}' if why else ''}")
+        lines.append(f"so `{name}` has no version that fits all of this")
+        if _is_hopeless(name, conflict, admitted, source):
+            offered, why = source.candidates(name), reasons(name)
+            lines[-1] += f"; its candidates are {_span(offered)}" if offered else "; it has no candidates"
+            lines[-1] += f" (left out: {why})" if why else ""
     return tuple(lines)
 
 
@@ -174,7 +177,7 @@ def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, 
 
 
 class _Admitted:
-    """Which candidates of a package the conflicting requirements of the user leave."""
+    """What the conflicting requirements leave of a package: its candidates, and the extras that are asked of it."""
 
     def __init__(self, conflict: Conflict, source: CandidateSource) -> None:
         self._conflict = conflict
@@ -183,6 +186,18 @@ class _Admitted:
     def of(self, name: NormalizedName) -> list[Candidate]:
         specifiers = [root.requirement for root in self._conflict.roots if root.name == name]
         return [c for c in self._source.candidates(name) if all(admits(s, c.version) for s in specifiers)]
+
+    def extras_of(self, name: NormalizedName) -> list[NormalizedName]:
+        asked = {
+            canonicalize_name(e) for root in self._conflict.roots if root.name == name for e in root.requirement.extras
+        }
+        for parent, required in self._conflict.relations:
+            if required == name and parent != name:
+                known = (c for c in self.of(parent) if self._source.is_known(c))
+                asked |= {
+                    e for c in known for d in self._source.dependencies(c) or () if d.name == name for e in d.extras
+                }
+        return sorted(asked)
 
 
 def _from_the_roots(conflict: Conflict) -> list[tuple[NormalizedName, NormalizedName]]:
@@ -202,19 +217,18 @@ def _relation(
     parent: NormalizedName, required: NormalizedName, admitted: _Admitted, source: CandidateSource
 ) -> list[str]:
     """Say what the versions of one package require of another, newest first; alike ones together."""
-    texts: dict[str, list[Candidate]] = {}
-    unread = False
-    for candidate in admitted.of(parent):
-        if not source.is_known(candidate):
-            unread = True
-            continue
-        found = [str(d.requirement) for d in source.dependencies(candidate) or () if d.name == required]
-        texts.setdefault(" and ".join(f"`{text.split(';')[0].strip()}`" for text in found), []).append(candidate)
-    texts.pop("", None)
-    lines = [f"`{parent}` {_span(candidates)} requires {text}" for text, candidates in texts.items()]
+    texts: dict[tuple[str, str], list[Candidate]] = {}
+    for candidate in (c for c in admitted.of(parent) if source.is_known(c)):
+        for extra in (None, *admitted.extras_of(parent)):
+            found = [str(d.requirement) for d in source.dependencies(candidate, extra) or () if d.name == required]
+            if found:
+                text = " and ".join(f"`{requirement.split(';')[0].strip()}`" for requirement in found)
+                named = f"{parent}[{extra}]" if extra else str(parent)
+                texts.setdefault((named, text), []).append(candidate)
+    lines = [f"`{named}` {_span(candidates)} requires {text}" for (named, text), candidates in texts.items()]
     if len(lines) > _FEW:
         lines = [*lines[:_FEW], f"`{parent}` in {sum(map(len, texts.values()))} versions in all requires `{required}`"]
-    return lines or [f"`{parent}` requires `{required}`{' in some of its versions' if unread else ' (by an extra)'}"]
+    return lines or [f"`{parent}` requires `{required}`"]
 
 
 def _span(candidates: Sequence[Candidate]) -> str:

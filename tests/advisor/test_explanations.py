@@ -142,7 +142,7 @@ def test_a_version_for_another_python_is_named_in_the_conflict(index: PackageInd
     with pytest.raises(Impossible) as caught:
         ask(index, tmp_path, problem_of("a"))
 
-    assert caught.value.details[-1].endswith("no candidates: 1 requires another Python")
+    assert caught.value.details[-1].endswith("its candidates are 1.0 (left out: 1 requires another Python)")
 
 
 def test_the_commands_answer_for_a_project(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
