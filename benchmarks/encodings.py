@@ -118,10 +118,10 @@ def _cpsat(rows: Rows, seconds: float, *, presolve: bool) -> tuple[int | None, i
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
-    x = [None, *(model.new_bool_var("") for _ in range(rows.size))]
+    x: list[Any] = [None, *(model.new_bool_var("") for _ in range(rows.size))]
 
     def literal(number: int) -> Any:
-        return x[number] if number > 0 else ~x[-number]  # type: ignore[operator]
+        return x[number] if number > 0 else ~x[-number]
 
     for clause in rows.clauses:
         model.add_bool_or([literal(number) for number in clause])
@@ -129,7 +129,7 @@ def _cpsat(rows: Rows, seconds: float, *, presolve: bool) -> tuple[int | None, i
         model.add_exactly_one([literal(number) for number in group])
     for left, right in rows.rows:
         model.add(sum(literal(n) for n in left) <= sum(literal(n) for n in right))
-    model.maximize(sum(reward * x[n] for n, reward in rows.rewards.items()))  # type: ignore[operator]
+    model.maximize(sum(reward * x[n] for n, reward in rows.rewards.items()))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.cp_model_presolve = presolve
@@ -142,15 +142,15 @@ def _cpsat(rows: Rows, seconds: float, *, presolve: bool) -> tuple[int | None, i
 def _highs(rows: Rows, seconds: float) -> tuple[int | None, int | None]:
     import highspy
 
-    model = highspy.Highs()
+    model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     model.silent()
     model.setOptionValue("threads", 1)
     model.setOptionValue("time_limit", seconds)
     model.setOptionValue("mip_rel_gap", 0.0)
-    x = [None, *(model.addBinary() for _ in range(rows.size))]
+    x: list[Any] = [None, *(model.addBinary() for _ in range(rows.size))]
 
     def value(number: int) -> Any:
-        return x[number] if number > 0 else 1 - x[-number]  # type: ignore[operator]
+        return x[number] if number > 0 else 1 - x[-number]
 
     for clause in rows.clauses:
         model.addConstr(sum(value(number) for number in clause) >= 1)
@@ -158,7 +158,7 @@ def _highs(rows: Rows, seconds: float) -> tuple[int | None, int | None]:
         model.addConstr(sum(value(number) for number in group) == 1)
     for left, right in rows.rows:
         model.addConstr(sum(value(n) for n in left) - sum(value(n) for n in right) <= 0)
-    model.maximize(sum(reward * x[n] for n, reward in rows.rewards.items()))  # type: ignore[operator]
+    model.maximize(sum(reward * x[n] for n, reward in rows.rewards.items()))
     about = model.getInfo()
     return round(about.objective_function_value), round(about.mip_dual_bound)
 

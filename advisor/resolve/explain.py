@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
@@ -18,6 +18,34 @@ PROJECT = NormalizedName("")
 """The node that stands for the project itself."""
 
 
+def requirements_within(
+    problem: Problem, source: CandidateSource, stack: Sequence[Candidate]
+) -> dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]]:
+    """Return, for :data:`PROJECT` and each package of a stack, what it requires and what it asks for there."""
+    chosen = {candidate.name: candidate for candidate in stack}
+    found: dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]] = {PROJECT: {}}
+    seen: set[tuple[NormalizedName, NormalizedName | None]] = set()
+    queue: list[tuple[NormalizedName, NormalizedName | None]] = []
+
+    def require(parent: NormalizedName, dependency: Dependency) -> None:
+        text = str(dependency.requirement).partition(";")[0].strip()
+        asked = found[parent].get(dependency.name, ())
+        found[parent][dependency.name] = tuple(dict.fromkeys((*asked, text)))
+        queue.extend((dependency.name, extra) for extra in (None, *dependency.extras))
+
+    for root in problem.roots:
+        if not root.constraint and problem.applies(root.requirement):
+            require(PROJECT, Dependency(name=root.name, requirement=root.requirement))
+    while queue:
+        name, extra = queue.pop()
+        if (name, extra) not in seen:
+            seen.add((name, extra))
+            found.setdefault(name, {})
+            for dependency in source.dependencies(chosen[name], extra) or ():
+                require(name, dependency)
+    return found
+
+
 def dependency_graph(
     problem: Problem, source: CandidateSource, stack: Sequence[Candidate]
 ) -> networkx.DiGraph[NormalizedName]:
@@ -28,28 +56,26 @@ def dependency_graph(
     """
     import networkx
 
-    chosen = {candidate.name: candidate for candidate in stack}
     graph: networkx.DiGraph[NormalizedName] = networkx.DiGraph()
-    seen: set[tuple[NormalizedName, NormalizedName | None]] = set()
-    queue: list[tuple[NormalizedName, NormalizedName | None]] = []
-
-    def require(parent: NormalizedName, dependency: Dependency) -> None:
-        graph.add_node(dependency.name, version=str(chosen[dependency.name].version))
-        known = graph.get_edge_data(parent, dependency.name, {"requirements": ()})["requirements"]
-        text = str(dependency.requirement).partition(";")[0].strip()
-        graph.add_edge(parent, dependency.name, requirements=tuple(dict.fromkeys((*known, text))))
-        queue.extend((dependency.name, extra) for extra in (None, *dependency.extras))
-
-    for root in problem.roots:
-        if not root.constraint and problem.applies(root.requirement):
-            require(PROJECT, Dependency(name=root.name, requirement=root.requirement))
-    while queue:
-        name, extra = queue.pop()
-        if (name, extra) not in seen:
-            seen.add((name, extra))
-            for dependency in source.dependencies(chosen[name], extra) or ():
-                require(name, dependency)
+    graph.add_node(PROJECT)
+    graph.add_nodes_from((candidate.name, {"version": str(candidate.version)}) for candidate in stack)
+    for parent, required in requirements_within(problem, source, stack).items():
+        graph.add_edges_from((parent, name, {"requirements": texts}) for name, texts in required.items())
     return graph
+
+
+def _shortest_paths(
+    required: Mapping[NormalizedName, Collection[NormalizedName]],
+) -> dict[NormalizedName, list[NormalizedName]]:
+    """Return the shortest path from the project to each package; networkx would take longer to load than to search."""
+    paths: dict[NormalizedName, list[NormalizedName]] = {PROJECT: []}
+    queue = [PROJECT]
+    for parent in queue:
+        for name in required[parent]:
+            if name not in paths:
+                paths[name] = [*paths[parent], name]
+                queue.append(name)
+    return paths
 
 
 def explain_stack(
@@ -62,33 +88,36 @@ def explain_stack(
     prediction: Prediction,
 ) -> dict[str, str]:
     """Say for each package of a stack, in a few words, why it has its version and what requires it."""
-    import networkx
-
-    graph = dependency_graph(problem, source, stack)
-    paths = networkx.single_source_shortest_path(graph, PROJECT)
+    paths = _shortest_paths(requirements_within(problem, source, stack))
     plain = {c.name: c for c in baseline}
-    blamed = _forbidden_below(dependency_graph(problem, source, baseline), baseline, rules)
+    blamed = _forbidden_below(problem, source, baseline, rules)
     reasons: dict[str, str] = {}
     for candidate in stack:
         reason = _reason(candidate, plain.get(candidate.name), source, blamed, prediction)
-        between = paths[candidate.name][1:-1]
+        between = paths[candidate.name][:-1]
         reasons[candidate.name] = f"{reason}; via {' > '.join(between)}" if between else reason
     return reasons
 
 
 def _forbidden_below(
-    graph: networkx.DiGraph[NormalizedName], baseline: Sequence[Candidate], rules: RuleBook
+    problem: Problem, source: CandidateSource, baseline: Sequence[Candidate], rules: RuleBook
 ) -> dict[NormalizedName, str]:
     """Return, for each package of the baseline that is forbidden or requires what is, the rule's message."""
+    forbidden = [
+        (candidate.name, verdict.message)
+        for candidate in baseline
+        for verdict in rules.judge(candidate.name, candidate.version)
+        if verdict.severity == "forbidden"
+    ]
+    if not forbidden:
+        return {}
     import networkx
 
+    graph = dependency_graph(problem, source, baseline)
     blamed: dict[NormalizedName, str] = {}
-    for candidate in baseline:
-        for verdict in rules.judge(candidate.name, candidate.version):
-            if verdict.severity == "forbidden":
-                above = networkx.ancestors(graph, candidate.name) - {PROJECT}
-                for name in sorted(above | {candidate.name}):
-                    blamed.setdefault(name, verdict.message)
+    for package, message in forbidden:
+        for name in sorted((networkx.ancestors(graph, package) - {PROJECT}) | {package}):
+            blamed.setdefault(name, message)
     return blamed
 
 

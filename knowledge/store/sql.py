@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Table, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from knowledge.domain.hardware import HardwareProfile
@@ -152,6 +151,9 @@ class SqlKnowledgeBase:
         keys = [column.name for column in table.primary_key]
         rows = sorted({tuple(row[k] for k in keys): row for row in rows}.values(), key=lambda r: [r[k] for k in keys])
         inserted = 0
+        # Loading both dialects takes longer than reading what advice needs.
+        from sqlalchemy.dialects import postgresql, sqlite
+
         insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         for start in range(0, len(rows), _BATCH):
             # `ON CONFLICT DO NOTHING` lets the database decide, so that writers cannot race each other.
