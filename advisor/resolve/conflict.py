@@ -17,7 +17,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from advisor.resolve.encode import Candidates, Encoding, Fact, Limits
 from advisor.resolve.optimise import MAX_ITERATIONS, Search
 from advisor.resolve.problem import Candidate, CandidateSource, Problem, RootRequirement, admits
-from advisor.resolve.solver import Effort, Literal, Model
+from advisor.resolve.solver import Effort, Literal, Model, negated
 
 _FEW = 3
 """So many different requirements of one package are told, each with the versions that make it."""
@@ -99,15 +99,19 @@ class _Reduction:
 
     def _conflicts(self, roots: Sequence[Fact]) -> bool:
         """Whether some of the user's own requirements, with all other facts, have no solution at all."""
+        wanted = tuple(fact.root for fact in roots if fact.root is not None)
         while True:
             facts = [*roots, *(fact for fact in self._guards if fact.root is None)]
-            answer = self._model.solve(self._effort, assumptions=[self._guards[fact] for fact in facts])
+            assumptions = [self._guards[fact] for fact in facts]
+            # A solution of what is known already is the quickest way to a yes.
+            known = [negated(literal) for literal in self._encoding.unread()]
+            answer = self._model.solve(self._effort, assumptions=[*assumptions, *known])
+            if answer.values is None:
+                answer = self._model.solve(self._effort, assumptions=assumptions)
             if answer.values is None:
                 return answer.impossible
             # The relaxation has a solution: look whether it holds when everything that it chose is known.
-            chosen = self._encoding.chosen(answer)
-            wanted = tuple(fact.root for fact in roots if fact.root is not None)
-            if self._search.learn(chosen, roots=wanted) is not None:
+            if self._search.learn(self._encoding.chosen(answer), roots=wanted) is not None:
                 return False
 
     def _smallest(self, roots: Sequence[Fact]) -> list[Fact]:

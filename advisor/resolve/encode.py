@@ -328,12 +328,17 @@ class Encoding:
             self._both[key] = both
         return self._both[key]
 
+    def unread(self) -> list[Literal]:
+        """Return the choices that are shown and whose metadata was not read."""
+        return [
+            literal
+            for name, literals in self._literals.items()
+            for candidate, literal in zip(self._allowed[name], literals.values(), strict=False)
+            if not self._source.is_known(candidate)
+        ]
+
     def supports(self, name: NormalizedName) -> list[Literal]:
         """Return the choices that require a package, or that may, since their metadata was not read."""
         found = {literal for literal, parent, _, _ in self._needs.get(name, ()) if parent != name}
-        for other, literals in self._literals.items():
-            if other != name:
-                shown = zip(self._allowed[other], literals.values(), strict=False)
-                found.update(literal for candidate, literal in shown if not self._source.is_known(candidate))
-                found.update(self._older[other] for _ in (0,) if other in self._older)
-        return sorted(found)
+        found.update(literal for other, literal in self._older.items() if other != name)
+        return sorted(found.union(self.unread()).difference(self._literals[name].values()))

@@ -137,8 +137,9 @@ class Inquiry:
                 continue
             inquiry = self.instead(problem)
             try:
-                optimum = inquiry.best()
-            except (NoSolution, SearchLimitError):
+                # A plain stack to begin from: there is none for the problem itself.
+                optimum = replace(inquiry, baseline=resolve_baseline(problem, inquiry.source)).best()
+            except (Impossible, NoSolution, SearchLimitError):
                 continue
             costs = tuple(bound.value for bound in optimum.bounds)
             chosen = next((c for c in optimum.stack if c.name == root.name), None)
