@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
+from urllib.parse import urljoin
 
 from advisor.index.configuration import without_credentials
 
@@ -39,51 +41,104 @@ class DistributionFile:
     metadata_sha256: str | None = None
 
 
-def parse_page(body: bytes, content_type: str, *, project: str, url: str, index: str) -> tuple[DistributionFile, ...]:
-    """Read a project page of the simple repository API, JSON or HTML (PEP 503, 691, 700).
+Wanted = Callable[[str], bool]
+"""Says of a file name whether the file matters; most files of a large project are for other machines."""
+
+_DISTRIBUTION = (".whl", ".tar.gz", ".zip")
+
+
+def parse_page(
+    body: bytes, content_type: str, *, url: str, index: str, wanted: Wanted | None = None
+) -> tuple[DistributionFile, ...]:
+    """Read the wheels and sdists of a project page of the simple repository API, JSON or HTML (PEP 503, 691, 700).
 
     Args:
         body: The answer.
         content_type: Its media type.
-        project: Normalised project name.
         url: Address of the page, against which relative addresses are resolved.
         index: Base address of the index, recorded in every file.
+        wanted: Which files to read; by default all.
 
     Raises:
         ValueError: If the answer is not a project page.
     """
-    from pypi_simple import ProjectPage, UnsupportedContentTypeError
-
     kind = content_type.partition(";")[0].strip().lower()
-    try:
-        if kind.endswith("+json"):
-            page = ProjectPage.from_json_data(json.loads(body), base_url=url)
-        elif kind in ("text/html", "application/vnd.pypi.simple.v1+html"):
-            text = body.decode("utf-8", "replace")
-            if "<a" not in text and "<html" not in text.lower():
-                raise ValueError("the page holds no links")
-            page = ProjectPage.from_html(project, text, base_url=url)
-        else:
-            raise ValueError(f"content type `{kind}` is not one of the simple repository API")
-    except UnsupportedContentTypeError as error:
-        raise ValueError(str(error)) from None
-    return tuple(_file(package, index) for package in page.packages)
-
-
-def _file(package: Any, index: str) -> DistributionFile:
-    metadata = (package.metadata_digests or {}).get("sha256", "") if package.has_metadata else None
-    uploaded = package.upload_time
-    return DistributionFile(
-        filename=package.filename,
-        url=without_credentials(package.url.partition("#")[0]),
-        index=index,
-        sha256=package.digests.get("sha256"),
-        requires_python=package.requires_python,
-        yanked=bool(package.is_yanked),
-        size=package.size,
-        uploaded=uploaded.astimezone(UTC).isoformat() if isinstance(uploaded, datetime) else None,
-        metadata_sha256=metadata,
+    if kind.endswith("+json"):
+        entries = _json_entries(body, url)
+    elif kind in ("text/html", "application/vnd.pypi.simple.v1+html"):
+        entries = _html_entries(body, url)
+    else:
+        raise ValueError(f"content type `{kind}` is not one of the simple repository API")
+    return tuple(
+        make(index)
+        for filename, make in entries
+        if filename.endswith(_DISTRIBUTION) and (wanted is None or wanted(filename))
     )
+
+
+_Entry = tuple[str, Callable[[str], DistributionFile]]
+"""A file name, and what makes the file of it for an index."""
+
+
+def _json_entries(body: bytes, url: str) -> Iterator[_Entry]:
+    try:
+        document = json.loads(body)
+        version = str(document["meta"]["api-version"])
+        if version.partition(".")[0] != "1":
+            raise ValueError(f"the simple repository API of version {version} is not known")
+        entries = document["files"]
+        for entry in entries:
+            yield str(entry["filename"]), partial(_from_json, entry, url)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"the page is not that of a project: {type(error).__name__} {error}") from None
+
+
+def _from_json(entry: Mapping[str, Any], base: str, index: str) -> DistributionFile:
+    metadata = entry.get("core-metadata", entry.get("data-dist-info-metadata", False))
+    uploaded = entry.get("upload-time")
+    return DistributionFile(
+        filename=entry["filename"],
+        url=_address(base, entry["url"]),
+        index=index,
+        sha256=entry.get("hashes", {}).get("sha256"),
+        requires_python=entry.get("requires-python"),
+        yanked=bool(entry.get("yanked")) or entry.get("yanked") == "",
+        size=entry.get("size"),
+        uploaded=datetime.fromisoformat(uploaded).astimezone(UTC).isoformat() if uploaded else None,
+        metadata_sha256=(metadata.get("sha256", "") if isinstance(metadata, dict) else "") if metadata else None,
+    )
+
+
+def _html_entries(body: bytes, url: str) -> Iterator[_Entry]:
+    from lxml import etree
+
+    root = etree.HTML(body, etree.HTMLParser(encoding="utf-8")) if body.strip() else None
+    if root is None or b"<" not in body:
+        raise ValueError("the page holds no links")
+    for element in root.iter("base"):
+        url = urljoin(url, element.get("href", ""))
+    for element in root.iter("a"):
+        if element.get("href"):
+            yield (element.text or "").strip(), partial(_from_html, element, url)
+
+
+def _from_html(element: Any, base: str, index: str) -> DistributionFile:
+    address, _, fragment = element.get("href").partition("#")
+    metadata = element.get("data-core-metadata", element.get("data-dist-info-metadata", "false"))
+    return DistributionFile(
+        filename=element.text.strip(),
+        url=_address(base, address),
+        index=index,
+        sha256=fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None,
+        requires_python=element.get("data-requires-python"),
+        yanked=element.get("data-yanked") is not None,
+        metadata_sha256=None if metadata == "false" else metadata.removeprefix("sha256=") if "=" in metadata else "",
+    )
+
+
+def _address(base: str, url: str) -> str:
+    absolute = url if url.startswith(("http://", "https://")) else urljoin(base, url)
+    return without_credentials(absolute.partition("#")[0]) if "@" in absolute or "#" in absolute else absolute
 
 
 def dump_files(files: Iterable[DistributionFile]) -> list[dict[str, Any]]:

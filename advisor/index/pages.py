@@ -16,7 +16,7 @@ from packaging.utils import NormalizedName
 
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, without_credentials
-from advisor.index.page import DistributionFile, dump_files, load_files, parse_page
+from advisor.index.page import DistributionFile, Wanted, parse_page
 from advisor.index.transport import Transport, local_path, url_of_path
 from knowledge.domain.errors import UnavailableError
 
@@ -45,17 +45,17 @@ class ProjectPage:
     Attributes:
         digest: SHA-256 of the page with its address; empty for a directory, whose content may change at any time.
         known: Whether the index knows the project.
-        read: Reads the files.
+        read: Reads the files that are wanted, or all.
     """
 
     digest: str
     known: bool
-    read: Callable[[], tuple[DistributionFile, ...]]
+    read: Callable[[Wanted | None], tuple[DistributionFile, ...]]
 
     @cached_property
     def files(self) -> tuple[DistributionFile, ...]:
         """Every file, read when first asked for."""
-        return self.read()
+        return self.read(None)
 
 
 class Pages:
@@ -110,7 +110,7 @@ class Pages:
             )
         named = re.compile(re.escape(project).replace(r"\-", "[-_.]+") + r"-\d", re.IGNORECASE)
         files = tuple(file for file in _directory_files(directory, links) if named.match(file.filename))
-        return ProjectPage(digest="", known=bool(files), read=lambda: files)
+        return _listed(files, known=bool(files))
 
     def _is_fresh(self, about: dict[str, Any]) -> bool:
         age = time.time() - about.get("fetched", 0)
@@ -122,22 +122,26 @@ class Pages:
         digest = hashlib.sha256(key.encode() + answer.body).hexdigest()
         fresh = _fresh_seconds(answer.cache_control)
         if about is not None and (answer.status == 304 or about.get("digest") == digest):
-            self._store(key, {**about, "fetched": time.time(), "fresh": fresh}, None)
+            about = {**about, "fetched": time.time(), "fresh": fresh}
+            self._cache.write("pages", key, json.dumps(about).encode())
             return self._stored_page(key, about)
-        files: tuple[DistributionFile, ...] = ()
-        if answer.status != 404:
+        known = answer.status != 404
+        about = {"etag": answer.etag, "digest": digest, "known": known, "fetched": time.time(), "fresh": fresh}
+        about |= {"type": answer.content_type, "url": url, "index": base}
+        page = _page_of(answer.body if known else b"", about)
+        if known:
             try:
-                files = parse_page(answer.body, answer.content_type, project=project, url=url, index=base)
-            except (ValueError, KeyError, TypeError) as error:
+                # Nothing is kept that is not a page.
+                page.read(lambda _: False)
+            except ValueError as error:
                 reason = " ".join(str(error).split())[:200]
                 raise IndexAnswerError(
                     f"`{without_credentials(url)}` did not answer with a project page: {reason}",
                     hint="check the index address: it must end where project names begin, as `.../simple/` does",
                 ) from None
-        files = tuple(file for file in files if file.filename.endswith(_DISTRIBUTION))
-        about_now = {"etag": answer.etag, "digest": digest, "known": answer.status != 404}
-        self._store(key, {**about_now, "fetched": time.time(), "fresh": fresh}, files)
-        return ProjectPage(digest=digest, known=answer.status != 404, read=lambda: files)
+            self._cache.write("bodies", key, answer.body)
+        self._cache.write("pages", key, json.dumps(about).encode())
+        return page
 
     def _stored(self, key: str) -> dict[str, Any] | None:
         content = self._cache.read("pages", key)
@@ -145,39 +149,47 @@ class Pages:
             return None
         try:
             about = json.loads(content)
-            return about if isinstance(about["digest"], str) else None
+            return about if {"digest", "known", "type", "url", "index"} <= set(about) else None
         except (ValueError, KeyError, TypeError):
             # Written by another version of the program.
             return None
 
     def _stored_page(self, key: str, about: dict[str, Any]) -> ProjectPage:
-        def read() -> tuple[DistributionFile, ...]:
-            content = self._cache.read("files", key)
-            try:
-                return load_files(json.loads(content or b""))
-            except (ValueError, TypeError):
+        def read(wanted: Wanted | None) -> tuple[DistributionFile, ...]:
+            body = self._cache.read("bodies", key) if about["known"] else b""
+            if body is None:
                 raise OfflineError(
-                    f"the cache entry of `{key}` is damaged",
+                    f"the cache entry of the page `{key}` is damaged",
                     hint="run the same command once without `--offline`, with `--refresh`",
-                ) from None
+                )
+            return _page_of(body, about).read(wanted)
 
-        return ProjectPage(digest=about["digest"], known=bool(about.get("known")), read=read)
-
-    def _store(self, key: str, about: dict[str, Any], files: tuple[DistributionFile, ...] | None) -> None:
-        if files is not None:
-            self._cache.write("files", key, json.dumps(dump_files(files)).encode())
-        self._cache.write("pages", key, json.dumps(about).encode())
+        return ProjectPage(digest=about["digest"], known=bool(about["known"]), read=read)
 
     def _directory_page(self, directory: Path, project: NormalizedName, base: str) -> ProjectPage:
         page, url = directory / "index.html", f"{base.rstrip('/')}/{project}/"
         if not page.is_file():
-            return ProjectPage(digest="", known=directory.is_dir(), read=lambda: _directory_files(directory, base))
+            return _listed(_directory_files(directory, base), known=directory.is_dir())
         body = page.read_bytes()
+        digest = hashlib.sha256(url.encode() + body).hexdigest()
+        return _page_of(body, {"digest": digest, "known": True, "type": "text/html", "url": url, "index": base})
 
-        def read() -> tuple[DistributionFile, ...]:
-            return parse_page(body, "text/html", project=project, url=url, index=base)
 
-        return ProjectPage(digest=hashlib.sha256(url.encode() + body).hexdigest(), known=True, read=read)
+def _listed(files: tuple[DistributionFile, ...], *, known: bool) -> ProjectPage:
+    return ProjectPage(
+        digest="", known=known, read=lambda wanted: tuple(f for f in files if wanted is None or wanted(f.filename))
+    )
+
+
+def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
+    """Return the page that a body is; reading raises ``ValueError`` where it is none."""
+
+    def read(wanted: Wanted | None) -> tuple[DistributionFile, ...]:
+        if not about["known"]:
+            return ()
+        return parse_page(body, about["type"], url=about["url"], index=about["index"], wanted=wanted)
+
+    return ProjectPage(digest=about["digest"], known=about["known"], read=read)
 
 
 def index_directory(base: str) -> Path | None:

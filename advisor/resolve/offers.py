@@ -24,6 +24,7 @@ from advisor.index.pages import ProjectPage
 from advisor.resolve.target import Target
 
 _SDIST_RANK = 1 << 30
+_NO_WHEEL = "no wheel for the target"
 _FORMAT = 1
 """To be raised when what is remembered changes its meaning."""
 
@@ -98,7 +99,16 @@ class OfferReader:
         offers: list[Offer] = []
         refused: Counter[str] = Counter()
         examples: dict[str, str] = {}
-        for file in page.files:
+
+        def wanted(filename: str) -> bool:
+            # Most files of a large project are for other targets: of them, only the names are looked at.
+            if not filename.endswith(".whl") or self._rank(filename) is not None:
+                return True
+            refused[_NO_WHEEL] += 1
+            examples.setdefault(_NO_WHEEL, filename)
+            return False
+
+        for file in page.read(wanted):
             found = self._offer(name, file)
             if isinstance(found, Offer):
                 offers.append(found)
@@ -110,10 +120,9 @@ class OfferReader:
     def _offer(self, name: NormalizedName, file: DistributionFile) -> Offer | str:
         """Return a file as an offer, or the reason why it is none."""
         is_wheel = file.filename.endswith(".whl")
-        # Most files of a large project are for other targets: their names need no closer look.
         rank = self._rank(file.filename) if is_wheel else _SDIST_RANK
         if rank is None:
-            return "no wheel for the target"
+            return _NO_WHEEL
         build = 0
         try:
             if is_wheel:
