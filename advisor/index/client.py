@@ -6,8 +6,8 @@ import contextlib
 import hashlib
 import sys
 import threading
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import replace
 
 from packaging.utils import NormalizedName
@@ -58,10 +58,25 @@ class IndexClient:
         self._metadata: dict[str, Future[CoreMetadata]] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="index")
+        self._background = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="ahead")
 
     def close(self) -> None:
         """Drop what is still queued and let the threads end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._background.shutdown(wait=False, cancel_futures=True)
+
+    def in_background(self, task: Callable[[], None]) -> None:
+        """Run a task that only fetches ahead: it may fail or be dropped without harm.
+
+        It has threads of its own, so that it may wait for pages and metadata.
+        """
+
+        def run() -> None:
+            with contextlib.suppress(UnavailableError, MetadataError, CancelledError, RuntimeError):
+                task()
+
+        with contextlib.suppress(RuntimeError):
+            self._background.submit(run)
 
     def pages(self, project: NormalizedName) -> tuple[ProjectPage, ...]:
         """Return the pages that a project comes from; empty where no index knows it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -143,7 +143,9 @@ def _address(base: str, url: str) -> str:
 
 def dump_files(files: Iterable[DistributionFile]) -> list[dict[str, Any]]:
     """Turn files into JSON-ready values, absent facts left out."""
-    return [{k: v for k, v in asdict(file).items() if v not in (None, False)} for file in files]
+    # `dataclasses.asdict` copies every value, which takes ten times as long.
+    names = [field.name for field in fields(DistributionFile)]
+    return [{k: v for k in names if (v := getattr(file, k)) not in (None, False)} for file in files]
 
 
 def load_files(entries: Iterable[dict[str, Any]]) -> tuple[DistributionFile, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
@@ -14,7 +16,11 @@ from advisor.index.configuration import Credentials, IndexConfiguration, without
 from knowledge.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
+    import ssl
+
     import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3.util import Retry
 
 RETRIES = 3
 BACKOFF_SECONDS = 0.3
@@ -57,6 +63,27 @@ def url_of_path(path: Path) -> str:
     return path.resolve().as_uri()
 
 
+def _adapter(trust: ssl.SSLContext, retry: Retry) -> HTTPAdapter:
+    """Return an adapter whose connections share one set of trusted authorities."""
+    from requests.adapters import HTTPAdapter
+
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+            super().init_poolmanager(*arguments, **options, ssl_context=trust)
+
+        def build_connection_pool_key_attributes(
+            self, request: requests.PreparedRequest, verify: bool | str, cert: Any = None
+        ) -> Any:
+            # A path would be loaded again for every connection.
+            return super().build_connection_pool_key_attributes(request, True, cert)
+
+        def cert_verify(self, conn: Any, url: str, verify: bool | str, cert: Any) -> None:
+            """Require a certificate; the context knows the authorities."""
+            conn.cert_reqs = "CERT_REQUIRED"
+
+    return Adapter(max_retries=retry)
+
+
 class Transport:
     """HTTP with one connection pool per thread.
 
@@ -75,12 +102,9 @@ class Transport:
         """The calling thread's session; it retries what may pass and honours ``Retry-After``."""
         if not hasattr(self._local, "session"):
             import requests
-            from requests.adapters import HTTPAdapter
             from urllib3.util import Retry
 
             session = requests.Session()
-            if self._configuration.certificate:
-                session.verify = self._configuration.certificate
             session.headers["User-Agent"] = "seshat (advisor)"
             if self._credentials:
                 session.auth = self._authorise
@@ -92,10 +116,26 @@ class Transport:
                 raise_on_status=False,
             )
             for scheme in ("http://", "https://"):
-                session.mount(scheme, HTTPAdapter(max_retries=retry))
+                session.mount(scheme, _adapter(self._trust, retry))
             self._local.session = session
         found: requests.Session = self._local.session
         return found
+
+    @cached_property
+    def _trust(self) -> ssl.SSLContext:
+        """The trusted certificate authorities, loaded once for all threads: it takes longer than a request."""
+        import ssl
+
+        from certifi import where
+
+        named = self._configuration.certificate or os.environ.get("REQUESTS_CA_BUNDLE") or where()
+        try:
+            return ssl.create_default_context(cafile=named)
+        except (OSError, ssl.SSLError) as error:
+            raise IndexUnreachableError(
+                f"the trusted certificates in `{named}` cannot be read: {error}",
+                hint="name a file of certificates in PEM form in pip's or uv's configuration",
+            ) from None
 
     def _authorise(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Send credentials to the host that they were given for, and to no other."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from packaging.utils import NormalizedName, canonicalize_name
@@ -11,8 +12,9 @@ from packaging.version import Version
 
 from advisor.index.client import IndexClient, MetadataError
 from advisor.index.metadata import CoreMetadata
+from advisor.index.pages import ProjectPage
 from advisor.resolve.offers import Offer, OfferReader
-from advisor.resolve.problem import Candidate, Dependency, Problem
+from advisor.resolve.problem import Candidate, Dependency, Problem, admits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +44,23 @@ class IndexCandidates:
         self._examples: dict[tuple[NormalizedName, str], str] = {}
         self._dependencies: dict[tuple[str, NormalizedName | None], tuple[Dependency, ...] | None] = {}
         self._offers = OfferReader(problem.target, client.cache)
+        self._lock = threading.Lock()
+        self._ahead: set[NormalizedName] = set()
+        self._asked: set[str] = set()
         self.fetched: set[str] = set()
         self.unknown_extras: set[tuple[str, str]] = set()
 
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         """Return the candidates of a package for the target, newest first."""
+        self._asked.add(name)
+        return self._offered(name)
+
+    def _offered(self, name: NormalizedName) -> tuple[Candidate, ...]:
         if name not in self._candidates:
-            self._candidates[name] = self._select(name)
+            pages = self._client.pages(name)
+            with self._lock:
+                if name not in self._candidates:
+                    self._candidates[name] = self._select(name, pages)
         return self._candidates[name]
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
@@ -83,6 +95,7 @@ class IndexCandidates:
         other._dependencies = self._dependencies
         other.fetched = self.fetched
         other._offers = self._offers
+        other._ahead = self._ahead
         return other
 
     def is_known(self, candidate: Candidate) -> bool:
@@ -90,8 +103,26 @@ class IndexCandidates:
         return candidate.file.url in self.fetched
 
     def prefetch(self, names: Iterable[NormalizedName]) -> None:
-        """Start fetching the pages of packages without waiting."""
+        """Start fetching the pages of packages, and what their newest candidates require, without waiting."""
+        names = list(names)
         self._client.prefetch(projects=names)
+        for name in names:
+            self._look_ahead(name)
+
+    def _look_ahead(self, name: NormalizedName) -> None:
+        """Fetch what a resolver is likely to ask for next; nothing of it counts as known before it is asked for."""
+        if not self._client.offline and name not in self._ahead:
+            self._ahead.add(name)
+            self._client.in_background(lambda: self._fetch_ahead(name))
+
+    def _fetch_ahead(self, name: NormalizedName) -> None:
+        roots = [root.requirement for root in self._problem.roots_of(name)]
+        for candidate in self._offered(name):
+            if all(admits(requirement, candidate.version) for requirement in roots):
+                for requirement in self._client.metadata(candidate.file).requires:
+                    if self._problem.applies(requirement):
+                        self._look_ahead(canonicalize_name(requirement.name))
+                return
 
     def knows(self, name: NormalizedName) -> bool:
         """Whether any index knows a package."""
@@ -102,6 +133,7 @@ class IndexCandidates:
         return tuple(
             Skipped(package=name, reason=reason, count=count, example=self._examples[name, reason])
             for name, reasons in sorted(self._skipped.items())
+            if name in self._asked
             for reason, count in sorted(reasons.items())
         )
 
@@ -113,13 +145,13 @@ class IndexCandidates:
         self._skipped.setdefault(name, Counter())[reason] += count
         self._examples.setdefault((name, reason), filename)
 
-    def _select(self, name: NormalizedName) -> tuple[Candidate, ...]:
+    def _select(self, name: NormalizedName, pages: Sequence[ProjectPage]) -> tuple[Candidate, ...]:
         roots = self._problem.roots_of(name)
         hashes = [root.hashes for root in roots if root.hashes]
         pinned = [s for root in roots for s in root.requirement.specifier if s.operator in ("==", "===")]
         best: dict[Version, Offer] = {}
         taken: set[str] = set()
-        for page in self._client.pages(name):
+        for page in pages:
             offers = self._offers.read(page, name)
             for reason, count in offers.refused.items():
                 self._skip(name, reason, offers.examples[reason], count)
