@@ -130,7 +130,11 @@ class PackageIndex:
             def log_message(self, *_: object) -> None:
                 """Stay silent."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: object) -> None:
+                """Stay silent where a client went away with answers still under way."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
