@@ -45,9 +45,9 @@ _Paths = list[Path] | None
 class Asked:
     """The options that name a project, a target, indexes and what is best."""
 
-    directory: Annotated[Path, typer.Argument(metavar="[DIRECTORY]", help="The project.")] = Path(".")
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The project.")] = Path(".")
     requirements: Annotated[
-        _Paths, typer.Option("--requirements", "-r", metavar="FILE", help="Requirements or lock instead (repeatable).")
+        _Paths, typer.Option("--requirements", "-r", metavar="FILE", help="Requirements file instead (repeatable).")
     ] = None
     constraints: Annotated[
         _Paths, typer.Option("--constraint", "-c", metavar="FILE", help="Constraints file (repeatable).")
@@ -63,7 +63,10 @@ class Asked:
     ] = None
     hardware: HardwareOption = None
     python: Annotated[
-        _Text, typer.Option("--python", metavar="VERSION", envvar="ADVISOR_PYTHON", help="Target Python; this one.")
+        _Text,
+        typer.Option(
+            "--python", metavar="VERSION", envvar="ADVISOR_PYTHON", help="Target Python; by default this one."
+        ),
     ] = None
     platform: Annotated[
         _Text, typer.Option("--platform", metavar="TAG", envvar="ADVISOR_PLATFORM", help="Target platform tag.")
