@@ -75,6 +75,8 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
 
 
 def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path) -> None:
+    advisor("advise", ".", "--hardware", "h200", "--python", "3.12")
+    # The lock that was written is what the next advice is compared with.
     online = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json")
     lock = (project / "pylock.toml").read_bytes()
     offline = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json", "--offline")
