@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.resolve.encode import Candidates, Encoding, Fact, Limits
-from advisor.resolve.optimise import MAX_ITERATIONS, Search
+from advisor.resolve.optimise import MAX_ITERATIONS
 from advisor.resolve.problem import Candidate, CandidateSource, Problem, RootRequirement, admits
+from advisor.resolve.search import Search
 from advisor.resolve.solver import Effort, Literal, Model, negated
 
 _FEW = 3
