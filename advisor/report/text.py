@@ -56,6 +56,8 @@ def _current(report: Report) -> str:
     assert report.advice.current is not None
     locked, prediction = report.advice.current
     found = changes_from_current(report)
+    if not found:
+        return f"{len(locked)} packages: the recommended stack itself"
     added = sum(before == "-" for _, before, _ in found)
     removed = sum(after == "-" for _, _, after in found)
     moved = [name for name, before, after in found if "-" not in (before, after)]

@@ -62,3 +62,32 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
 
 def test_credentials_are_never_shown() -> None:
     assert without_credentials("https://me:secret@host/simple/") == "https://host/simple/"
+
+
+def test_uvs_sources_bind_packages_to_explicit_indexes(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[[tool.uv.index]]\nname = "cuda"\nurl = "https://cuda/simple"\nexplicit = true\n'
+        '[tool.uv.sources]\nTorch = { index = "cuda" }\nother = { git = "https://git/x" }\n'
+    )
+
+    found = read(tmp_path, {"UV_INDEX_STRATEGY": "unsafe-best-match"})
+
+    assert (found.bindings, found.extra, found.strategy) == (
+        {"torch": "https://cuda/simple"},
+        (),
+        "unsafe-best-match",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[tool.uv.sources]\ntorch = { index = "none" }\n', "names an index that is not defined: `none`"),
+        ('[tool.uv]\nindex-strategy = "any"\n', "there is no index strategy `any`"),
+    ],
+)
+def test_a_wrong_index_table_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+
+    with pytest.raises(InputError, match=message):
+        read(tmp_path)
