@@ -132,10 +132,10 @@ def _layers(directory: Path, variables: Mapping[str, str], home: Path) -> Iterat
     if "PIP_DEFAULT_TIMEOUT" in variables:
         yield {"timeout": variables["PIP_DEFAULT_TIMEOUT"]}
     if not variables.get("UV_NO_CONFIG"):
-        yield _uv_table(_read_toml(directory / "pyproject.toml").get("tool", {}).get("uv", {}))
+        yield _uv_file(directory / "pyproject.toml", "tool", "uv")
         config_home = Path(variables.get("XDG_CONFIG_HOME") or home / ".config")
         for path in (directory / "uv.toml", config_home / "uv" / "uv.toml", Path("/etc/uv/uv.toml")):
-            yield _uv_table(_read_toml(path))
+            yield _uv_file(path)
     yield from map(_pip_file, reversed(list(_pip_files(variables, home))))
 
 
@@ -160,6 +160,17 @@ def _unnamed(index: str) -> str:
     """Drop the name of uv's ``name=address`` form."""
     name, separator, url = index.partition("=")
     return url if separator and "/" not in name else index
+
+
+def _uv_file(path: Path, *keys: str) -> dict[str, Any]:
+    """Read uv's settings from a file, or from a table of it."""
+    table: Any = _read_toml(path)
+    try:
+        for key in keys:
+            table = table.get(key, {})
+        return _uv_table(table)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"`{path}`: uv's settings are not shaped as uv reads them: {error}") from None
 
 
 def _uv_table(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,23 @@ class ProjectRequirements:
     settings: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+
+
+@contextmanager
+def shape_checked(path: Path) -> Iterator[None]:
+    """Turn a document whose parts are of other kinds than its format says into an error that names the file.
+
+    Raises:
+        InputError: Where reading it trips over such a part.
+    """
+    try:
+        yield
+    except (AttributeError, TypeError, KeyError, IndexError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"`{path}` is not shaped as its format says: {reason}",
+            hint="look for a table where a list or a text belongs, or the other way round",
+        ) from None
 
 
 def settings_requirements(

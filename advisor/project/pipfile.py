@@ -9,7 +9,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from advisor.project.interface import ProjectRequirements, line_of, not_supported, parse_requirement
+from advisor.project.interface import ProjectRequirements, line_of, not_supported, parse_requirement, shape_checked
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 
@@ -31,6 +31,11 @@ def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequiremen
         raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"`{path}` is not valid TOML: {error}") from None
+    with shape_checked(path):
+        return _read(path, text, document, groups)
+
+
+def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[str]) -> ProjectRequirements:
     sources = {str(s.get("name")): str(s.get("url", "")) for s in document.get("source", ()) if isinstance(s, dict)}
     roots: list[RootRequirement] = []
     bindings: dict[str, str] = {}

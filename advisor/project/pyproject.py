@@ -12,7 +12,7 @@ from packaging.dependency_groups import resolve_dependency_groups
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from advisor.project.interface import ProjectRequirements, line_of, parse_requirement
+from advisor.project.interface import ProjectRequirements, line_of, parse_requirement, shape_checked
 from advisor.project.poetry import read_poetry
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
@@ -30,6 +30,13 @@ def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[s
         InputError: If the file cannot be read or contradicts itself; the message names the line where it can.
     """
     text, document = _load(path)
+    with shape_checked(path):
+        return _read(path, text, document, extras=extras, groups=groups)
+
+
+def _read(
+    path: Path, text: str, document: Mapping[str, Any], *, extras: Iterable[str], groups: Iterable[str]
+) -> ProjectRequirements:
     project = document.get("project", {})
     if not isinstance(project, dict):
         raise InputError(f"`{path}`: `project` is not a table")
@@ -60,7 +67,9 @@ def read_settings(path: Path) -> Mapping[str, Any]:
     Raises:
         InputError: If the file cannot be read.
     """
-    return _settings(_load(path)[1])
+    document = _load(path)[1]
+    with shape_checked(path):
+        return _settings(document)
 
 
 def _load(path: Path) -> tuple[str, dict[str, Any]]:

@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
+from advisor.config import check_table
+from advisor.index.configuration import read_configuration
 from advisor.index.metadata import parse_metadata
 from advisor.project.current import read_current
 from advisor.project.locks import read_lock
@@ -297,3 +300,65 @@ def test_no_text_crashes_the_metadata_reader(lines: list[str]) -> None:
         assert str(error)
     else:
         assert found.name
+
+
+KEYS = [
+    "project",
+    "tool",
+    "poetry",
+    "uv",
+    "advisor",
+    "dependencies",
+    "optional-dependencies",
+    "dependency-groups",
+    "group",
+    "dev",
+    "source",
+    "sources",
+    "index",
+    "packages",
+    "requires",
+    "python",
+    "python_version",
+    "name",
+    "url",
+    "version",
+    "extras",
+    "markers",
+    "requires-python",
+    "dynamic",
+    "pip",
+    "index-url",
+]
+parts = st.recursive(
+    st.booleans()
+    | st.integers(0, 3)
+    | st.sampled_from(["a", "a>=1", "^1.2", "*", "||", "https://index.example/simple"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    document=st.dictionaries(st.sampled_from(["project", "tool", "packages", "source", "dependency-groups"]), parts),
+    tool=st.none() | st.dictionaries(st.sampled_from(["poetry", "uv", "advisor"]), parts, max_size=2),
+)
+def test_no_project_of_a_wrong_shape_crashes_the_readers(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, object], tool: object
+) -> None:
+    folder = tmp_path_factory.mktemp("fuzz")
+    text = tomli_w.dumps(document if tool is None else {**document, "tool": tool})
+
+    for name in ("pyproject.toml", "Pipfile"):
+        (folder / name).write_text(text)
+        for read in (
+            lambda: check_table(read_project(folder, extras=("a",)).settings, "the project"),
+            lambda: read_configuration(folder, environment={}, home=folder),
+        ):
+            try:
+                read()
+            except AdvisorError as error:
+                assert error.message
+        (folder / name).unlink()
+    shutil.rmtree(folder)
