@@ -128,6 +128,9 @@ class _Reduction:
             for fact in roots:
                 if fact not in chosen and not self._conflicts([*kept, fact]):
                     kept.append(fact)
+            if len(kept) == len(roots):
+                # All of them conflict, so a question was given up within the allowed work: the set is not reduced.
+                return list(roots)
             hitting.require_any(picks[fact] for fact in roots if fact not in kept)
 
     def _needed(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:

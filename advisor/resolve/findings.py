@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from advisor.resolve.candidates import IndexCandidates, Skipped
@@ -78,6 +78,10 @@ def find(
     if not optimum.proven:
         gaps = ", ".join(f"{b.objective} {b.gap}" for b in optimum.bounds if b.gap)
         found.append(Finding(code="ADV106", severity="warning", message=f"not proven optimal: the gap is {gaps}"))
+    elif not optimum.unique:
+        message = "optimal, but not proven to be the first of the equally good stacks within the allowed work"
+        found.append(Finding(code="ADV106", severity="warning", message=message))
+    found += _unjudged(optimum, source)
     found += [_skip_finding(s) for s in source.skipped() if _worth_telling(s)]
     return tuple(sorted(found, key=lambda f: (f.code, f.package, f.message)))
 
@@ -89,3 +93,19 @@ def _worth_telling(skipped: Skipped) -> bool:
 def _skip_finding(skipped: Skipped) -> Finding:
     message = f"{skipped.count} file(s) of `{skipped.package}` are no candidates: {skipped.reason}"
     return Finding(code="ADV107", severity="note", message=message, package=skipped.package)
+
+
+def _unjudged(optimum: Optimum, source: IndexCandidates) -> list[Finding]:
+    """Say where a criterion of the objective had nothing to go by."""
+    asked = {bound.objective for bound in optimum.bounds}
+    silent: dict[str, tuple[str, Callable[[Candidate], bool]]] = {
+        "vulnerabilities": ("no vulnerability record", lambda c: source.vulnerabilities(c) is None),
+        "young": ("no upload time", lambda c: c.file.uploaded is None),
+    }
+    found = []
+    for criterion, (lack, lacks) in silent.items():
+        count = sum(map(lacks, optimum.stack)) if criterion in asked else 0
+        if count:
+            message = f"the index gives {lack} of {count} of {len(optimum.stack)} packages: `{criterion}` ignores them"
+            found.append(Finding(code="ADV108", severity="warning", message=message))
+    return found

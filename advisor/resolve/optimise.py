@@ -63,6 +63,7 @@ class Optimum:
     Attributes:
         stack: Chosen candidates, sorted by name.
         bounds: By objective, in order of importance.
+        unique: Whether it was proven that no other equally good stack comes first.
         iterations: Times the model was solved, each time with more metadata.
         candidates: Candidate versions that the optimum ranges over.
         fetched: Candidate versions whose metadata was read.
@@ -70,6 +71,7 @@ class Optimum:
 
     stack: tuple[Candidate, ...]
     bounds: tuple[Bound, ...]
+    unique: bool
     iterations: int
     candidates: int
     fetched: int
@@ -128,6 +130,7 @@ def optimise(
             return Optimum(
                 stack=stack,
                 bounds=bounds,
+                unique=stage.unique,
                 iterations=iteration,
                 candidates=sum(len(offered) for offered in encoding.reached.values()),
                 fetched=len(source.fetched),
@@ -152,6 +155,8 @@ class _Stages:
         self._rewarded: tuple[NormalizedName, ...] = ()
         self._values: list[int] = []
         self._refused: list[tuple[list[Literal], NormalizedName]] = []
+        self.unique = False
+        """Whether the last choice was proven to be the first of the equally good ones."""
         self.vague: Sequence[NormalizedName] = ()
         """Packages of which the last solution chose a candidate that is not shown."""
 
@@ -187,6 +192,7 @@ class _Stages:
         monotone = all(cost > 0 for terms in costs for cost in terms.values())
         self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
         self._take(answer)
+        self.unique = False
         # With rewards, what is not needed may have earned one: that is told first, by `is_founded`.
         if not any(bound.gap for bound in bounds) and not self._rewarded:
             self._take_newest(model)
@@ -271,6 +277,7 @@ class _Stages:
             self._require_newer(better)
             found = better.solve(self._effort)
             if found.values is None:
+                self.unique = found.impossible
                 return
             self._take(found)
 

@@ -218,6 +218,7 @@ def test_the_optimum_is_that_of_brute_force_and_the_only_one(
     if optimum is not None and best is not None:
         assert [b.value for b in optimum.bounds] == [value(best, first, pairs), value(best, second, ())]
         assert optimum.proven
+        assert optimum.unique
 
 
 @settings(max_examples=500, deadline=None)

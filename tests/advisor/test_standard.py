@@ -17,6 +17,7 @@ from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.baseline import Impossible
 from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import Policy, Problem, RootRequirement
 from advisor.resolve.recommend import inquire, recommend
 from knowledge.domain.errors import AdvisorError
@@ -258,3 +259,15 @@ def test_a_local_version_carries_its_cuda_into_the_report(index: PackageIndex, t
 
     assert carried_cuda((c.name, c.version) for c in advice.optimum.stack) == ("12.6", None)
     assert advice.optimum.stack[0].version == Version("2.8.0+cu126")
+
+
+@pytest.mark.parametrize(("objective", "lack"), [("security", "vulnerability record"), ("stable", "upload time")])
+def test_a_criterion_that_the_index_says_nothing_of_is_told(
+    index: PackageIndex, tmp_path: Path, objective: ObjectiveName, lack: str
+) -> None:
+    index.add("a", "1.0", uploaded=None)
+
+    findings = recommend(ask(index, tmp_path, problem_of("a"), objective=objective)).findings
+
+    assert [f.code for f in findings] == ["ADV108"]
+    assert f"no {lack} of 1 of 1 packages" in findings[0].message
