@@ -10,15 +10,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import IndicatorRun, Observation, Scalar, Status
+from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import Stack
-from pi_runners.environment import BuiltEnvironment, EnvironmentBuildError, build_environment, locked_stack
+from pi_runners.environment import (
+    BuiltEnvironment,
+    EnvironmentBuildError,
+    StackLock,
+    build_environment,
+    build_instruments,
+    locked_stack,
+    remove_environment,
+)
 from pi_runners.executors.base import Executor, Job, JobEnd
 from pi_runners.indicators import INDICATORS
 from pi_runners.matrix import Slot
+from pi_runners.telemetry import summarise
 
 _SHIPPED = ("harness", "indicators", "backends")
+_CLOCK_JUMP_SECONDS = 1.0
 
 
 class ObservationSink(Protocol):
@@ -36,11 +47,13 @@ class Block:
         name: Name of the block, unique to it.
         slots: The stacks, in order.
         rounds: Passes over all slots.
+        hardware: The machine.
         samples: Samples an indicator in each process.
         min_seconds: Least duration of one sample.
+        max_warmup_seconds: Longest warm-up.
         timeout_seconds: Longest time of one process.
-        hardware: The machine.
-        settings: Run-time switches, set as environment variables of the same name.
+        memory_limit_bytes: Largest memory of one process and its children; none sets no limit.
+        instruments: What measures and is not measured, installed beside the environments; none where there is none.
     """
 
     name: str
@@ -51,7 +64,33 @@ class Block:
     min_seconds: float = 0.05
     max_warmup_seconds: float = 5.0
     timeout_seconds: float = 600.0
-    settings: dict[str, Scalar]
+    memory_limit_bytes: float | None = None
+    instruments: StackLock | None = None
+
+
+def observed(block: Block, known: Iterable[Observation]) -> frozenset[tuple[int, int]]:
+    """Return the ``(round, slot)`` pairs of a block that are in the knowledge base already.
+
+    Raises:
+        InputError: If they were observed on another machine, or on other stacks or settings than the block has now.
+    """
+    slots = {slot.number: slot for slot in block.slots}
+    done: set[tuple[int, int]] = set()
+    for o in known:
+        slot = slots.get(o.slot)
+        if o.hardware.identity != block.hardware.identity:
+            raise InputError(
+                f"block `{block.name}` was begun on another machine", hint="go on there, or begin a new block here"
+            )
+        packages = tuple(sorted(p.package for p in slot.lock.packages)) if slot else ()
+        if slot is None or o.stack.packages != packages or dict(o.settings) != dict(slot.settings):
+            held = " ".join(f"{p.name}=={p.version}" for p in o.stack.packages[:3])
+            raise InputError(
+                f"block `{block.name}` was begun with other stacks: slot {o.slot} held `{held} ...`",
+                hint="the index or the command has changed since; begin a new block",
+            )
+        done.add((o.round, o.slot))
+    return frozenset(done)
 
 
 def run_block(
@@ -61,6 +100,7 @@ def run_block(
     executor: Executor,
     environments: Path,
     done: frozenset[tuple[int, int]] = frozenset(),
+    keep_environments: bool = True,
     progress: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Take the observations of a block.
@@ -71,31 +111,50 @@ def run_block(
         executor: Runs the processes.
         environments: Directory in which environments are kept.
         done: ``(round, slot)`` pairs already observed, which are not run again.
+        keep_environments: Whether environments stay for a later block; uv's cache keeps their files either way.
         progress: Called with a short text before each step.
 
     Returns:
         How many observations were taken.
     """
+    missing = [
+        (number, slot)
+        for number in range(block.rounds)
+        for slot in _turned(block.slots, number)
+        if (number, slot.number) not in done and slot.indicators
+    ]
     program = write_program(environments)
-    built: dict[int, BuiltEnvironment | EnvironmentBuildError] = {}
-    for slot in block.slots:
-        progress(f"environment {slot.lock.label}")
-        try:
-            built[slot.number] = build_environment(slot.lock, environments)
-        except EnvironmentBuildError as error:
-            built[slot.number] = error
+    instruments = build_instruments(block.instruments, environments) if block.instruments and missing else None
+    built: dict[str, BuiltEnvironment | EnvironmentBuildError] = {}
     taken = 0
-    for number in range(block.rounds):
-        # Each round starts one place further, so that no stack always runs behind the same one.
-        shift = number % len(block.slots)
-        for slot in block.slots[shift:] + block.slots[:shift]:
-            progress(f"round {number + 1}/{block.rounds} {slot.lock.label}")
-            if (number, slot.number) in done or not slot.indicators:
-                continue
-            observations = _observe(block, slot, number, built[slot.number], program, executor)
+    try:
+        for slot in sorted({slot.number: slot for _, slot in missing}.values(), key=lambda s: s.number):
+            progress(f"environment {slot.lock.label}")
+            if slot.lock.key not in built:
+                built[slot.lock.key] = _build(slot, environments)
+        for number, slot in missing:
+            progress(f"round {number + 1}/{block.rounds} {slot.label}")
+            observations = _observe(block, slot, number, built[slot.lock.key], instruments, program, executor)
             sink.add(observations)
             taken += len(observations)
+    finally:
+        if not keep_environments:
+            for slot in block.slots:
+                remove_environment(slot.lock, environments)
     return taken
+
+
+def _turned(slots: tuple[Slot, ...], number: int) -> tuple[Slot, ...]:
+    """Start each round one place further, so that no stack always runs behind the same one."""
+    shift = number % max(1, len(slots))
+    return slots[shift:] + slots[:shift]
+
+
+def _build(slot: Slot, environments: Path) -> BuiltEnvironment | EnvironmentBuildError:
+    try:
+        return build_environment(slot.lock, environments)
+    except EnvironmentBuildError as error:
+        return error
 
 
 def _observe(
@@ -103,43 +162,69 @@ def _observe(
     slot: Slot,
     number: int,
     environment: BuiltEnvironment | EnvironmentBuildError,
+    instruments: Path | None,
     program: Path,
     executor: Executor,
 ) -> list[Observation]:
+    """Run a slot's indicators in one process, and those behind a crash in another."""
     if isinstance(environment, EnvironmentBuildError):
         stack = locked_stack(slot.lock, str(slot.lock.python))
         document = {"status": "not-installed", "failure": environment.message[-2000:]}
         return [_observation(block, slot, number, run, stack, document) for run in slot.indicators]
-    request = {
-        "backend": slot.backend,
-        "device": slot.indicators[0].device,
-        "dtype": slot.indicators[0].dtype,
-        "samples": block.samples,
-        "min_seconds": block.min_seconds,
-        "max_warmup_seconds": block.max_warmup_seconds,
-        "indicators": [{"name": run.name, "parameters": dict(run.parameters)} for run in slot.indicators],
-    }
-    end = executor.run(
-        Job(
-            python=environment.python,
-            program=program,
-            request=request,
-            timeout_seconds=block.timeout_seconds,
-            variables={name: str(value) for name, value in block.settings.items()},
+    found: dict[int, dict[str, Any]] = {}
+    while missing := [i for i in range(len(slot.indicators)) if i not in found]:
+        request = {
+            "backend": slot.backend,
+            "settings": dict(slot.settings),
+            "samples": block.samples,
+            "min_seconds": block.min_seconds,
+            "max_warmup_seconds": block.max_warmup_seconds,
+            "instruments": str(instruments) if instruments else None,
+            "indicators": [_entry(slot.indicators[i]) for i in missing],
+        }
+        end = executor.run(
+            Job(
+                python=environment.python,
+                program=program,
+                request=request,
+                timeout_seconds=block.timeout_seconds,
+                memory_limit_bytes=block.memory_limit_bytes,
+            )
         )
-    )
-    documents = {result["indicator"]: result for result in end.results}
-    lost = _lost(end)
+        for result in end.results:
+            # The worker wrote them in order.
+            found[missing[result["number"]]] = _with_telemetry(result, end)
+        if lost := [i for i in missing if i not in found]:
+            # The first that did not report is the one that ended the process; the rest were never begun.
+            found[lost[0]] = _lost(end, block)
     return [
-        _observation(block, slot, number, run, environment.stack, documents.get(run.name, lost))
-        for run in slot.indicators
+        _observation(block, slot, number, run, environment.stack, found[i]) for i, run in enumerate(slot.indicators)
     ]
 
 
-def _lost(end: JobEnd) -> dict[str, Any]:
+def _entry(run: IndicatorRun) -> dict[str, Any]:
+    # The algorithm is what the backend says about itself; it is no parameter.
+    parameters = {name: value for name, value in run.parameters.items() if name != "algorithm"}
+    return {"name": run.name, "device": run.device, "dtype": run.dtype, "parameters": parameters}
+
+
+def _with_telemetry(result: dict[str, Any], end: JobEnd) -> dict[str, Any]:
+    telemetry = summarise(end.readings, result["started"], result["started"] + result["seconds"])
+    environment = dict(result.get("environment", {}))
+    if abs(result["clock_jump"]) > _CLOCK_JUMP_SECONDS:
+        environment["clock_jump_seconds"] = result["clock_jump"]
+    return {**result, "telemetry": telemetry, "environment": environment}
+
+
+def _lost(end: JobEnd, block: Block) -> dict[str, Any]:
     """Describe an indicator whose process ended before it reported."""
-    status: Status = "timed-out" if end.exit_status is None else "crashed"
-    ended = "killed for its time" if end.exit_status is None else f"exit status {end.exit_status}"
+    status: Status
+    if end.ending == "time":
+        status, ended = "timed-out", f"killed after {block.timeout_seconds:g} seconds"
+    elif end.ending == "memory":
+        status, ended = "out-of-memory", f"killed above {block.memory_limit_bytes or 0:.3g} bytes"
+    else:
+        status, ended = "crashed", f"exit status {end.exit_status}"
     return {"status": status, "failure": f"{ended}: {end.error_tail}".strip()}
 
 
@@ -147,7 +232,11 @@ def _observation(
     block: Block, slot: Slot, number: int, run: IndicatorRun, stack: Stack, document: dict[str, Any]
 ) -> Observation:
     indicator = INDICATORS[run.name]
-    parameters = dict(run.parameters)
+    parameters = indicator.complete(dict(run.parameters))
+    started = datetime.fromtimestamp(document["started"], UTC) if "started" in document else datetime.now(UTC)
+    metrics = dict(document.get("metrics", {}))
+    if items := indicator.items(parameters):
+        metrics["items"] = items
     return Observation(
         indicator=run,
         framework=slot.framework,
@@ -157,7 +246,7 @@ def _observation(
         round=number,
         slot=slot.number,
         reference=slot.reference,
-        started_at=document.get("started_at") or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        started_at=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         status=document["status"],
         samples=tuple(document.get("samples", ())),
         loops=document.get("loops", 0),
@@ -167,9 +256,12 @@ def _observation(
         bytes=indicator.bytes_moved(parameters, run.dtype),
         error=document.get("error"),
         tolerance=document.get("tolerance"),
-        settings=dict(block.settings),
+        settings=dict(slot.settings),
         environment=document.get("environment", {}),
         failure=document.get("failure", ""),
+        metrics=metrics,
+        telemetry=document.get("telemetry", {}),
+        schema=2,
     )
 
 
@@ -186,6 +278,6 @@ def write_program(directory: Path) -> Path:
         archive.writestr("pi_runners/__init__.py", "")
         for folder in _SHIPPED:
             for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
-                if file.name.endswith(".py"):
+                if file.name.endswith((".py", ".gz")):
                     archive.writestr(f"pi_runners/{folder}/{file.name}", file.read_bytes())
     return path

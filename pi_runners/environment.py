@@ -19,6 +19,12 @@ from knowledge.domain.errors import UnavailableError
 from knowledge.domain.stack import PackageVersion, Stack, make_stack
 
 
+class FullDiskError(UnavailableError):
+    """Raised when there is no room for an environment: that says nothing about its stack."""
+
+    code = "full-disk"
+
+
 class EnvironmentBuildError(UnavailableError):
     """Raised when an environment cannot be built, or does not hold what its lock says."""
 
@@ -33,11 +39,13 @@ class LockedPackage:
         package: Name, version and index.
         url: Address of the wheel.
         sha256: Hexadecimal SHA-256 of the wheel.
+        size: Of the wheel, bytes; none where it is not known.
     """
 
     package: PackageVersion
     url: str
     sha256: str
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +68,11 @@ class StackLock:
     def label(self) -> str:
         """Readable name of the stack."""
         return " ".join(self.requested)
+
+    @property
+    def key(self) -> str:
+        """Name of its environment's folder: equal exactly when the environments are."""
+        return hashlib.sha256(f"{self.python}\n{self.requirements}".encode()).hexdigest()[:20]
 
     @property
     def requirements(self) -> str:
@@ -95,10 +108,9 @@ def build_environment(lock: StackLock, directory: Path) -> BuiltEnvironment:
     Raises:
         EnvironmentBuildError: If uv fails, or the environment does not hold what the lock says.
     """
-    key = hashlib.sha256(f"{lock.python}\n{lock.requirements}".encode()).hexdigest()[:20]
-    home = directory / key
+    home = directory / lock.key
     if not (home / "pyvenv.cfg").exists():
-        _install(lock, home)
+        _build(lock, home)
     interpreter = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     version, installed = _inspect(interpreter)
     expected = {str(p.package.name): Version(p.package.version) for p in lock.packages}
@@ -109,6 +121,30 @@ def build_environment(lock: StackLock, directory: Path) -> BuiltEnvironment:
             hint="run again: the environment was removed and will be built anew",
         )
     return BuiltEnvironment(python=interpreter, stack=locked_stack(lock, version))
+
+
+def remove_environment(lock: StackLock, directory: Path) -> None:
+    """Remove the environment of a lock; uv's cache keeps the files that it was linked to."""
+    shutil.rmtree(directory / lock.key, ignore_errors=True)
+
+
+def build_instruments(lock: StackLock, directory: Path) -> Path:
+    """Install a lock into a folder of its own, outside every environment.
+
+    For what measures and is not measured, such as MLCommons' LoadGen: the measured environment holds exactly its own
+    lock; the folder comes behind it on the search path.
+
+    Raises:
+        EnvironmentBuildError: If uv fails.
+    """
+    home = directory / f"instruments-{lock.key}"
+    if not home.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory, prefix="building-") as scratch:
+            place = Path(scratch) / "instruments"
+            _install(lock, Path(scratch), ["--python", lock.python, "--target", str(place)])
+            os.replace(place, home)
+    return home
 
 
 def find_uv() -> str:
@@ -128,27 +164,35 @@ def find_uv() -> str:
         return found
 
 
-def _install(lock: StackLock, home: Path) -> None:
+def _build(lock: StackLock, home: Path) -> None:
     """Build into a folder beside and move it into place, so that an interrupted build leaves nothing to take."""
     home.parent.mkdir(parents=True, exist_ok=True)
     # The interpreter's path is written into the environment: it is built relocatable, then renamed.
     with tempfile.TemporaryDirectory(dir=home.parent, prefix="building-") as scratch:
         place = Path(scratch) / "environment"
-        requirements = Path(scratch) / "requirements.txt"
-        requirements.write_text(lock.requirements, encoding="utf-8")
         _run_uv(["venv", "--relocatable", "--no-python-downloads", "--python", lock.python, str(place)], lock)
-        _run_uv(
-            ["pip", "install", "--python", str(place), "--no-deps", "--no-config", "--require-hashes"]
-            + ["-r", str(requirements)],
-            lock,
-        )
+        _install(lock, Path(scratch), ["--python", str(place)])
         os.replace(place, home)
+
+
+def _install(lock: StackLock, scratch: Path, where: Sequence[str]) -> None:
+    requirements = scratch / "requirements.txt"
+    requirements.write_text(lock.requirements, encoding="utf-8")
+    _run_uv(
+        ["pip", "install", *where, "--no-deps", "--no-config", "--require-hashes", "-r", str(requirements)],
+        lock,
+    )
 
 
 def _run_uv(arguments: Sequence[str], lock: StackLock) -> None:
     done = subprocess.run([find_uv(), "--quiet", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         reason = " ".join(done.stderr.split())[-500:]
+        if "no space left on device" in reason.lower() or "os error 28" in reason.lower():
+            raise FullDiskError(
+                f"the disk is full: uv could not build the environment of `{lock.label}`",
+                hint="make room, or name another place with `--cache-dir`; the same command goes on where it stopped",
+            )
         raise EnvironmentBuildError(f"uv could not build the environment of `{lock.label}`: {reason}")
 
 

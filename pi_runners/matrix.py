@@ -1,17 +1,41 @@
-"""Which jobs a measurement is made of: stacks x indicators x rounds."""
+"""Which runs a block is made of: stacks x settings x cases of indicators."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import IndicatorRun
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import IndicatorRun, Scalar
 from pi_runners.backends import FRAMEWORKS
 from pi_runners.environment import StackLock
+from pi_runners.harness.settings import SETTINGS, complaint
 from pi_runners.indicators import INDICATORS
+
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int8")
+_CPU_ONLY = ("numpy",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An indicator with one set of parameters.
+
+    Attributes:
+        name: Indicator.
+        parameters: Its parameters; defaults may be left out.
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +48,7 @@ class Slot:
         framework: Distribution that provides the backend.
         reference: Whether the other slots are compared with this one.
         indicators: What is run on it.
+        settings: Run-time switches.
     """
 
     number: int
@@ -31,85 +56,202 @@ class Slot:
     framework: str
     reference: bool
     indicators: tuple[IndicatorRun, ...]
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
     def backend(self) -> str:
         """Backend that runs the indicators."""
         return FRAMEWORKS[self.framework]
 
+    @property
+    def label(self) -> str:
+        """The stack and its settings, for people."""
+        switches = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
+        return f"{self.lock.label} [{switches}]" if switches else self.lock.label
 
-def framework_of(lock: StackLock) -> str:
+
+def framework_of(requested: Sequence[str]) -> str:
     """Return the distribution whose backend measures a stack: the first requested one that has a backend.
 
     Raises:
         InputError: If none has.
     """
-    for requested in lock.requested:
-        name = canonicalize_name(Requirement(requested).name)
+    for text in requested:
+        name = canonicalize_name(Requirement(text).name)
         if name in FRAMEWORKS:
             return name
     raise InputError(
-        f"stack `{lock.label}` names no framework that can be measured",
+        f"stack `{' '.join(requested)}` names no framework that can be measured",
         hint=f"name one of {', '.join(f'`{name}`' for name in FRAMEWORKS)}",
     )
 
 
-def plan_slots(
-    locks: tuple[StackLock, ...], names: tuple[str, ...], *, size: str, dtype: str, device: str, again: bool
-) -> tuple[Slot, ...]:
-    """Plan the slots of a block.
-
-    The first stack of each backend is that backend's reference.
+def choose_cases(
+    names: Iterable[str], *, size: str = "small", shapes: str | None = None, parameters: Mapping[str, Any] | None = None
+) -> tuple[Case, ...]:
+    """Return the cases of indicators.
 
     Args:
-        locks: The stacks, in order.
         names: Indicators.
-        size: Parameter set.
-        dtype: Element type.
-        device: ``cpu`` or ``cuda``; backends without CUDA run on the CPU.
-        again: Whether each reference takes a second slot: an A/A comparison, the noise floor.
+        size: Named parameter set.
+        shapes: Published list of shapes to take instead, such as ``deepbench``.
+        parameters: Parameters to take instead.
 
     Raises:
-        InputError: If an indicator, a size or a stack's framework is not known.
+        InputError: If an indicator, a set or a parameter is not known or out of its range.
     """
+    found: list[Case] = []
     for name in names:
         if name not in INDICATORS:
             raise InputError(f"there is no indicator `{name}`", hint="`advisor pi list` names them")
-        if size not in INDICATORS[name].sizes:
-            raise InputError(
-                f"indicator `{name}` has no size `{size}`", hint=f"take one of {list(INDICATORS[name].sizes)}"
-            )
-    slots: list[Slot] = []
-    referenced: set[str] = set()
-    twins: list[tuple[StackLock, str]] = []
-    for lock in locks:
-        framework = framework_of(lock)
+        indicator = INDICATORS[name]
+        if parameters is not None:
+            chosen: Sequence[Mapping[str, Any]] = (parameters,)
+        elif shapes is not None:
+            chosen = shapes_of(shapes, name)
+        elif size in indicator.sets:
+            chosen = indicator.sets[size]
+        else:
+            raise InputError(f"indicator `{name}` has no size `{size}`", hint=f"take one of {list(indicator.sets)}")
+        for case in chosen:
+            if complaints := indicator.complaints(dict(case)):
+                raise InputError(
+                    f"indicator `{name}`: {complaints[0]}", hint="`advisor pi list --long` tells every parameter"
+                )
+            found.append(Case(name=name, parameters=indicator.canonical(dict(case))))
+    return tuple(found)
+
+
+def shapes_of(name: str, indicator: str) -> Sequence[Mapping[str, Any]]:
+    """Return the shapes that a published list has for an indicator; ``deepbench`` is its training and server lists.
+
+    Raises:
+        InputError: If there is no such list.
+    """
+    lists = published_shapes()
+    chosen = [key for key in lists if key == name or (name == "deepbench" and not key.endswith("device"))]
+    if not chosen:
+        raise InputError(f"there are no shapes `{name}`", hint=f"take one of deepbench, {', '.join(lists)}")
+    return [shape for key in chosen for shape in lists[key].get(indicator, ())]
+
+
+@cache
+def published_shapes() -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return the shipped lists of shapes: by list, then by indicator."""
+    text = (Path(__file__).parent / "shapes" / "deepbench.json").read_text(encoding="utf-8")
+    lists: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(text)["lists"]
+    return lists
+
+
+def expand_settings(axes: Mapping[str, Sequence[Scalar]]) -> tuple[dict[str, Scalar], ...]:
+    """Return every combination of settings.
+
+    Raises:
+        InputError: If a setting or a value does not exist.
+    """
+    for name, values in axes.items():
+        for value in values:
+            if (wrong := complaint(name, value)) is not None:
+                raise InputError(wrong, hint="`advisor pi settings` tells every setting and its values")
+    names = sorted(axes)
+    return tuple(dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*(axes[n] for n in names)))
+
+
+def fitting(settings: Mapping[str, Scalar], backend: str, device: str) -> dict[str, Scalar]:
+    """Return those of the settings that a backend knows on a device."""
+    return {n: v for n, v in settings.items() if backend in SETTINGS[n].backends and device in SETTINGS[n].devices}
+
+
+def plan_slots(
+    stacks: Sequence[tuple[StackLock, Mapping[str, Scalar]]],
+    cases: Sequence[Case],
+    *,
+    dtypes: Sequence[str] = ("float32",),
+    device: str,
+    again: bool,
+    first: int = 0,
+) -> tuple[Slot, ...]:
+    """Plan the slots of a block.
+
+    The first stack of each backend without settings, or its first one, is that backend's reference. Settings that a
+    backend does not know are left out, and what is the same then is planned once.
+
+    Args:
+        stacks: Each a stack with settings, in order.
+        cases: What is run on every stack whose backend can.
+        dtypes: Element types; cases are run in each.
+        device: ``cpu`` or ``cuda``; backends without CUDA run on the CPU.
+        again: Whether each reference takes a second slot: an A/A comparison, the noise floor.
+        first: Number of the first slot.
+
+    Raises:
+        InputError: If an element type or a stack's framework is not known.
+    """
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            raise InputError(f"there is no element type `{dtype}`", hint=f"take one of {', '.join(DTYPES)}")
+    planned: dict[str, Slot] = {}
+    for lock, settings in stacks:
+        framework = framework_of(lock.requested)
         backend = FRAMEWORKS[framework]
-        runs = _runs(names, backend, size=size, dtype=dtype, device=device)
-        slots.append(
-            Slot(
-                number=len(slots), lock=lock, framework=framework, reference=backend not in referenced, indicators=runs
+        place = "cpu" if backend in _CPU_ONLY else device
+        kept = fitting(settings, backend, place)
+        key = json.dumps([lock.python, lock.requirements, kept], sort_keys=True)
+        if key not in planned:
+            planned[key] = Slot(
+                number=first + len(planned),
+                lock=lock,
+                framework=framework,
+                reference=False,
+                indicators=_runs(cases, backend, dtypes, place),
+                settings=kept,
             )
-        )
-        if backend not in referenced:
-            twins.append((lock, framework))
-        referenced.add(backend)
-    for lock, framework in twins if again else ():
-        runs = _runs(names, FRAMEWORKS[framework], size=size, dtype=dtype, device=device)
-        slots.append(Slot(number=len(slots), lock=lock, framework=framework, reference=False, indicators=runs))
+    slots = list(planned.values())
+    for backend in dict.fromkeys(s.backend for s in slots):
+        mine = [s for s in slots if s.backend == backend]
+        chosen = next((s for s in mine if not s.settings), mine[0])
+        slots[chosen.number - first] = replace(chosen, reference=True)
+        if again:
+            slots.append(replace(chosen, number=first + len(slots)))
     return tuple(slots)
 
 
-def _runs(names: tuple[str, ...], backend: str, *, size: str, dtype: str, device: str) -> tuple[IndicatorRun, ...]:
+def _runs(cases: Sequence[Case], backend: str, dtypes: Sequence[str], device: str) -> tuple[IndicatorRun, ...]:
     return tuple(
         IndicatorRun(
-            name=name,
-            version=INDICATORS[name].version,
+            name=case.name,
+            version=indicator.version,
             backend=backend,
-            device="cpu" if backend == "numpy" else device,
+            device=device,
             dtype=dtype,
-            parameters=INDICATORS[name].parameters_for(size, backend),
+            parameters=indicator.parameters_for(dict(case.parameters), backend),
         )
-        for name in names
-        if backend in INDICATORS[name].backends
+        for dtype in dtypes
+        for case in cases
+        for indicator in [INDICATORS[case.name]]
+        if indicator.supports(dict(case.parameters), backend)
+        and device in indicator.devices
+        and dtype in indicator.dtypes
     )
+
+
+def check_memory(cases: Sequence[Case], dtypes: Sequence[str], hardware: HardwareProfile, *, device: str) -> None:
+    """Refuse cases that do not fit.
+
+    Raises:
+        InputError: At the first case that takes more memory than the machine, or its accelerator, has.
+    """
+    room = [("the machine has", hardware.memory_bytes)]
+    if device == "cuda" and hardware.gpu is not None:
+        room.append(("its GPU has", hardware.gpu.memory_bytes))
+    for case, dtype in itertools.product(cases, dtypes):
+        indicator = INDICATORS[case.name]
+        needed = indicator.memory(indicator.complete(dict(case.parameters)), dtype)
+        for whose, held in room:
+            if held is not None and needed > held:
+                shown = ", ".join(f"{k}={v}" for k, v in case.parameters.items())
+                raise InputError(
+                    f"indicator `{case.name}` with {shown} takes about {needed / 1e9:.1f} GB in {dtype}; "
+                    f"{whose} {held / 1e9:.1f} GB",
+                    hint="take smaller parameters, or `--size small`",
+                )

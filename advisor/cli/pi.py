@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from advisor.cli.campaign import campaign, plan
 from advisor.cli.console import progress_bar, say, warn
+from advisor.cli.measuring import (
+    BudgetOption,
+    KeepOption,
+    MemoryLimitOption,
+    OutputOption,
+    PrometheusOption,
+    choose_device,
+    disk_budget,
+    interruptible,
+    run_and_report,
+)
 from advisor.cli.options import (
     CacheOption,
     ExtraIndexUrlOption,
@@ -17,47 +29,45 @@ from advisor.cli.options import (
     IndexUrlOption,
     KnowledgeOption,
     OfflineOption,
-    cache_directory,
     check_format,
     open_client,
 )
 
 if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
-    from knowledge.domain.hardware import HardwareProfile
-    from pi_runners.environment import StackLock
+    from knowledge.domain.observation import Scalar
     from pi_runners.matrix import Slot
 
 app = typer.Typer(help="Measure performance indicators.", no_args_is_help=True, rich_markup_mode=None)
+app.command("plan")(plan)
+app.command("campaign")(campaign)
 
 
 @app.command("list")
-def list_indicators(format: FormatOption = "text") -> None:
+def list_indicators(
+    long: Annotated[bool, typer.Option("--long", help="Also formulae, parameters and sources.")] = False,
+    format: FormatOption = "text",
+) -> None:
     """List the indicators with their sizes and backends."""
-    from pi_runners.indicators import INDICATORS
+    from advisor.report.indicators import indicator_records, indicator_text
 
     check_format(format)
     if format == "json":
         import json
 
-        entries = [
-            {
-                "name": i.name,
-                "version": i.version,
-                "summary": i.summary,
-                "flops": i.flops_formula,
-                "backends": i.backends,
-                "sizes": i.sizes,
-            }
-            for i in INDICATORS.values()
-        ]
-        typer.echo(json.dumps({"schema_version": 1, "indicators": entries}, indent=2))
+        typer.echo(json.dumps({"schema_version": 2, "indicators": indicator_records()}, indent=2))
         return
-    for indicator in INDICATORS.values():
-        typer.echo(f"{indicator.name} (version {indicator.version}): {indicator.summary}")
-        typer.echo(f"  backends: {', '.join(indicator.backends)}; flops: {indicator.flops_formula}")
-        for size, parameters in indicator.sizes.items():
-            typer.echo(f"  {size}: {', '.join(f'{k}={v}' for k, v in parameters.items())}")
+    typer.echo(indicator_text(long=long))
+
+
+@app.command("settings")
+def list_settings() -> None:
+    """List the run-time switches, their values, and the backends that know them."""
+    from pi_runners.harness.settings import SETTINGS
+
+    for name, setting in SETTINGS.items():
+        values = "|".join(setting.choices) or f"a whole number from {setting.least}"
+        typer.echo(f"{name}: {setting.meaning}")
+        typer.echo(f"  values: {values}; backends: {', '.join(setting.backends)}; on: {', '.join(setting.devices)}")
 
 
 @app.command("run")
@@ -67,19 +77,31 @@ def run(
         list[str],
         typer.Option("--stack", metavar="REQUIREMENTS", help="Requirements of one stack, with spaces (repeatable)."),
     ],
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Passes over all stacks.")] = 5,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Passes over all stacks.")] = 8,
     size: Annotated[str, typer.Option("--size", help="Parameter set: small, medium or large.")] = "small",
-    dtype: Annotated[str, typer.Option("--dtype", help="Element type.")] = "float32",
+    shapes: Annotated[
+        str | None, typer.Option("--shapes", metavar="NAME", help="Published shapes instead: deepbench.")
+    ] = None,
+    parameters: Annotated[
+        str | None, typer.Option("--parameters", metavar="NAME=VALUE,...", help="Parameters of your own instead.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--settings", metavar="NAME=VALUE,...", help="Sweep a run-time switch (repeatable)."),
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option("--dtype", help="Element type (repeatable).")] = None,
     device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")] = "auto",
     samples: Annotated[int, typer.Option("--samples", min=2, help="Samples of an indicator in each process.")] = 20,
     min_time: Annotated[float, typer.Option("--min-time", min=0.001, help="Least seconds of one sample.")] = 0.05,
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Longest seconds of one process.")] = 600.0,
-    python: Annotated[str, typer.Option("--python", help="Interpreter path; by default this one.")] = sys.executable,
+    memory_limit: MemoryLimitOption = None,
+    python: Annotated[str, typer.Option("--python", help="Interpreter: path or version.")] = sys.executable,
     twins: Annotated[bool, typer.Option("--aa/--no-aa", help="Measure each reference twice: the noise floor.")] = True,
     resume: Annotated[str | None, typer.Option("--resume", metavar="BLOCK", help="Go on with a block.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also write the observations to a file.")
-    ] = None,
+    keep_environments: KeepOption = True,
+    budget: BudgetOption = None,
+    prometheus: PrometheusOption = None,
+    output: OutputOption = None,
     knowledge: KnowledgeOption = None,
     index_url: IndexUrlOption = None,
     extra_index_url: ExtraIndexUrlOption = None,
@@ -89,15 +111,22 @@ def run(
 ) -> None:
     """Measure indicators over stacks, interleaved in rounds, and store the observations.
 
-    The first stack of each framework is the reference of its block.
+    The first stack of each framework is the reference of its block. With `--settings` every stack is measured once
+    without and once with each combination of the switches.
     """
+    from advisor.campaign.plan import lock_instruments
+    from advisor.resolve.stacks import StackLocker
     from knowledge.hardware.detect import detect
-    from knowledge.store.engine import default_address, open_knowledge_base
-    from pi_runners.campaign import Block, run_block
-    from pi_runners.executors.local import LocalExecutor
-    from pi_runners.matrix import plan_slots
+    from pi_runners.campaign import Block
+    from pi_runners.matrix import check_memory, choose_cases, expand_settings, plan_slots
 
     hardware = detect()
+    place = choose_device(device, hardware)
+    dtypes = tuple(dtype or ("float32",))
+    cases = choose_cases(indicators, size=size, shapes=shapes, parameters=_parameters(parameters))
+    axes = _axes(settings or [])
+    switches = ({}, *expand_settings(axes)) if axes else ({},)
+    check_memory(cases, dtypes, hardware, device=place)
     client = open_client(
         Path.cwd(),
         index_url=index_url,
@@ -106,8 +135,10 @@ def run(
         cache_dir=cache_dir,
         offline=offline,
     )
-    locks = _lock(client, stack, python=python, hardware=hardware)
-    slots = plan_slots(locks, tuple(indicators), size=size, dtype=dtype, device=_device(device, hardware), again=twins)
+    locker = StackLocker(client, hardware)
+    locks = [locker.lock(text.split(), python) for text in stack]
+    stacks = [(lock, chosen) for lock in locks for chosen in switches]
+    slots = plan_slots(stacks, cases, dtypes=dtypes, device=place, again=twins)
     for slot in slots:
         if not slot.indicators:
             warn(f"`{slot.lock.label}` is not measured: {slot.backend} has none of these indicators")
@@ -119,26 +150,22 @@ def run(
         samples=samples,
         min_seconds=min_time,
         timeout_seconds=timeout,
-        settings={},
+        memory_limit_bytes=None if memory_limit is None else memory_limit * 1e9,
+        instruments=lock_instruments(slots, locker),
     )
     say(f"block `{block.name}`: {len(slots)} slots, {rounds} rounds; go on after an interruption with --resume")
-    with open_knowledge_base(knowledge or default_address()) as store:
-        done = frozenset((o.round, o.slot) for o in store.observations(block=block.name))
-        with progress_bar(len(slots) * (rounds + 1)) as step:
-            run_block(
-                block,
-                sink=store,
-                executor=LocalExecutor(),
-                environments=cache_directory(cache_dir) / "environments",
-                done=done,
-                progress=step,
-            )
-        observations = tuple(store.observations(block=block.name))
-    if output is not None:
-        from advisor.lock.write import write_atomically
-        from knowledge.exchange.files import write_observations
-
-        write_atomically(output, "".join(f"{line}\n" for line in write_observations(observations)))
+    with interruptible(f"go on with `--resume {block.name}`"), progress_bar(len(slots) * (rounds + 1)) as step:
+        observations = run_and_report(
+            [block],
+            client=client,
+            knowledge=knowledge,
+            cache_dir=cache_dir,
+            keep_environments=keep_environments,
+            budget_bytes=disk_budget(budget),
+            prometheus=prometheus,
+            output=output,
+            progress=step,
+        )
     from advisor.report.measurements import block_table
 
     typer.echo(block_table(observations))
@@ -163,30 +190,35 @@ def show(
     typer.echo(block_table(observations))
 
 
-def _lock(client: IndexClient, stacks: list[str], *, python: str, hardware: HardwareProfile) -> tuple[StackLock, ...]:
-    import subprocess
-
-    from advisor.resolve.stacks import lock_stack
-    from advisor.resolve.target import make_target
+def _pairs(text: str, option: str) -> list[tuple[str, str]]:
     from knowledge.domain.errors import InputError
 
-    try:
-        program = "import platform; print(platform.python_version())"
-        done = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise InputError(f"the interpreter `{python}` does not run: {error}") from None
-    target = make_target(python=done.stdout.strip(), platform=None, hardware=hardware)
-    return tuple(lock_stack(text, client=client, target=target, python=python) for text in stacks)
+    found = []
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise InputError(f"`{option} {text}` is not understood", hint=f"write it as `{option} name=value`")
+        found.append((name.strip(), value.strip()))
+    return found
 
 
-def _device(choice: str, hardware: HardwareProfile) -> str:
-    from knowledge.domain.errors import InputError
+def _parameters(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    return {name: _scalar(value) for name, value in _pairs(text, "--parameters")}
 
-    if choice not in ("auto", "cpu", "cuda"):
-        raise InputError(f"there is no device `{choice}`", hint="take `auto`, `cpu` or `cuda`")
-    if choice == "cuda" and hardware.gpu is None:
-        raise InputError("this machine has no NVIDIA GPU that the driver knows", hint="measure with `--device cpu`")
-    return choice if choice != "auto" else ("cuda" if hardware.gpu else "cpu")
+
+def _axes(texts: list[str]) -> dict[str, list[Scalar]]:
+    """Read `threads=1,2` into the values of each switch."""
+    axes: dict[str, list[Scalar]] = {}
+    for text in texts:
+        name, values = _pairs(text.replace(",", "\0"), "--settings")[0]
+        axes[name] = [_scalar(value) for value in values.split("\0")]
+    return axes
+
+
+def _scalar(text: str) -> Any:
+    return int(text) if text.lstrip("-").isdigit() else text
 
 
 def _block_name(slots: tuple[Slot, ...]) -> str:
@@ -195,5 +227,5 @@ def _block_name(slots: tuple[Slot, ...]) -> str:
 
     from knowledge.domain.identity import content_hash
 
-    content = content_hash([[s.lock.requirements, [r.label for r in s.indicators]] for s in slots])
+    content = content_hash([[s.lock.requirements, dict(s.settings), [r.label for r in s.indicators]] for s in slots])
     return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}-{content[:8]}"

@@ -50,6 +50,27 @@ def read_wheel_metadata(transport: Transport, url: str, filename: str) -> tuple[
             raise ArchiveError(f"`{filename}` from its index is not a readable wheel: {error}") from None
 
 
+def read_unpacked_size(transport: Transport, url: str) -> int | None:
+    """Return how many bytes the files of a wheel have once unpacked, or none where the server serves no ranges.
+
+    Raises:
+        UnavailableError: If a local wheel cannot be read.
+    """
+    from remotezip import RemoteZip, RemoteZipError
+
+    try:
+        if (path := local_path(url)) is not None:
+            with zipfile.ZipFile(path) as local:
+                return sum(entry.file_size for entry in local.infolist())
+        transport.requests_made["ranged"] += 1
+        with RemoteZip(
+            url, initial_buffer_size=_TAIL_BYTES, session=transport.session, timeout=transport.timeout_seconds
+        ) as archive:
+            return int(sum(entry.file_size for entry in archive.infolist()))
+    except (RemoteZipError, OSError, zipfile.BadZipFile):
+        return None
+
+
 def _member(archive: zipfile.ZipFile, filename: str) -> str:
     names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")]
     if len(names) != 1:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from packaging.utils import NormalizedName
 
 from advisor.index.advisories import Advisories
-from advisor.index.archive import ArchiveError, read_sdist_metadata, read_wheel_metadata
+from advisor.index.archive import ArchiveError, read_sdist_metadata, read_unpacked_size, read_wheel_metadata
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
 from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
@@ -170,6 +170,17 @@ class IndexClient:
         if length is not None:
             self.cache.write("size", file.url, str(length).encode())
         return length
+
+    def unpacked_size(self, url: str) -> int | None:
+        """Return how many bytes a wheel takes once it is installed, or none where that cannot be told."""
+        if (known := self.cache.read("unpacked", url)) is not None:
+            return int(known)
+        if self.offline and local_path(url) is None:
+            return None
+        size = read_unpacked_size(self.transport, url)
+        if size is not None:
+            self.cache.write("unpacked", url, str(size).encode())
+        return size
 
     def prefetch_sizes(self, files: Iterable[DistributionFile]) -> None:
         """Ask for the sizes that index pages did not tell, in one parallel batch."""

@@ -1,4 +1,4 @@
-"""A block of observations as a table of ratios."""
+"""A block of observations as tables: what each slot attains, and how it compares with the reference."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.compare import Comparison, compare_block
+from knowledge.estimate.compare import Comparison, compare_block, refusals
+from knowledge.estimate.summary import Summary, summarise_block
 
 
 def block_table(observations: Iterable[Observation]) -> str:
@@ -17,41 +18,88 @@ def block_table(observations: Iterable[Observation]) -> str:
     """
     observations = tuple(observations)
     lines: list[str] = []
-    comparisons = compare_block(observations)
-    for indicator in sorted({c.indicator for c in comparisons}):
-        rows = [c for c in comparisons if c.indicator == indicator]
-        reference = rows[0].reference
+    comparisons = {(c.indicator, c.slot): c for c in compare_block(observations)}
+    summaries = summarise_block(observations)
+    for indicator in sorted({s.observation.indicator.label for s in summaries}):
+        rows = [s for s in summaries if s.observation.indicator.label == indicator]
         lines += [
-            f"{indicator} (reference `{_name(reference)}`, {_rate(reference)})",
+            indicator,
             "",
-            "| stack | ratio | 95 % interval | rounds | |",
-            "| --- | --- | --- | --- | --- |",
-            *(_row(c) for c in rows),
+            "| stack | median | 95 % interval | variation | rate | of the roof | ratio | 95 % interval | |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+            *(_row(s, comparisons.get((indicator, s.observation.slot))) for s in rows),
             "",
         ]
-    failed = sorted(
-        {(_name(o), o.indicator.name, o.status, _last_line(o.failure)) for o in observations if o.status != "ok"}
-    )
-    lines += [f"failed: `{name}` {indicator}: {status}: {why}" for name, indicator, status, why in failed]
-    significant = sum(c.significant and not c.twin for c in comparisons)
-    total = sum(not c.twin for c in comparisons)
+    lines += _failures(observations)
+    lines += _unequal(observations)
+    lines += _unstable(summaries)
+    significant = sum(c.significant and not c.twin for c in comparisons.values())
+    total = sum(not c.twin for c in comparisons.values())
     lines.append(f"{significant} of {total} comparisons are significant")
     return "\n".join(lines)
 
 
-def _row(c: Comparison) -> str:
-    name = f"A/A `{_name(c.observation)}`" if c.twin else f"`{_name(c.observation)}`"
-    interval = f"{math.exp(c.low):.3f} to {math.exp(c.high):.3f}"
-    return f"| {name} | {math.exp(c.mean):.3f} | {interval} | {c.rounds} | {'*' if c.significant else ''} |"
+def _row(s: Summary, c: Comparison | None) -> str:
+    name = _name(s.observation)
+    cells = [
+        f"A/A `{name}`" if c is not None and c.twin else f"`{name}`",
+        _seconds(s.median),
+        f"{_seconds(s.low)} to {_seconds(s.high)}",
+        f"{s.variation:.1%}",
+        _rate(s),
+        f"{s.roof_share:.0%}" if s.roof_share is not None else "",
+    ]
+    if c is None:
+        cells += ["reference" if s.observation.reference else "", "", ""]
+    else:
+        interval = f"{math.exp(c.low):.3f} to {math.exp(c.high):.3f}"
+        cells += [f"{math.exp(c.mean):.3f}", interval, "*" if c.significant else ""]
+    return f"| {' | '.join(cells)} |"
+
+
+def _failures(observations: Iterable[Observation]) -> list[str]:
+    failed = sorted(
+        {(_name(o), o.indicator.name, o.status, _last_line(o.failure)) for o in observations if o.status != "ok"}
+    )
+    return [f"failed: `{name}` {indicator}: {status}: {why}" for name, indicator, status, why in failed]
+
+
+def _unequal(observations: Iterable[Observation]) -> list[str]:
+    return [
+        f"not compared: `{_name(r.observation)}` {r.observation.indicator.name} in {r.rounds} rounds: {r.reason}"
+        for r in refusals(observations)
+    ]
+
+
+def _unstable(summaries: Iterable[Summary]) -> list[str]:
+    """Tell each reason once, with how many rows it touches."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for s in summaries:
+        for i in s.instabilities:
+            found.setdefault(i.code, []).append((i.reason, i.remedy))
+    return [
+        f"unstable ({code}, {len(reasons)} rows): {reasons[0][0]}; {reasons[0][1]}" for code, reasons in found.items()
+    ]
 
 
 def _name(o: Observation) -> str:
-    return f"{o.framework} {o.stack.version_of(o.framework)}"
+    switches = "".join(f" {name}={value}" for name, value in sorted(o.settings.items()))
+    return f"{o.framework} {o.stack.version_of(o.framework)}{switches}"
 
 
-def _rate(o: Observation) -> str:
-    median = o.median
-    return f"{median * 1e3:.3g} ms, {o.flops / median / 1e9:.3g} GFLOP/s" if median else "failed"
+def _seconds(seconds: float) -> str:
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def _rate(s: Summary) -> str:
+    if s.items:
+        return f"{s.items:.4g} /s +/- {s.items_uncertainty:.2g} (jitter {s.items_jitter:.2g})"
+    if s.flops:
+        return f"{s.flops / 1e9:.3g} GFLOP/s"
+    return f"{s.bytes / 1e9:.3g} GB/s" if s.bytes else ""
 
 
 def _last_line(text: str) -> str:

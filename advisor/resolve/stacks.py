@@ -2,67 +2,141 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from advisor.index.client import IndexClient
 from advisor.resolve.baseline import Impossible, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, Policy, Problem, RootRequirement
-from advisor.resolve.target import Target
+from advisor.resolve.problem import Candidate, Policy, Problem, RootRequirement, admits
+from advisor.resolve.target import Target, make_target
 from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion
-from pi_runners.environment import LockedPackage, StackLock
+from pi_runners.environment import LockedPackage, StackLock, find_uv
+
+LOADGEN = "mlcommons-loadgen==6.0.17"
+"""One version for all, so that its changes are not taken for a stack's."""
 
 
-def lock_stack(text: str, *, client: IndexClient, target: Target, python: str) -> StackLock:
-    """Resolve the requirements of one ``--stack``, separated by spaces, into an exact lock.
+class StackLocker:
+    """Finds versions and locks stacks for interpreters of this machine."""
 
-    Args:
-        text: Such as ``tensorflow-cpu==2.18.0 numpy<2``.
-        client: The indexes.
-        target: This machine.
-        python: Interpreter to build the environment with.
+    def __init__(self, client: IndexClient, hardware: HardwareProfile) -> None:
+        self._client = client
+        self._hardware = hardware
+        self.interpreter = cache(self._find_interpreter)
+        self._target = cache(self._make_target)
 
-    Raises:
-        InputError: If a requirement is malformed.
-        Impossible: If nothing satisfies them.
-    """
-    requested = tuple(text.split())
-    roots = []
-    for word in requested:
+    def versions_of(self, requirement: Requirement, python: str) -> Sequence[Version]:
+        """Return the versions that an interpreter can install and a requirement admits, newest first."""
+        root = RootRequirement(requirement=requirement, origin="the matrix")
+        problem = Problem(roots=(root,), target=self._target(python), policy=_POLICY)
+        offered = IndexCandidates(self._client, problem).candidates(canonicalize_name(requirement.name))
+        return [c.version for c in offered if admits(requirement, c.version)]
+
+    def lock(self, requested: Sequence[str], python: str, *, cudnn: str | None = None) -> StackLock:
+        """Resolve requirements into an exact lock.
+
+        Args:
+            requested: Such as ``tensorflow-cpu==2.18.0`` and ``numpy<2``.
+            python: Interpreter to build the environment with: a path or a version.
+            cudnn: Release of cuDNN that replaces the one that the framework asks for, such as ``9.10``.
+
+        Raises:
+            InputError: If a requirement is malformed.
+            Impossible: If nothing satisfies them, or the replacement is of another major version.
+        """
+        text = " ".join(requested)
+        roots = tuple(RootRequirement(requirement=_parsed(w), origin=f"--stack {text!r}") for w in requested)
+        # Wheels only: nothing is built while stacks are measured.
+        problem = Problem(roots=roots, target=self._target(python), policy=_POLICY)
+        chosen = self._resolve(problem, text)
+        if cudnn is not None:
+            chosen = self._resolve(_with_cudnn(problem, chosen, cudnn, text), text)
+        return StackLock(
+            requested=tuple(requested),
+            packages=tuple(self._locked(candidate) for candidate in chosen),
+            python=self.interpreter(python),
+            platform=problem.target.platform,
+        )
+
+    def _resolve(self, problem: Problem, text: str) -> tuple[Candidate, ...]:
         try:
-            roots.append(RootRequirement(requirement=Requirement(word), origin=f"--stack {text!r}"))
-        except InvalidRequirement as error:
-            raise InputError(
-                f"`{word}` in `--stack` is not a requirement: {str(error).splitlines()[0]}",
-                hint="write it as `--stack 'numpy==2.2.6'`, several requirements with spaces between them",
+            return tuple(resolve_baseline(problem, IndexCandidates(self._client, problem)))
+        except Impossible as error:
+            target = problem.target
+            raise Impossible(
+                f"stack `{text}` cannot be resolved for Python {target.python} on {target.platform}: {error.message}",
+                details=error.details,
+                hint=error.hint,
             ) from None
-    # Wheels only: nothing is built while stacks are measured.
-    problem = Problem(roots=tuple(roots), target=target, policy=Policy(only_binary=frozenset({":all:"})))
+
+    def _locked(self, candidate: Candidate) -> LockedPackage:
+        file = self._client.pinned(candidate.file)
+        return LockedPackage(
+            package=PackageVersion(
+                name=candidate.name,
+                version=str(candidate.version),
+                index=self._client.configuration.name_of(candidate.file.index),
+            ),
+            url=file.url,
+            sha256=file.sha256 or "",
+            size=file.size,
+        )
+
+    def _find_interpreter(self, python: str) -> str:
+        """Return the path of an interpreter that is named by its path or its version."""
+        if os.sep in python:
+            return python
+        done = subprocess.run(
+            [find_uv(), "python", "find", "--no-python-downloads", python], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise InputError(
+                f"there is no interpreter `{python}` on this machine", hint="name the path of one, or install it"
+            )
+        return done.stdout.strip()
+
+    def _make_target(self, python: str) -> Target:
+        path = self.interpreter(python)
+        program = "import platform; print(platform.python_version())"
+        try:
+            done = subprocess.run([path, "-I", "-c", program], capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise InputError(f"the interpreter `{path}` does not run: {error}") from None
+        return make_target(python=done.stdout.strip(), platform=None, hardware=self._hardware)
+
+
+_POLICY = Policy(only_binary=frozenset({":all:"}))
+
+
+def _parsed(word: str) -> Requirement:
     try:
-        chosen = resolve_baseline(problem, IndexCandidates(client, problem))
-    except Impossible as error:
-        raise Impossible(
-            f"stack `{text}` cannot be resolved for Python {target.python} on {target.platform}: {error.message}",
-            details=error.details,
-            hint=error.hint,
+        return Requirement(word)
+    except InvalidRequirement as error:
+        raise InputError(
+            f"`{word}` is not a requirement: {str(error).splitlines()[0]}",
+            hint="write it as `--stack 'numpy==2.2.6'`, several requirements with spaces between them",
         ) from None
-    return StackLock(
-        requested=requested,
-        packages=tuple(_locked(client, candidate) for candidate in chosen),
-        python=python,
-        platform=target.platform,
-    )
 
 
-def _locked(client: IndexClient, candidate: Candidate) -> LockedPackage:
-    file = client.pinned(candidate.file)
-    return LockedPackage(
-        package=PackageVersion(
-            name=candidate.name,
-            version=str(candidate.version),
-            index=client.configuration.name_of(candidate.file.index),
-        ),
-        url=file.url,
-        sha256=file.sha256 or "",
-    )
+def _with_cudnn(problem: Problem, chosen: Sequence[Candidate], cudnn: str, text: str) -> Problem:
+    """Return the problem with cuDNN replaced: NVIDIA keeps cuDNN compatible within a major version."""
+    # https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/forward-compatibility.html
+    carried = next((c for c in chosen if c.name.startswith("nvidia-cudnn-cu")), None)
+    if carried is None:
+        raise Impossible(f"stack `{text}` carries no cuDNN that could be replaced")
+    if carried.version.major != Version(cudnn).major:
+        raise Impossible(
+            f"stack `{text}` asks for cuDNN {carried.version}; {cudnn} is of another major version",
+            hint=f"take a release of cuDNN {carried.version.major}",
+        )
+    override = RootRequirement(requirement=Requirement(f"{carried.name}=={cudnn}.*"), origin="the matrix")
+    return Problem(roots=problem.roots, target=problem.target, policy=problem.policy, overrides=(override,))

@@ -82,7 +82,10 @@ class Observation:
         tolerance: Largest relative error accepted.
         environment: Interpreter build, clock governor, load, framework build: text by name.
         failure: Class and tail of the error output where the run failed.
-        schema: Version of this record.
+        metrics: What the indicator found beside the samples, such as a rate, a percentile or bytes of memory.
+        telemetry: The machine beside the run: utilisation, memory, power, temperature, clocks; 1 in ``throttled`` where
+            the accelerator slowed itself down.
+        schema: Version of this record; 2 where it has metrics or telemetry.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -108,11 +111,17 @@ class Observation:
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     environment: Mapping[str, Scalar] = field(default_factory=dict)
     failure: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    telemetry: Mapping[str, float] = field(default_factory=dict)
     schema: int = 1
 
     def record(self) -> dict[str, Any]:
         """Return the observation as JSON-ready values; stack and hardware are named by their identities."""
         described = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        for later in ("metrics", "telemetry"):
+            # Schema 1 does not know them, and the identity of its records must stay.
+            if not described[later]:
+                del described[later]
         described["indicator"] = asdict(self.indicator)
         described["stack"] = self.stack.identity
         described["hardware"] = self.hardware.identity

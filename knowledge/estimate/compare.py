@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from knowledge.domain.observation import Observation
+from knowledge.estimate.conditions import differing_conditions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class Comparison:
         mean: Mean over rounds of log(reference seconds / slot seconds); positive is faster.
         standard_error: Of the mean.
         confidence: Of the interval, corrected for the number of comparisons.
-        twin: Whether slot and reference are the same stack (an A/A comparison).
+        twin: Whether slot and reference are the same stack with the same settings (an A/A comparison).
     """
 
     block: str
@@ -60,10 +61,32 @@ class Comparison:
         return self.standard_error * _student(1 - (1 - self.confidence) / 2, self.rounds - 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A slot that is not compared with its reference.
+
+    Attributes:
+        block: The block.
+        indicator: Label of the indicator run.
+        slot: The slot.
+        observation: One of its observations.
+        reason: What differed between the two, beside stack and settings.
+        rounds: In how many rounds.
+    """
+
+    block: str
+    indicator: str
+    slot: int
+    observation: Observation
+    reason: str
+    rounds: int
+
+
 def compare_block(observations: Iterable[Observation], *, confidence: float = 0.95) -> tuple[Comparison, ...]:
     """Compare every slot of every block with its reference, paired by round.
 
-    Drift of the machine hits reference and slot of one round alike, so it leaves their ratio. Intervals are Student's
+    Drift of the machine hits reference and slot of one round alike, so it leaves their ratio. Rounds in which the two
+    ran under unequal conditions are left out; :func:`refusals` tells which. Intervals are Student's
     over the rounds' log ratios, each widened for the number of comparisons in its block (Bonferroni), so that all of
     them hold together with the given confidence.
 
@@ -71,18 +94,7 @@ def compare_block(observations: Iterable[Observation], *, confidence: float = 0.
         observations: Of any number of blocks; failed ones are passed over.
         confidence: Of all intervals of a block together.
     """
-    seconds: dict[tuple[str, str, int], dict[int, Observation]] = defaultdict(dict)
-    references: dict[tuple[str, str], int] = {}
-    for o in observations:
-        if o.status == "ok":
-            seconds[o.block, o.indicator.label, o.slot][o.round] = o
-            if o.reference:
-                references[o.block, o.indicator.label] = o.slot
-    pairs = [
-        (key, rounds, seconds[key[0], key[1], references[key[0], key[1]]])
-        for key, rounds in sorted(seconds.items())
-        if references.get((key[0], key[1]), key[2]) != key[2]
-    ]
+    pairs = _pairs(observations)
     per_block: dict[str, int] = defaultdict(int)
     for (block, _, _), _, _ in pairs:
         per_block[block] += 1
@@ -90,10 +102,50 @@ def compare_block(observations: Iterable[Observation], *, confidence: float = 0.
     return tuple(comparison for comparison in found if comparison is not None)
 
 
+def refusals(observations: Iterable[Observation]) -> tuple[Refusal, ...]:
+    """Return which slots ran under other conditions than their reference, and so are not compared in those rounds."""
+    found = []
+    for (block, label, slot), runs, reference in _pairs(observations):
+        shared = sorted(set(runs) & set(reference))
+        unequal = [r for r in shared if differing_conditions(runs[r], reference[r])]
+        if unequal:
+            reason = "; ".join(differing_conditions(runs[unequal[0]], reference[unequal[0]]))
+            found.append(
+                Refusal(
+                    block=block,
+                    indicator=label,
+                    slot=slot,
+                    observation=runs[unequal[0]],
+                    reason=reason,
+                    rounds=len(unequal),
+                )
+            )
+    return tuple(found)
+
+
+_Pair = tuple[tuple[str, str, int], dict[int, Observation], dict[int, Observation]]
+
+
+def _pairs(observations: Iterable[Observation]) -> list[_Pair]:
+    """Return block, indicator and slot with the runs of the slot and of its reference, by round."""
+    seconds: dict[tuple[str, str, int], dict[int, Observation]] = defaultdict(dict)
+    references: dict[tuple[str, str], int] = {}
+    for o in observations:
+        if o.status == "ok":
+            seconds[o.block, o.indicator.label, o.slot][o.round] = o
+            if o.reference:
+                references[o.block, o.indicator.label] = o.slot
+    return [
+        (key, rounds, seconds[key[0], key[1], references[key[0], key[1]]])
+        for key, rounds in sorted(seconds.items())
+        if references.get((key[0], key[1]), key[2]) != key[2]
+    ]
+
+
 def _compare(
     key: tuple[str, str, int], slot: dict[int, Observation], reference: dict[int, Observation], confidence: float
 ) -> Comparison | None:
-    shared = sorted(set(slot) & set(reference))
+    shared = [r for r in sorted(set(slot) & set(reference)) if not differing_conditions(slot[r], reference[r])]
     if len(shared) < 2:
         return None
     ratios = [math.log(_median(reference[r]) / _median(slot[r])) for r in shared]
@@ -110,7 +162,7 @@ def _compare(
         mean=mean,
         standard_error=error,
         confidence=confidence,
-        twin=first.stack.identity == other.stack.identity,
+        twin=first.stack.identity == other.stack.identity and dict(first.settings) == dict(other.settings),
     )
 
 

@@ -158,6 +158,8 @@ class VersionEstimator:
         backends = self._workload.backends
         return (
             o.indicator.device == device
+            # What a switch does says nothing about a version.
+            and not o.settings
             and o.indicator.name in self._workload.weights
             and (not backends or o.indicator.backend in backends)
         )

@@ -1,25 +1,25 @@
-"""NumPy: what BLAS gives, on the CPU."""
+"""NumPy: what BLAS and NumPy's loops give, on the CPU; no backward pass."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from pi_runners.harness.contract import Backend, Call, Parameters, Unsupported
+from pi_runners.backends.cells import GATES, advance
+from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 
 
 class NumpyBackend(Backend):
-    """Matrix products through BLAS; convolution through im2col and one matrix product."""
+    """Matrix products through BLAS; convolution through im2col and one matrix product; recurrence as a loop."""
 
     name = "numpy"
+    dtypes = ("float32", "float64")
 
-    def __init__(self, device: str, dtype: str) -> None:
-        super().__init__(device, dtype)
+    def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
+        super().__init__(device, dtype, settings)
         if device != "cpu":
             raise Unsupported("NumPy runs on the CPU only")
-        if dtype not in ("float32", "float64"):
-            raise Unsupported("NumPy has no BLAS for {}".format(dtype))
 
     def describe(self) -> Dict[str, Any]:
         """Return the version and, where NumPy tells, the BLAS it was built with."""
@@ -33,27 +33,136 @@ class NumpyBackend(Backend):
             described["blas"] = None
         return described
 
-    def _array(self, raw: bytes, shape: Tuple[int, ...]) -> Any:
-        array = (np.frombuffer(raw, dtype=np.uint8).astype(np.float64) - 127.5) / 127.5
-        return array.astype(self.dtype).reshape(shape)
+    def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
+        """Make an array."""
+        return from_bytes(raw, shape, scale, offset).astype(self.dtype)
 
-    def matmul(self, a: bytes, b: bytes, m: int, k: int, n: int) -> Call:
-        """Multiply ``a`` (m, k) with ``b`` (k, n)."""
-        left, right = self._array(a, (m, k)), self._array(b, (k, n))
-        return Call(lambda: np.matmul(left, right), lambda result, index: float(result[index]))
+    images = array
+    filters = array
 
-    def conv2d(self, x: bytes, w: bytes, parameters: Parameters) -> Call:
-        """Gather patches (im2col), then one matrix product."""
-        p = parameters
-        batch, channels, size, kernel = p["batch"], p["channels"], p["size"], p["kernel"]
-        margin = kernel // 2
-        images = self._array(x, (batch, channels, size, size))
-        filters = self._array(w, (p["filters"], channels * kernel * kernel))
+    def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
+        """Make an array of indices."""
+        return np.array(list(numbers), dtype=np.int64).reshape(tuple(shape))
 
-        def run() -> Any:
-            padded = np.pad(images, ((0, 0), (0, 0), (margin, margin), (margin, margin)))
-            patches = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(2, 3))
-            columns = patches.transpose(1, 4, 5, 0, 2, 3).reshape(channels * kernel * kernel, -1)
-            return np.matmul(filters, columns).reshape(p["filters"], batch, size, size)
+    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+        """Return the elements behind an index."""
+        return list(np.asarray(result[tuple(index)]).reshape(-1).tolist())
 
-        return Call(run, lambda result, i: float(result[i[1], i[0], i[2], i[3]]))
+    def copy(self, x: Array) -> Array:
+        """Copy."""
+        return x.copy()
+
+    def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
+        """`numpy.matmul` on views."""
+        left = np.swapaxes(a, -1, -2) if transpose_a else a
+        right = np.swapaxes(b, -1, -2) if transpose_b else b
+        return np.matmul(left, right)
+
+    def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
+        """Gather patches (im2col), then one matrix product for each group."""
+        axes = tuple(range(2, x.ndim))
+        padded = np.pad(x, ((0, 0), (0, 0)) + tuple((p, p) for p in padding))
+        patches = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], axis=axes)
+        patches = patches[(slice(None), slice(None)) + tuple(slice(None, None, s) for s in stride)]
+        spatial = patches.shape[2 : 2 + len(axes)]
+        each = x.shape[1] // groups
+        # (groups, channels * kernel, batch * pixels)
+        order = (1,) + tuple(range(2 + len(axes), patches.ndim)) + (0,) + tuple(range(2, 2 + len(axes)))
+        columns = patches.transpose(order).reshape(groups, each * int(np.prod(w.shape[2:])), -1)
+        product = np.matmul(w.reshape(groups, w.shape[0] // groups, -1), columns)
+        return np.moveaxis(product.reshape((w.shape[0], x.shape[0]) + spatial), 0, 1)
+
+    def recurrent(
+        self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
+    ) -> Callable[..., Array]:
+        """One product for the inputs of all timesteps, then a Python loop over them."""
+        inputs, hidden = shape
+        gates = GATES[cell]
+        to_input = np.ascontiguousarray(self.array(w[0], (gates * hidden, inputs), scale).T)
+        to_hidden = np.ascontiguousarray(self.array(w[1], (gates * hidden, hidden), scale).T)
+
+        def run(backend: Backend, steps: Array) -> Array:
+            state = np.zeros((steps.shape[1], hidden), dtype=self.dtype)
+            memory = state
+            outputs = np.empty(steps.shape[:2] + (hidden,), dtype=self.dtype)
+            for t, given in enumerate(np.matmul(steps, to_input)):
+                state, memory = advance(np, _sigmoid, cell, given, np.matmul(state, to_hidden), state, memory)
+                outputs[t] = state
+            return outputs
+
+        return run
+
+    def gather(self, table: Array, indices: Array) -> Array:
+        """`take`."""
+        return np.take(table, indices, axis=0)
+
+    def tanh(self, x: Array) -> Array:
+        """Hyperbolic tangent."""
+        return np.tanh(x)
+
+    def relu(self, x: Array) -> Array:
+        """Rectify."""
+        return np.maximum(x, 0)
+
+    def total(self, x: Array) -> Array:
+        """Sum the last axis."""
+        return x.sum(axis=-1)
+
+    def largest(self, x: Array) -> Array:
+        """Take the largest of the last axis."""
+        return x.max(axis=-1)
+
+    def softmax(self, x: Array) -> Array:
+        """Softmax of the last axis, spelled out."""
+        powers = np.exp(x - x.max(axis=-1, keepdims=True))
+        powers /= powers.sum(axis=-1, keepdims=True)
+        return powers
+
+    def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
+        """Normalise the last axis, spelled out."""
+        centred = x - x.mean(axis=-1, keepdims=True)
+        return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5) * gain + offset
+
+    def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
+        """Normalise channels, spelled out."""
+        axes = (0,) + tuple(range(2, x.ndim))
+        form = (1, -1) + (1,) * (x.ndim - 2)
+        if not training:
+            return x * gain.reshape(form) + offset.reshape(form)
+        centred = x - x.mean(axis=axes, keepdims=True)
+        scaled = centred / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + 1e-5)
+        return scaled * gain.reshape(form) + offset.reshape(form)
+
+    def fft(self, x: Array) -> Array:
+        """`rfft`; NumPy before 2 computes it in double precision."""
+        return np.fft.rfft(x)
+
+    def sort(self, x: Array) -> Array:
+        """Sort the last axis."""
+        return np.sort(x, axis=-1)
+
+    def join(self, x: Array, y: Array) -> Array:
+        """Concatenate last axes."""
+        return np.concatenate((x, y), axis=-1)
+
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        """Another shape."""
+        return x.reshape(tuple(shape))
+
+    def transpose(self, x: Array, axes: Sequence[int]) -> Array:
+        """Reorder axes."""
+        return x.transpose(tuple(axes))
+
+    def spatial_mean(self, x: Array) -> Array:
+        """Mean over spatial axes."""
+        return x.mean(axis=tuple(range(2, x.ndim)))
+
+
+def from_bytes(raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Any:
+    """Return the numbers that bytes stand for, in double precision."""
+    plain = np.frombuffer(raw, dtype=np.uint8).astype(np.float64)
+    return ((plain - 127.5) / 127.5 * scale + offset).reshape(tuple(shape))
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))

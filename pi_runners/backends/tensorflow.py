@@ -1,30 +1,44 @@
-"""TensorFlow on the CPU or a CUDA device: compiled functions without XLA, native layout (NHWC)."""
+"""TensorFlow on the CPU or a CUDA device: compiled functions, XLA where the settings say so, native layout (NHWC)."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Backend, Call, Parameters, Unsupported
-from pi_runners.indicators.training import LEARNING_RATE, weight_scales, weight_shapes
+from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import tensorflow as tf
 
+from pi_runners.backends.numpy import from_bytes
+
 
 class TensorflowBackend(Backend):
     """``tf.function`` over raw operations; inputs are arguments, so that nothing is folded away."""
 
     name = "tensorflow"
+    dtypes = ("float32", "float64", "float16", "bfloat16", "int8")
+    channels_last = True
 
-    def __init__(self, device: str, dtype: str) -> None:
-        super().__init__(device, dtype)
+    def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
+        super().__init__(device, dtype, settings)
         if device == "cuda" and not tf.config.list_physical_devices("GPU"):
             raise Unsupported("this TensorFlow sees no CUDA device")
         if device == "cpu":
             tf.config.set_visible_devices([], "GPU")
+        if "threads" in settings and tf.config.threading.get_intra_op_parallelism_threads() != settings["threads"]:
+            tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
+            tf.config.threading.set_inter_op_parallelism_threads(settings["threads"])
+        if "tf32" in settings:
+            tf.config.experimental.enable_tensor_float_32_execution(settings["tf32"] == "on")
+        amp = settings.get("amp", "off")
+        if amp != "off":
+            if amp != ("float16" if device == "cuda" else "bfloat16"):
+                raise Unsupported("TensorFlow rewrites graphs to float16 on CUDA devices and to bfloat16 on CPUs only")
+            option = "auto_mixed_precision" if device == "cuda" else "auto_mixed_precision_onednn_bfloat16"
+            tf.config.optimizer.set_experimental_options({option: True})
 
     def describe(self) -> Dict[str, Any]:
         """Return the version and build facts."""
@@ -41,50 +55,232 @@ class TensorflowBackend(Backend):
         """Wait for every device."""
         tf.test.experimental.sync_devices()
 
-    def _tensor(self, raw: bytes, shape: Tuple[int, ...], axes: Tuple[int, ...], scale: float = 1.0) -> Any:
+    def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
+        """Make a tensor."""
+        return self._tensor(raw, shape, tuple(range(len(shape))), scale, offset)
+
+    def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
+        """NHWC."""
+        return self._tensor(raw, shape, (0,) + tuple(range(2, len(shape))) + (1,), scale)
+
+    def filters(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
+        """HWIO."""
+        return self._tensor(raw, shape, tuple(range(2, len(shape))) + (1, 0), scale)
+
+    def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
+        """Make a tensor of indices."""
+        return tf.constant(np.array(list(numbers), dtype=np.int32).reshape(tuple(shape)))
+
+    def _tensor(
+        self, raw: bytes, shape: Sequence[int], axes: Sequence[int], scale: float, offset: float = 0.0
+    ) -> Array:
         """Make a tensor from logical shape and the order of axes that TensorFlow wants."""
-        plain = (np.frombuffer(raw, dtype=np.uint8).astype(np.float64) - 127.5) / 127.5 * scale
-        return tf.cast(tf.constant(np.ascontiguousarray(plain.reshape(shape).transpose(axes))), self.dtype)
+        if self.dtype == "int8":
+            return tf.constant((np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(shape))
+        plain = from_bytes(raw, shape, scale, offset)
+        return tf.cast(tf.constant(np.ascontiguousarray(plain.transpose(tuple(axes)))), self.dtype)
 
-    def matmul(self, a: bytes, b: bytes, m: int, k: int, n: int) -> Call:
-        """Multiply ``a`` (m, k) with ``b`` (k, n)."""
-        left, right = self._tensor(a, (m, k), (0, 1)), self._tensor(b, (k, n), (0, 1))
-        compute = tf.function(tf.linalg.matmul)
-        return Call(lambda: compute(left, right), lambda result, index: float(result[index]))
+    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+        """Return the elements behind an index."""
+        found = result[tuple(index)]
+        wide = found if found.dtype.is_complex or found.dtype.is_integer else tf.cast(found, tf.float64)
+        return list(wide.numpy().reshape(-1).tolist())
 
-    def conv2d(self, x: bytes, w: bytes, parameters: Parameters) -> Call:
-        """Convolve in NHWC."""
-        p = parameters
-        images = self._tensor(x, (p["batch"], p["channels"], p["size"], p["size"]), (0, 2, 3, 1))
-        filters = self._tensor(w, (p["filters"], p["channels"], p["kernel"], p["kernel"]), (2, 3, 1, 0))
-        compute = tf.function(lambda i, f: tf.nn.conv2d(i, f, strides=1, padding="SAME"))
-        return Call(lambda: compute(images, filters), lambda result, i: float(result[i[0], i[2], i[3], i[1]]))
+    def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        by_xla = True if self.settings.get("xla") == "on" else None
+        traced: Callable[..., Any] = tf.function(function, jit_compile=by_xla, autograph=False)
+        return traced
 
-    def training_step(self, images: bytes, labels: Sequence[int], weights: List[bytes], parameters: Parameters) -> Call:
-        """One SGD step through a gradient tape."""
-        p = parameters
-        batch = self._tensor(images, (p["batch"], 3, p["size"], p["size"]), (0, 2, 3, 1))
-        targets = tf.constant(list(labels))
-        axes: List[Tuple[int, ...]] = [(2, 3, 1, 0), (2, 3, 1, 0), (1, 0)]
-        first, second, dense = (
-            tf.Variable(self._tensor(raw, shape, order, scale))
-            for raw, shape, order, scale in zip(weights, weight_shapes(p), axes, weight_scales(p))
-        )
-        # Explicit margins: TensorFlow's SAME pads a strided convolution on one side only, PyTorch on both.
-        margins = [[0, 0], [1, 1], [1, 1], [0, 0]]
+    def compile(
+        self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
+    ) -> Callable[[], Any]:
+        """Trace once."""
+        compute = self._function(lambda *given: function(self, *given))
+        held = (*arrays, *weights)
+        return lambda: compute(*held)
 
-        def step(inputs: Any, expected: Any) -> Any:
+    def pullback(
+        self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
+    ) -> Callable[[], Sequence[Array]]:
+        """Trace the tape; TensorFlow prunes the forward pass where the gradients do not need it."""
+
+        def gradients(upstream: Array, *given: Array) -> Any:
             with tf.GradientTape() as tape:
-                hidden = tf.nn.relu(tf.nn.conv2d(inputs, first, strides=1, padding=margins))
-                hidden = tf.nn.relu(tf.nn.conv2d(hidden, second, strides=2, padding=margins))
-                logits = tf.linalg.matmul(tf.reduce_mean(hidden, axis=(1, 2)), dense)
-                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=expected, logits=logits)
-                loss = tf.reduce_mean(losses)
-            gradients = tape.gradient(loss, (first, second, dense))
-            squared_norm = tf.add_n([tf.reduce_sum(tf.cast(g, tf.float32) ** 2) for g in gradients])
-            for weight, gradient in zip((first, second, dense), gradients):
-                weight.assign_sub(LEARNING_RATE * gradient)
-            return loss, squared_norm
+                tape.watch(given)
+                result = function(self, *given)
+            return tape.gradient(result, given, output_gradients=upstream)
 
-        compute = tf.function(step)
-        return Call(lambda: compute(batch, targets), lambda result, index: float(result[index[0]]))
+        compute = self._function(gradients)
+        return lambda: compute(cotangent, *arrays)
+
+    def train(
+        self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
+    ) -> Training:
+        """Train through a gradient tape."""
+        variables = [tf.Variable(weight) for weight in weights]
+        held = list(batch)
+
+        def step(*given: Array) -> Any:
+            with tf.GradientTape() as tape:
+                value = loss(self, variables, *given)
+            gradients = [tf.convert_to_tensor(g) for g in tape.gradient(value, variables)]
+            squared_norm = tf.add_n([tf.reduce_sum(tf.cast(g, tf.float32) ** 2) for g in gradients])
+            for variable, gradient in zip(variables, gradients):
+                variable.assign_sub(tf.cast(rate, gradient.dtype) * gradient)
+            return value, squared_norm
+
+        compute = self._function(step)
+
+        def feed(fresh: Sequence[Array]) -> None:
+            held[:] = fresh
+
+        def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+            return self.compile(lambda backend, *given: function(backend, variables, *given), arrays)
+
+        return Training(lambda: compute(*held), lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator)
+
+    def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
+        """Copy by `tf.identity` between devices."""
+        if self.device != "cuda":
+            raise Unsupported("there is no transfer on the CPU")
+        with tf.device("CPU:0"):
+            host = tf.constant(np.frombuffer(raw, np.uint8))
+        with tf.device("GPU:0"):
+            there = tf.identity(host)
+
+        def upload() -> Any:
+            with tf.device("GPU:0"):
+                return tf.identity(host)
+
+        def download() -> Any:
+            with tf.device("CPU:0"):
+                return tf.identity(there)
+
+        return upload, download
+
+    def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
+        """`tf.linalg.matmul`."""
+        wider = {"output_type": tf.int32} if self.dtype == "int8" else {}
+        return tf.linalg.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, **wider)
+
+    def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
+        """`conv1d`, `conv2d`, `conv3d` or `depthwise_conv2d`; SAME where that adds the same margins."""
+        kernel = [int(n) for n in w.shape[:-2]]
+        same = all(s == 1 and n == 2 * p + 1 for s, p, n in zip(stride, padding, kernel))
+        if not same and any(padding):
+            # TensorFlow's SAME pads a strided convolution on one side only.
+            x = tf.pad(x, [[0, 0]] + [[p, p] for p in padding] + [[0, 0]])
+        margins = "SAME" if same else "VALID"
+        if groups > 1:
+            if len(kernel) != 2 or int(w.shape[-2]) != 1 or int(w.shape[-1]) != groups:
+                raise Unsupported("TensorFlow has no grouped convolution on the CPU, only a depthwise one")
+            by_channel = tf.transpose(w, (0, 1, 3, 2))
+            return tf.nn.depthwise_conv2d(x, by_channel, strides=[1, *stride, 1], padding=margins)
+        if len(kernel) == 1:
+            return tf.nn.conv1d(x, w, stride=stride[0], padding=margins)
+        convolve = tf.nn.conv2d if len(kernel) == 2 else tf.nn.conv3d
+        return convolve(x, w, strides=[1, *stride, 1], padding=margins)
+
+    def recurrent(
+        self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
+    ) -> Callable[..., Array]:
+        """Keras layers: cuDNN on a GPU, a loop in the graph on the CPU."""
+        kinds = {"vanilla": tf.keras.layers.SimpleRNN, "lstm": tf.keras.layers.LSTM, "gru": tf.keras.layers.GRU}
+        inputs, hidden = shape
+        # Keras has the update gate first.
+        order = {"vanilla": [0], "lstm": [0, 1, 2, 3], "gru": [1, 0, 2]}[cell]
+        layer = kinds[cell](
+            hidden, use_bias=False, return_sequences=True, dtype=self.dtype, recurrent_initializer="zeros"
+        )
+        timesteps, batch = int(x.shape[0]), int(x.shape[1])
+        layer.build((batch, timesteps, inputs))
+        spread = []
+        for raw, width in zip(w, (inputs, hidden)):
+            gates = from_bytes(raw, (len(order), hidden, width), scale)[order]
+            spread.append(np.ascontiguousarray(gates.reshape(-1, width).T))
+        layer.set_weights(spread)
+        return lambda backend, steps: tf.transpose(layer(tf.transpose(steps, (1, 0, 2))), (1, 0, 2))
+
+    def gather(self, table: Array, indices: Array) -> Array:
+        """`tf.gather`."""
+        return tf.gather(table, indices)
+
+    def relu(self, x: Array) -> Array:
+        """Rectify."""
+        return tf.nn.relu(x)
+
+    def tanh(self, x: Array) -> Array:
+        """Hyperbolic tangent."""
+        return tf.tanh(x)
+
+    def total(self, x: Array) -> Array:
+        """Sum the last axis."""
+        return tf.reduce_sum(x, axis=-1)
+
+    def largest(self, x: Array) -> Array:
+        """Take the largest of the last axis."""
+        return tf.reduce_max(x, axis=-1)
+
+    def softmax(self, x: Array) -> Array:
+        """Softmax of the last axis."""
+        return tf.nn.softmax(x)
+
+    def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
+        """Normalise the last axis through its moments."""
+        mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
+        return tf.nn.batch_normalization(x, mean, variance, offset, gain, 1e-5)
+
+    def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
+        """Fused batch normalisation of NHWC images; through moments for other ranks and types."""
+        if x.shape.rank == 4 and x.dtype == tf.float32:
+            settled = {} if training else {"mean": tf.zeros_like(gain), "variance": tf.ones_like(gain)}
+            fused = tf.compat.v1.nn.fused_batch_norm(x, gain, offset, epsilon=1e-5, is_training=training, **settled)
+            return fused[0]
+        if not training:
+            return x * gain + offset
+        mean, variance = tf.nn.moments(x, axes=list(range(x.shape.rank - 1)))
+        return tf.nn.batch_normalization(x, mean, variance, offset, gain, 1e-5)
+
+    def fft(self, x: Array) -> Array:
+        """`tf.signal.rfft`."""
+        return tf.signal.rfft(x)
+
+    def sort(self, x: Array) -> Array:
+        """Sort the last axis."""
+        return tf.sort(x, axis=-1)
+
+    def pool(self, x: Array, size: int) -> Array:
+        """Largest of windows."""
+        return tf.nn.max_pool(x, size, size, "VALID")
+
+    def spatial_mean(self, x: Array) -> Array:
+        """Mean over spatial axes."""
+        return tf.reduce_mean(x, axis=list(range(1, x.shape.rank - 1)))
+
+    def upsample(self, x: Array) -> Array:
+        """Nearest neighbour."""
+        for axis in range(1, x.shape.rank - 1):
+            x = tf.repeat(x, 2, axis=axis)
+        return x
+
+    def join_channels(self, x: Array, y: Array) -> Array:
+        """Concatenate channels."""
+        return tf.concat((x, y), axis=-1)
+
+    join = join_channels
+
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        """Another shape."""
+        return tf.reshape(x, tuple(shape))
+
+    def transpose(self, x: Array, axes: Sequence[int]) -> Array:
+        """Reorder axes."""
+        return tf.transpose(x, tuple(axes))
+
+    def cross_entropy(self, logits: Array, labels: Array) -> Array:
+        """Mean cross-entropy."""
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+
+    def channels_to_rows(self, x: Array, channels: int) -> Array:
+        """Pixels as rows."""
+        return tf.reshape(x, (-1, channels))

@@ -1,26 +1,35 @@
-"""PyTorch on the CPU or a CUDA device, eager, native layout (NCHW)."""
+"""PyTorch on the CPU or a CUDA device: eager unless `compile` is set, native layout (NCHW) unless told otherwise."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from contextlib import nullcontext
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 import torch.nn.functional as functional
 
-from pi_runners.harness.contract import Backend, Call, Parameters, Unsupported
-from pi_runners.indicators.training import LEARNING_RATE, weight_scales, weight_shapes
+from pi_runners.backends.cells import GATES
+from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
 
 
 class TorchBackend(Backend):
-    """Eager PyTorch with its own defaults for threads, oneDNN and TensorFloat-32."""
+    """PyTorch with its own defaults, except for what the settings say."""
 
     name = "torch"
+    dtypes = ("float32", "float64", "float16", "bfloat16", "int8")
 
-    def __init__(self, device: str, dtype: str) -> None:
-        super().__init__(device, dtype)
+    def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
+        super().__init__(device, dtype, settings)
         if device == "cuda" and not torch.cuda.is_available():
             raise Unsupported("this PyTorch sees no CUDA device")
         self._dtype = getattr(torch, dtype)
+        if "threads" in settings:
+            torch.set_num_threads(settings["threads"])
+        if "onednn" in settings:
+            torch.backends.mkldnn.enabled = settings["onednn"] == "on"
+        if "tf32" in settings:
+            torch.backends.cuda.matmul.allow_tf32 = settings["tf32"] == "on"
+            torch.backends.cudnn.allow_tf32 = settings["tf32"] == "on"
 
     def describe(self) -> Dict[str, Any]:
         """Return the version, threads, and the CUDA and cuDNN versions it was built with."""
@@ -31,9 +40,12 @@ class TorchBackend(Backend):
             "torch_cudnn": torch.backends.cudnn.version() if torch.version.cuda else None,
             "torch_mkldnn": torch.backends.mkldnn.is_available(),
         }
+        if hasattr(torch.backends, "cpu"):
+            described["torch_cpu_capability"] = torch.backends.cpu.get_cpu_capability()
         if self.device == "cuda":
             described["torch_device"] = torch.cuda.get_device_name()
             described["torch_tf32_matmul"] = torch.backends.cuda.matmul.allow_tf32
+            described["torch_tf32_cudnn"] = torch.backends.cudnn.allow_tf32
         return described
 
     def synchronise(self, result: Any) -> None:
@@ -41,44 +53,218 @@ class TorchBackend(Backend):
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def _tensor(self, raw: bytes, shape: Tuple[int, ...], scale: float = 1.0) -> Any:
-        plain = torch.frombuffer(bytearray(raw), dtype=torch.uint8).to(torch.float64)
-        return ((plain - 127.5) / 127.5 * scale).reshape(shape).to(device=self.device, dtype=self._dtype)
+    def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
+        """Make a tensor on the device."""
+        plain = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+        if self.dtype == "int8":
+            numbers = (plain.to(torch.int16) - 128).to(torch.int8)
+        else:
+            numbers = (plain.to(torch.float64) - 127.5) / 127.5 * scale + offset
+        return numbers.reshape(tuple(shape)).to(device=self.device, dtype=self._dtype)
 
-    def matmul(self, a: bytes, b: bytes, m: int, k: int, n: int) -> Call:
-        """Multiply ``a`` (m, k) with ``b`` (k, n)."""
-        left, right = self._tensor(a, (m, k)), self._tensor(b, (k, n))
-        return Call(lambda: torch.matmul(left, right), lambda result, index: float(result[index]))
+    def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
+        """Make a tensor of indices."""
+        return torch.tensor(list(numbers), device=self.device).reshape(tuple(shape))
 
-    def conv2d(self, x: bytes, w: bytes, parameters: Parameters) -> Call:
-        """Convolve in NCHW."""
-        p = parameters
-        images = self._tensor(x, (p["batch"], p["channels"], p["size"], p["size"]))
-        filters = self._tensor(w, (p["filters"], p["channels"], p["kernel"], p["kernel"]))
-        margin = p["kernel"] // 2
-        return Call(
-            lambda: functional.conv2d(images, filters, padding=margin), lambda result, index: float(result[index])
-        )
+    def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
+        """NCHW, or channels last where the settings say so."""
+        return self._formatted(self.array(raw, shape, scale))
 
-    def training_step(self, images: bytes, labels: Sequence[int], weights: List[bytes], parameters: Parameters) -> Call:
-        """One SGD step through autograd."""
-        p = parameters
-        batch = self._tensor(images, (p["batch"], 3, p["size"], p["size"]))
-        targets = torch.tensor(list(labels), device=self.device)
-        shapes, scales = weight_shapes(p), weight_scales(p)
-        first, second, dense = (
-            self._tensor(raw, shape, scale).requires_grad_() for raw, shape, scale in zip(weights, shapes, scales)
-        )
+    filters = images
+
+    def _formatted(self, tensor: Any) -> Any:
+        if self.settings.get("memory_format") != "channels_last" or tensor.dim() not in (4, 5):
+            return tensor
+        layout = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
+        return tensor.to(memory_format=layout)
+
+    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+        """Return the elements behind an index."""
+        found: List[Any] = result[tuple(index)].reshape(-1).tolist()
+        return found
+
+    def _ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Put `amp` around a function, and `torch.compile` around both."""
+        amp = self.settings.get("amp", "off")
+
+        def mixed(*arrays: Any) -> Any:
+            context = nullcontext() if amp == "off" else torch.autocast(self.device, dtype=getattr(torch, amp))
+            with context:
+                return function(self, *arrays)
+
+        if self.settings.get("compile") != "on":
+            return mixed
+        if not hasattr(torch, "compile"):
+            raise Unsupported("this PyTorch has no `torch.compile`")
+        compiled: Callable[..., Any] = torch.compile(mixed)
+        return compiled
+
+    def compile(
+        self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
+    ) -> Callable[[], Any]:
+        """Run without recording gradients."""
+        ready = self._ready(function)
+        held = (*arrays, *weights)
 
         def run() -> Any:
-            hidden = functional.relu(functional.conv2d(batch, first, padding=1))
-            hidden = functional.relu(functional.conv2d(hidden, second, stride=2, padding=1))
-            loss = functional.cross_entropy(functional.linear(hidden.mean(dim=(2, 3)), dense), targets)
-            gradients = torch.autograd.grad(loss, (first, second, dense))
+            with torch.no_grad():
+                return ready(*held)
+
+        return run
+
+    def pullback(
+        self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
+    ) -> Callable[[], Sequence[Array]]:
+        """Run the forward pass once, then the backward pass alone on every call."""
+        leaves = [array.detach().requires_grad_() for array in arrays]
+        result = self._ready(function)(*leaves)
+        return lambda: torch.autograd.grad(result, leaves, cotangent, retain_graph=True)
+
+    def train(
+        self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
+    ) -> Training:
+        """Train through autograd."""
+        leaves = [weight.detach().clone().requires_grad_() for weight in weights]
+        held = list(batch)
+        ready = self._ready(lambda backend, *arrays: loss(backend, arrays[: len(leaves)], *arrays[len(leaves) :]))
+
+        def step() -> Any:
+            value = ready(*leaves, *held)
+            gradients = torch.autograd.grad(value, leaves)
             with torch.no_grad():
                 squared_norm = sum((g.float() ** 2).sum() for g in gradients)
-                for weight, gradient in zip((first, second, dense), gradients):
-                    weight.sub_(gradient, alpha=LEARNING_RATE)
-            return loss.detach(), squared_norm
+                for weight, gradient in zip(leaves, gradients):
+                    weight.sub_(gradient, alpha=rate)
+            return value.detach(), squared_norm
 
-        return Call(run, lambda result, index: float(result[index[0]]))
+        def feed(fresh: Sequence[Array]) -> None:
+            held[:] = fresh
+
+        def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+            return self.compile(lambda backend, *given: function(backend, leaves, *given), arrays)
+
+        return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator)
+
+    def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
+        """Copy through page-locked memory."""
+        if self.device != "cuda":
+            raise Unsupported("there is no transfer on the CPU")
+        host = torch.frombuffer(bytearray(raw), dtype=torch.uint8).pin_memory()
+        there = host.to("cuda")
+        back = torch.empty_like(host).pin_memory()
+        return lambda: there.copy_(host, non_blocking=True), lambda: back.copy_(there, non_blocking=True)
+
+    def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
+        """`torch.matmul`; int8 through `torch._int_mm`."""
+        left = a.transpose(-1, -2) if transpose_a else a
+        right = b.transpose(-1, -2) if transpose_b else b
+        if self.dtype != "int8":
+            return torch.matmul(left, right)
+        if left.dim() != 2 or not hasattr(torch, "_int_mm"):
+            raise Unsupported("this PyTorch multiplies no batches of int8 matrices")
+        return torch._int_mm(left, right)
+
+    def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
+        """`conv1d`, `conv2d` or `conv3d`."""
+        convolve = {3: functional.conv1d, 4: functional.conv2d, 5: functional.conv3d}[x.dim()]
+        return convolve(x, w, stride=tuple(stride), padding=tuple(padding), groups=groups)
+
+    def recurrent(
+        self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
+    ) -> Callable[..., Array]:
+        """`nn.RNN`, `nn.LSTM` or `nn.GRU`: cuDNN on a GPU."""
+        kind = {"vanilla": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell]
+        gates = GATES[cell]
+        inputs, hidden = shape
+        layer = kind(inputs, hidden, bias=False).to(device=self.device, dtype=self._dtype)
+        with torch.no_grad():
+            layer.weight_ih_l0.copy_(self.array(w[0], (gates * hidden, inputs), scale))
+            layer.weight_hh_l0.copy_(self.array(w[1], (gates * hidden, hidden), scale))
+        return lambda backend, steps: layer(steps)[0]
+
+    def attention(self, q: Array, k: Array, v: Array, width: int) -> Array:
+        """`scaled_dot_product_attention`, which chooses among fused kernels."""
+        if not hasattr(functional, "scaled_dot_product_attention"):
+            return super().attention(q, k, v, width)
+        return functional.scaled_dot_product_attention(q, k, v)
+
+    def copy(self, x: Array) -> Array:
+        """`clone`."""
+        return x.clone()
+
+    def gather(self, table: Array, indices: Array) -> Array:
+        """`embedding`."""
+        return functional.embedding(indices, table)
+
+    def relu(self, x: Array) -> Array:
+        """Rectify."""
+        return functional.relu(x)
+
+    def tanh(self, x: Array) -> Array:
+        """Hyperbolic tangent."""
+        return torch.tanh(x)
+
+    def total(self, x: Array) -> Array:
+        """Sum the last axis."""
+        return x.sum(dim=-1)
+
+    def largest(self, x: Array) -> Array:
+        """Take the largest of the last axis."""
+        return x.amax(dim=-1)
+
+    def softmax(self, x: Array) -> Array:
+        """Softmax of the last axis."""
+        return functional.softmax(x, dim=-1)
+
+    def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
+        """Normalise the last axis."""
+        return functional.layer_norm(x, gain.shape, gain, offset, eps=1e-5)
+
+    def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
+        """Normalise channels."""
+        mean, variance = (None, None) if training else (torch.zeros_like(gain), torch.ones_like(gain))
+        return functional.batch_norm(x, mean, variance, gain, offset, training=training, eps=1e-5)
+
+    def fft(self, x: Array) -> Array:
+        """`rfft`."""
+        return torch.fft.rfft(x)
+
+    def sort(self, x: Array) -> Array:
+        """Sort the last axis; PyTorch also computes the permutation."""
+        return torch.sort(x, dim=-1)[0]
+
+    def pool(self, x: Array, size: int) -> Array:
+        """Largest of windows."""
+        return {3: functional.max_pool1d, 4: functional.max_pool2d, 5: functional.max_pool3d}[x.dim()](x, size)
+
+    def spatial_mean(self, x: Array) -> Array:
+        """Mean over spatial axes."""
+        return x.mean(dim=tuple(range(2, x.dim())))
+
+    def upsample(self, x: Array) -> Array:
+        """Nearest neighbour."""
+        return functional.interpolate(x, scale_factor=2, mode="nearest")
+
+    def join_channels(self, x: Array, y: Array) -> Array:
+        """Concatenate channels."""
+        return torch.cat((x, y), dim=1)
+
+    def join(self, x: Array, y: Array) -> Array:
+        """Concatenate last axes."""
+        return torch.cat((x, y), dim=-1)
+
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        """Another shape."""
+        return x.reshape(tuple(shape))
+
+    def transpose(self, x: Array, axes: Sequence[int]) -> Array:
+        """Reorder axes."""
+        return x.permute(*axes)
+
+    def cross_entropy(self, logits: Array, labels: Array) -> Array:
+        """Mean cross-entropy."""
+        return functional.cross_entropy(logits, labels)
+
+    def channels_to_rows(self, x: Array, channels: int) -> Array:
+        """Pixels as rows."""
+        return x.movedim(1, -1).reshape(-1, channels)

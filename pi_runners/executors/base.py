@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
+
+from pi_runners.telemetry import Reading
+
+Ending = Literal["exit", "time", "memory"]
+"""Why a process ended: by itself, killed for its time, or killed for its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,14 +21,14 @@ class Job:
         program: Archive that the interpreter runs.
         request: What the program is asked for; JSON-ready.
         timeout_seconds: The process is killed after this time.
-        variables: Environment variables set for the process.
+        memory_limit_bytes: The process is killed when it and its children hold more; none sets no limit.
     """
 
     python: Path
     program: Path
     request: dict[str, Any]
     timeout_seconds: float
-    variables: dict[str, str] = field(default_factory=dict)
+    memory_limit_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +37,17 @@ class JobEnd:
 
     Attributes:
         results: Documents that the program wrote, in order; those before a crash are kept.
-        exit_status: Of the process; negative for a signal, none where it was killed for its time.
+        exit_status: Of the process; negative for a signal.
+        ending: Why it ended.
         error_tail: End of the error output.
+        readings: The machine while it ran.
     """
 
     results: tuple[dict[str, Any], ...]
-    exit_status: int | None
-    error_tail: str
+    exit_status: int
+    ending: Ending = "exit"
+    error_tail: str = ""
+    readings: tuple[Reading, ...] = field(default=())
 
 
 class Executor(Protocol):

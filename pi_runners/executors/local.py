@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,7 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from pi_runners.executors.base import Job, JobEnd
+from pi_runners.executors.base import Ending, Job, JobEnd
+from pi_runners.telemetry import Sampler
 
 _TAIL = 2000
 
@@ -25,32 +27,45 @@ class LocalExecutor:
             output = folder / "results.jsonl"
             output.touch()
             with (folder / "stderr").open("w+b") as errors:
-                status = self._wait(job, folder, output, errors.fileno())
+                process = self._start(job, folder, output, errors.fileno())
+                ending: Ending = "exit"
+                with Sampler(
+                    process.pid, memory_limit_bytes=job.memory_limit_bytes, stop=lambda: _kill(process)
+                ) as sampler:
+                    try:
+                        process.wait(timeout=job.timeout_seconds)
+                    except subprocess.TimeoutExpired:
+                        ending = "time"
+                    finally:
+                        # Also after its own end: what it started must not run beside the next job.
+                        _kill(process)
+                        process.wait()
                 errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL))
                 tail = errors.read().decode("utf-8", "replace")
-            results = tuple(json.loads(line) for line in _whole_lines(output))
-            return JobEnd(results=results, exit_status=status, error_tail=tail)
+            return JobEnd(
+                results=tuple(json.loads(line) for line in _whole_lines(output)),
+                exit_status=process.returncode,
+                ending="memory" if sampler.exceeded else ending,
+                error_tail=tail,
+                readings=tuple(sampler.readings),
+            )
 
-    def _wait(self, job: Job, folder: Path, output: Path, errors: int) -> int | None:
+    def _start(self, job: Job, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
         # `-I` keeps the user's site-packages, PYTHONPATH and the working directory out of the measured environment.
-        command = [str(path) for path in (job.python, "-I", job.program, folder / "request.json", output)]
-        process = subprocess.Popen(
+        command = [str(job.python), "-I", str(job.program), "measure", str(folder / "request.json"), str(output)]
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
             cwd=folder,
-            env={**os.environ, **job.variables},
             start_new_session=True,
         )
-        try:
-            return process.wait(timeout=job.timeout_seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _whole_lines(path: Path) -> list[str]:

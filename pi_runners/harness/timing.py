@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+
+from pi_runners.harness.contract import Plan
 
 WINDOW = 5
 STEADY_SPREAD = 0.1
+
+
+class ClockError(Exception):
+    """Raised when the clock did not advance over a timed region."""
 
 
 class Timing(NamedTuple):
@@ -26,44 +32,64 @@ class Timing(NamedTuple):
     steady: bool
     result: Any
 
+    def document(self) -> Dict[str, Any]:
+        """Return it as JSON-ready values, without the result."""
+        return {
+            "status": "ok",
+            "samples": rounded(self.samples),
+            "loops": self.loops,
+            "warmup_seconds": round(self.warmup_seconds, 6),
+            "steady": self.steady,
+        }
+
+
+def rounded(seconds: List[float]) -> List[float]:
+    """Round to what a clock can tell.
+
+    Six digits are a millionth of a sample: what is behind them is the clock's noise, and doubles the size of a file.
+    """
+    return [float("{:.6g}".format(value)) for value in seconds]
+
 
 def time_calls(run: Callable[[], Any], synchronise: Callable[[Any], None], loops: int) -> Tuple[float, Any]:
-    """Return seconds per call over ``loops`` calls, the device's work included, and the last result."""
+    """Return seconds per call over ``loops`` calls, the device's work included, and the last result.
+
+    Raises:
+        ClockError: If the clock stood still or went back.
+    """
     synchronise(None)
     result = None
+    # Monotonic: setting the machine's time does not touch it.
     started = time.perf_counter()
     for _ in range(loops):
         result = run()
     synchronise(result)
-    return (time.perf_counter() - started) / loops, result
+    seconds = (time.perf_counter() - started) / loops
+    if seconds <= 0:
+        raise ClockError(
+            "the monotonic clock went from {} to {} over a timed region".format(started, started + seconds)
+        )
+    return seconds, result
 
 
-def measure(
-    run: Callable[[], Any],
-    synchronise: Callable[[Any], None],
-    samples: int,
-    min_seconds: float,
-    max_warmup_seconds: float,
-) -> Timing:
-    """Time a computation.
+def measure(run: Callable[[], Any], synchronise: Callable[[Any], None], plan: Plan) -> Timing:
+    """Time a computation: warm up until it is steady, find how often to call it in a sample, take the samples.
 
     Args:
         run: Starts the computation.
         synchronise: Waits for the device.
-        samples: How many samples to take.
-        min_seconds: Least duration of one sample; calls are repeated within it.
-        max_warmup_seconds: The warm-up ends here even where the timings have not settled.
+        plan: How many samples, how long each, how long a warm-up at most.
     """
     started = time.perf_counter()
     loops = 1
     recent: List[float] = []
     steady = False
     result = None
-    while not steady and (time.perf_counter() - started < max_warmup_seconds or not recent):
+    while not steady and (time.perf_counter() - started < plan.max_warmup_seconds or not recent):
         seconds, result = time_calls(run, synchronise, loops)
-        if seconds * loops < min_seconds:
+        if seconds * loops < plan.min_seconds:
             # Not more than tenfold at once: the first calls are slower than those to come.
-            loops = max(loops + 1, min(loops * 10, int(min_seconds / max(seconds, 1e-9)) + 1))
+            loops = max(loops + 1, min(loops * 10, int(plan.min_seconds / seconds) + 1))
             recent = []
             continue
         recent = (recent + [seconds])[-WINDOW:]
@@ -71,7 +97,7 @@ def measure(
         steady = len(recent) == WINDOW and max(recent) - min(recent) <= STEADY_SPREAD * middle
     warmup = time.perf_counter() - started
     taken = []
-    for _ in range(samples):
+    for _ in range(plan.samples):
         seconds, result = time_calls(run, synchronise, loops)
         taken.append(seconds)
     return Timing(taken, loops, warmup, steady, result)

@@ -11,34 +11,57 @@ import traceback
 from typing import Any, Dict
 
 from pi_runners.backends import make_backend
-from pi_runners.harness.contract import Backend, Unsupported
-from pi_runners.harness.timing import measure
+from pi_runners.harness.contract import Backend, Plan, Unsupported
+from pi_runners.harness.settings import apply_settings
 from pi_runners.indicators import INDICATORS
 
 
 def main() -> int:
-    """Read the request named by the first argument and append results to the file named by the second."""
-    with open(sys.argv[1], encoding="utf-8") as file:
+    """Do what the first argument names: ``measure`` a request, or play a part that an indicator asked for."""
+    part, arguments = sys.argv[1], sys.argv[2:]
+    if part == "startup":
+        from pi_runners.indicators.startup import start
+
+        sys.stdout.write(json.dumps(start(*arguments)) + "\n")
+    elif part == "rank":
+        from pi_runners.indicators.communication import take_part
+
+        take_part(*arguments)
+    else:
+        measure_request(*arguments)
+    return 0
+
+
+def measure_request(request_path: str, output_path: str) -> None:
+    """Read a request and append one result for each of its indicators."""
+    with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
-    with open(sys.argv[2], "a", encoding="utf-8") as output:
-        for entry in request["indicators"]:
-            document = run_indicator(request, entry)
+    try:
+        apply_settings(request["backend"], request["settings"])
+        refused = None
+    except Unsupported as error:
+        refused = str(error)
+    with open(output_path, "a", encoding="utf-8") as output:
+        for number, entry in enumerate(request["indicators"]):
+            started = time.time(), time.perf_counter()
+            if refused is not None:
+                document: Dict[str, Any] = {"status": "unsupported", "failure": refused}
+            else:
+                document = run_indicator(request, entry)
+            document.update(number=number, started=started[0], seconds=time.perf_counter() - started[1])
+            # What sets the machine's time moves this clock and not the other; samples come from the other.
+            document["clock_jump"] = round(time.time() - started[0] - document["seconds"], 3)
             # One line an indicator, at once: a crash in the next one must not lose this one.
             output.write(json.dumps(document) + "\n")
             output.flush()
             os.fsync(output.fileno())
-    return 0
 
 
 def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, Any]:
     """Run one indicator; every way it can fail is a result."""
-    document: Dict[str, Any] = {
-        "indicator": entry["name"],
-        "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "environment": describe_process(),
-    }
+    document: Dict[str, Any] = {"environment": describe_process()}
     try:
-        backend = make_backend(request["backend"], request["device"], request["dtype"])
+        backend = make_backend(request["backend"], entry["device"], entry["dtype"], request["settings"])
         document["environment"].update(backend.describe())
     except Unsupported as error:
         return dict(document, status="unsupported", failure=str(error))
@@ -50,38 +73,33 @@ def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, A
     except Unsupported as error:
         document.update(status="unsupported", failure=str(error))
     except BaseException as error:
-        document.update(status=_failure_class(error), failure=traceback.format_exc()[-2000:])
+        document.update(status=failure_class(error), failure=traceback.format_exc()[-2000:])
     document["environment"]["load_after"] = load_average()
     return document
 
 
 def _measure(backend: Backend, request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, Any]:
-    trial = INDICATORS[entry["name"]].prepare(backend, entry["parameters"])
-    # The check comes first: it sees the first call, before a training step has moved its weights.
-    error = trial.check(trial.run())
-    if not error <= trial.tolerance:
-        failure = "relative error {:.3g} is above the tolerance {:.3g}".format(error, trial.tolerance)
-        finite = error if error == error and abs(error) < 1e300 else None
-        return {"status": "wrong-result", "failure": failure, "error": finite, "tolerance": trial.tolerance}
-    timing = measure(
-        trial.run, backend.synchronise, request["samples"], request["min_seconds"], request["max_warmup_seconds"]
+    plan = Plan(
+        samples=request["samples"],
+        min_seconds=request["min_seconds"],
+        max_warmup_seconds=request["max_warmup_seconds"],
+        instruments=request.get("instruments"),
+        archive=sys.argv[0],
     )
-    return {
-        "status": "ok",
-        # Eleven decimals are a hundredth of a nanosecond: more digits are the clock's noise.
-        "samples": [round(seconds, 11) for seconds in timing.samples],
-        "loops": timing.loops,
-        "warmup_seconds": round(timing.warmup_seconds, 6),
-        "steady": timing.steady,
-        "error": error,
-        "tolerance": trial.tolerance,
-    }
+    measured = INDICATORS[entry["name"]].measure(backend, entry["parameters"], plan)
+    if "metrics" in measured:
+        measured["metrics"] = {name: float("{:.6g}".format(value)) for name, value in measured["metrics"].items()}
+    return measured
 
 
-def _failure_class(error: BaseException) -> str:
+def failure_class(error: BaseException) -> str:
+    """Return the status that an exception stands for; frameworks say in words what they have no kernel for."""
     text = "{} {}".format(type(error).__name__, error).lower()
     memory = ("memoryerror", "outofmemory", "out of memory", "resourceexhausted", "oom when allocating")
-    return "out-of-memory" if any(word in text for word in memory) else "error"
+    absent = ("notimplemented", "not implemented", "unimplemented", "registered kernels", "allowed values")
+    if any(word in text for word in memory):
+        return "out-of-memory"
+    return "unsupported" if any(word in text for word in absent) else "error"
 
 
 def load_average() -> Any:

@@ -4,11 +4,43 @@ from __future__ import annotations
 
 from typing import Dict
 
-from pi_runners.indicators.convolution import Conv2d
+from pi_runners.indicators.attention import Attention
+from pi_runners.indicators.communication import Communication
+from pi_runners.indicators.convolution import Convolution
 from pi_runners.indicators.indicator import Indicator
+from pi_runners.indicators.inference import Inference
 from pi_runners.indicators.matmul import Matmul
-from pi_runners.indicators.training import TrainingStep
+from pi_runners.indicators.memory import Memory, Roofline, Transfer
+from pi_runners.indicators.recurrent import Recurrent
+from pi_runners.indicators.rows import Elementwise, Embedding, Fft, Normalisation, Reduction, Softmax, Sort
+from pi_runners.indicators.startup import Startup
+from pi_runners.indicators.training import TimeToQuality, TrainingStep
 
-INDICATORS: Dict[str, Indicator] = {indicator.name: indicator for indicator in (Matmul(), Conv2d(), TrainingStep())}
+INDICATORS: Dict[str, Indicator] = {
+    indicator.name: indicator
+    for indicator in (
+        Matmul(),
+        Convolution(1),
+        Convolution(2),
+        Convolution(3),
+        Recurrent(),
+        Attention(),
+        Embedding(),
+        Elementwise(),
+        Reduction(),
+        Softmax(),
+        Normalisation(),
+        Fft(),
+        Sort(),
+        TrainingStep(),
+        TimeToQuality(),
+        Inference(),
+        Memory(),
+        Transfer(),
+        Roofline(),
+        Communication(),
+        Startup(),
+    )
+}
 
 __all__ = ["INDICATORS", "Indicator"]

@@ -1,80 +1,261 @@
-"""Two-dimensional convolution."""
+"""Convolution in one, two and three dimensions: forward, backward, depthwise."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import Any, Tuple
+from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
 
-from pi_runners.harness.contract import Backend, Parameters, Trial, random_bytes
-from pi_runners.indicators.indicator import ITEM_BYTES, Indicator
+from pi_runners.harness.contract import Array, Backend, Parameters, Trial, decode, product, random_bytes
+from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, Operation, Parameter, corners
 
 _TOLERANCE = {"float64": 1e-12, "float32": 4e-3, "float16": 1e-2, "bfloat16": 6e-2}
+_AXES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+_BYTE_VALUE = decode(bytes(range(256)), "float32")
 
 
-class Conv2d(Indicator):
-    """Forward convolution, stride 1, padding that keeps the size."""
+class Geometry(NamedTuple):
+    """Lengths along the spatial axes."""
 
-    name = "conv2d"
-    summary = "forward 2-D convolution, stride 1, same padding (NumPy: im2col and one matrix product)"
-    flops_formula = "2 batch filters size^2 channels kernel^2"
-    sizes = {  # noqa: RUF012
-        "small": {"batch": 8, "channels": 32, "filters": 64, "size": 28, "kernel": 3},
-        "medium": {"batch": 16, "channels": 64, "filters": 64, "size": 56, "kernel": 3},
-        "large": {"batch": 256, "channels": 128, "filters": 128, "size": 56, "kernel": 3},
-    }
-    backends = ("numpy", "tensorflow", "torch")
+    spatial: Tuple[int, ...]
+    kernel: Tuple[int, ...]
+    stride: Tuple[int, ...]
+    padding: Tuple[int, ...]
+    out: Tuple[int, ...]
 
-    def parameters_for(self, size: str, backend: str) -> Parameters:
+
+class Convolution(Operation):
+    """Convolution of images (batch, channels, *spatial) with filters (filters, channels / groups, *kernel)."""
+
+    corresponds = "DeepBench convolution (https://github.com/baidu-research/DeepBench)"
+    flops_formula = "2 batch filters out channels/groups kernel; backward twice that"
+    bytes_formula = "item (images + filters + results); backward: each and its gradient"
+    source = "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/"
+
+    def __init__(self, axes: int) -> None:
+        self._axes = axes
+        self.name = "conv{}d".format(axes)
+        self.summary = "{}-D convolution: forward, backward, depthwise (NumPy: im2col and one matrix product)".format(
+            axes
+        )
+        self.parameters = {
+            "batch": Parameter("images"),
+            "channels": Parameter("channels of an image"),
+            "filters": Parameter("filters, the channels of the result"),
+            "size": Parameter("length of every spatial axis", default=0, least=0),
+            "kernel": Parameter("length of every axis of a filter", default=0, least=0),
+            "stride": Parameter("step along every axis", default=1),
+            "groups": Parameter("groups of channels; as many as channels is depthwise", default=1),
+            "direction": Parameter("what is computed", choices=("forward", "backward"), default="forward"),
+        }
+        for axis in _AXES[axes]:
+            for kind, meaning in (
+                ("", "length"),
+                ("kernel_", "filter's length"),
+                ("stride_", "step"),
+                ("pad_", "margin"),
+            ):
+                least = 0 if kind == "pad_" else 1
+                self.parameters[kind + axis] = Parameter(
+                    "{} along this axis, where it differs".format(meaning), default=-1, least=min(least, -1)
+                )
+        self.sets = _SETS[axes]
+
+    def parameters_for(self, parameters: Parameters, backend: str) -> Parameters:
         """NumPy has no convolution: it says that it goes through im2col."""
-        extra = {"algorithm": "im2col"} if backend == "numpy" else {}
-        return dict(self.sizes[size], **extra)
+        return dict(parameters, **({"algorithm": "im2col"} if backend == "numpy" else {}))
+
+    def supports(self, parameters: Parameters, backend: str) -> bool:
+        """Only frameworks that learn have a backward pass."""
+        return backend in (LEARNING if parameters.get("direction") == "backward" else ALL)
+
+    def geometry(self, p: Parameters) -> Geometry:
+        """Return the lengths along the spatial axes; margins keep the size unless they are given."""
+
+        def along(kind: str, common: Callable[[int], int]) -> Tuple[int, ...]:
+            given = [p.get(kind + axis, -1) for axis in _AXES[self._axes]]
+            return tuple(g if g >= 0 else common(i) for i, g in enumerate(given))
+
+        spatial = along("", lambda i: int(p["size"]))
+        kernel = along("kernel_", lambda i: int(p["kernel"]))
+        stride = along("stride_", lambda i: int(p["stride"]))
+        padding = along("pad_", lambda i: kernel[i] // 2)
+        out = tuple((n + 2 * m - k) // s + 1 for n, m, k, s in zip(spatial, padding, kernel, stride))
+        return Geometry(spatial, kernel, stride, padding, out)
+
+    def complaints(self, parameters: Parameters) -> List[str]:
+        """Also refuse what leaves no result."""
+        found = super().complaints({k: v for k, v in parameters.items() if k != "algorithm"})
+        if found:
+            return found
+        p = self.complete(parameters)
+        shape = self.geometry(p)
+        if min(shape.spatial + shape.kernel) < 1:
+            return ["`size` and `kernel`, or the lengths along each axis, must be given"]
+        if min(shape.out) < 1:
+            return ["the kernel {} is larger than the padded image {}".format(shape.kernel, shape.spatial)]
+        if p["channels"] % p["groups"] or p["filters"] % p["groups"]:
+            return ["`groups` must divide `channels` and `filters`"]
+        return []
 
     def flops(self, parameters: Parameters) -> float:
-        """2 N K H W C R S, as DeepBench counts it (padding's zeros included)."""
-        p = parameters
-        return float(2 * p["batch"] * p["filters"] * p["size"] ** 2 * p["channels"] * p["kernel"] ** 2)
+        """2 N K P Q C R S, as DeepBench counts it (margins' zeros included); backward: two gradients."""
+        p = self.complete(parameters)
+        shape = self.geometry(p)
+        one = 2 * p["batch"] * p["filters"] * product(shape.out) * p["channels"] // p["groups"] * product(shape.kernel)
+        return float(one * (2 if p["direction"] == "backward" else 1))
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Input and filters read once, output written once."""
-        p = parameters
-        pixels = p["batch"] * p["size"] ** 2
-        filters = p["filters"] * p["channels"] * p["kernel"] ** 2
-        return float(ITEM_BYTES[dtype] * (pixels * (p["channels"] + p["filters"]) + filters))
+        """Images and filters read once, results written once; backward also reads the images and filters."""
+        p = self.complete(parameters)
+        shape = self.geometry(p)
+        images = p["batch"] * p["channels"] * product(shape.spatial)
+        filters = p["filters"] * p["channels"] // p["groups"] * product(shape.kernel)
+        results = p["batch"] * p["filters"] * product(shape.out)
+        twice = 2 if p["direction"] == "backward" else 1
+        return float(ITEM_BYTES[dtype] * (twice * (images + filters) + results))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Check 16 outputs, corners among them, against exactly rounded sums."""
-        p = parameters
-        x = random_bytes(3, p["batch"] * p["channels"] * p["size"] ** 2)
-        w = random_bytes(4, p["filters"] * p["channels"] * p["kernel"] ** 2)
-        call = backend.conv2d(x, w, p)
+        """Check elements against exactly rounded sums."""
+        p, shape = parameters, self.geometry(parameters)
+        image_shape = (p["batch"], p["channels"], *shape.spatial)
+        filter_shape = (p["filters"], p["channels"] // p["groups"], *shape.kernel)
+        result_shape = (p["batch"], p["filters"], *shape.out)
+        raws = [random_bytes(3 + i, product(s)) for i, s in enumerate((image_shape, filter_shape, result_shape))]
+        x, w = backend.images(raws[0], image_shape), backend.filters(raws[1], filter_shape)
+
+        def convolve(back: Backend, images: Array, filters: Array) -> Array:
+            return back.convolution(images, filters, shape.stride, shape.padding, p["groups"])
+
+        tolerance = _TOLERANCE[backend.dtype]
+        sums = _Sums(raws, (image_shape, filter_shape, result_shape), shape, p["groups"])
+        if p["direction"] == "forward":
+            return Trial(
+                backend.compile(convolve, [x, w]),
+                lambda result: _worst(backend, result, backend.image_index, sums.terms, corners(result_shape, 16)),
+                tolerance,
+            )
 
         def check(result: Any) -> float:
-            worst = 0.0
-            for step in range(16):
-                index = (
-                    step * (p["batch"] - 1) // 15,
-                    step * (p["filters"] - 1) // 15,
-                    (step % 4) * (p["size"] - 1) // 3,
-                    (step // 4) * (p["size"] - 1) // 3,
-                )
-                expected, scale = _reference(x, w, p, index)
-                worst = max(worst, abs(call.read(result, index) - expected) / scale)
-            return worst
+            by_image = _worst(backend, result[0], backend.image_index, sums.image_gradient, corners(image_shape, 4))
+            few = corners(filter_shape, 3)
+            return max(by_image, _worst(backend, result[1], backend.filter_index, sums.filter_gradient, few))
 
-        return Trial(call.run, check, _TOLERANCE[backend.dtype])
+        return Trial(backend.pullback(convolve, [x, w], backend.images(raws[2], result_shape)), check, tolerance)
 
 
-def _reference(x: bytes, w: bytes, p: Parameters, index: Tuple[int, int, int, int]) -> Tuple[float, float]:
-    """Return one output element and the root of the sum of its squared terms."""
-    image, filter_, row, column = index
-    size, kernel, channels = p["size"], p["kernel"], p["channels"]
-    terms = []
-    for channel in range(channels):
-        for dy in range(kernel):
-            for dx in range(kernel):
-                y, z = row + dy - kernel // 2, column + dx - kernel // 2
-                if 0 <= y < size and 0 <= z < size:
-                    a = x[((image * channels + channel) * size + y) * size + z]
-                    b = w[((filter_ * channels + channel) * kernel + dy) * kernel + dx]
-                    terms.append((a - 127.5) / 127.5 * ((b - 127.5) / 127.5))
-    return math.fsum(terms), math.sqrt(math.fsum(t * t for t in terms))
+class _Sums:
+    """The sums that elements of a convolution and of its gradients are, term by term."""
+
+    def __init__(
+        self,
+        raws: Sequence[bytes],
+        shapes: Tuple[Tuple[int, ...], ...],
+        geometry: Geometry,
+        groups: int,
+    ) -> None:
+        # Images, filters, and results or their gradient.
+        self._raws = raws
+        self._shapes = shapes
+        self._geometry = geometry
+        self._each = shapes[0][1] // groups
+        self._per_group = shapes[1][0] // groups
+
+    def _at(self, which: int, index: Sequence[int]) -> float:
+        place = 0
+        for position, length in zip(index, self._shapes[which]):
+            place = place * length + position
+        return _BYTE_VALUE[self._raws[which][place]]
+
+    def _pixel(self, out: Sequence[int], tap: Sequence[int]) -> Tuple[int, ...]:
+        g = self._geometry
+        return tuple(o * s + t - m for o, s, t, m in zip(out, g.stride, tap, g.padding))
+
+    def _inside(self, pixel: Sequence[int]) -> bool:
+        return all(0 <= at < length for at, length in zip(pixel, self._geometry.spatial))
+
+    def terms(self, index: Tuple[int, ...]) -> List[float]:
+        """Terms of one element (image, filter, *out) of the result."""
+        image, which, out = index[0], index[1], index[2:]
+        first = which // self._per_group * self._each
+        return [
+            self._at(0, (image, first + c, *pixel)) * self._at(1, (which, c, *tap))
+            for tap in itertools.product(*map(range, self._geometry.kernel))
+            for pixel in [self._pixel(out, tap)]
+            if self._inside(pixel)
+            for c in range(self._each)
+        ]
+
+    def image_gradient(self, index: Tuple[int, ...]) -> List[float]:
+        """Terms of one element (image, channel, *pixel) of the images' gradient."""
+        image, channel, pixel = index[0], index[1], index[2:]
+        g = self._geometry
+        group, c = divmod(channel, self._each)
+        found = []
+        for tap in itertools.product(*map(range, g.kernel)):
+            steps = [at + m - t for at, m, t in zip(pixel, g.padding, tap)]
+            out = [step // s for step, s in zip(steps, g.stride)]
+            if all(step % s == 0 for step, s in zip(steps, g.stride)) and all(0 <= o < n for o, n in zip(out, g.out)):
+                for which in range(group * self._per_group, (group + 1) * self._per_group):
+                    found.append(self._at(2, (image, which, *out)) * self._at(1, (which, c, *tap)))
+        return found
+
+    def filter_gradient(self, index: Tuple[int, ...]) -> List[float]:
+        """Terms of one element (filter, channel, *tap) of the filters' gradient."""
+        which, c, tap = index[0], index[1], index[2:]
+        channel = which // self._per_group * self._each + c
+        return [
+            self._at(0, (image, channel, *pixel)) * self._at(2, (image, which, *out))
+            for image in range(self._shapes[0][0])
+            for out in itertools.product(*map(range, self._geometry.out))
+            for pixel in [self._pixel(out, tap)]
+            if self._inside(pixel)
+        ]
+
+
+def _worst(
+    backend: Backend,
+    result: Any,
+    native: Callable[[Tuple[int, ...]], Tuple[int, ...]],
+    terms_of: Callable[[Tuple[int, ...]], List[float]],
+    indices: Sequence[Tuple[int, ...]],
+) -> float:
+    """Return the largest error, relative to the root of the sum of squared terms."""
+    worst = 0.0
+    for index in indices:
+        terms = terms_of(index)
+        scale = math.sqrt(math.fsum(t * t for t in terms)) or 1.0
+        worst = max(worst, abs(backend.read(result, native(index)) - math.fsum(terms)) / scale)
+    return worst
+
+
+def _sets(small: Parameters, medium: Parameters, large: Parameters, depthwise: bool) -> Any:
+    def cases(p: Parameters) -> Tuple[Parameters, ...]:
+        found = [p, dict(p, direction="backward")]
+        if depthwise:
+            found.append(dict(p, filters=p["channels"], groups=p["channels"]))
+        return tuple(found)
+
+    return {"small": cases(small), "medium": cases(medium), "large": cases(large)}
+
+
+_SETS = {
+    1: _sets(
+        {"batch": 8, "channels": 64, "filters": 64, "size": 1024, "kernel": 5},
+        {"batch": 16, "channels": 128, "filters": 128, "size": 4096, "kernel": 5},
+        {"batch": 128, "channels": 256, "filters": 256, "size": 8192, "kernel": 5},
+        depthwise=False,
+    ),
+    2: _sets(
+        {"batch": 8, "channels": 32, "filters": 64, "size": 28, "kernel": 3},
+        {"batch": 16, "channels": 64, "filters": 64, "size": 56, "kernel": 3},
+        {"batch": 256, "channels": 128, "filters": 128, "size": 56, "kernel": 3},
+        depthwise=True,
+    ),
+    3: _sets(
+        {"batch": 2, "channels": 16, "filters": 16, "size": 20, "kernel": 3},
+        {"batch": 4, "channels": 32, "filters": 32, "size": 32, "kernel": 3},
+        {"batch": 16, "channels": 64, "filters": 64, "size": 64, "kernel": 3},
+        depthwise=False,
+    ),
+}

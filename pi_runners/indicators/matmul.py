@@ -1,51 +1,90 @@
-"""Dense matrix multiplication."""
+"""Dense matrix multiplication, of single matrices and of batches."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, List, Tuple
 
-from pi_runners.harness.contract import Backend, Parameters, Trial, random_bytes, values
-from pi_runners.indicators.indicator import ITEM_BYTES, Indicator
+from pi_runners.harness.contract import Backend, Parameters, Trial, decode, random_bytes
+from pi_runners.indicators.indicator import ITEM_BYTES, ROUND_OFF, Operation, Parameter, corners
 
-# Unit round-off of the accumulation: TensorFloat-32 and half types multiply with 10 or 7 bits of mantissa.
-_ROUND_OFF = {"float64": 2.0**-48, "float32": 2.0**-11, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_YES_NO = ("no", "yes")
 
 
-class Matmul(Indicator):
-    """C = A B with random A (m, k) and B (k, n)."""
+class Matmul(Operation):
+    """C = A B with random A (m, k) and B (k, n), or batches of them."""
 
     name = "matmul"
-    summary = "dense matrix product of two random matrices"
-    flops_formula = "2 m n k"
-    sizes = {  # noqa: RUF012
-        "small": {"m": 512, "n": 512, "k": 512},
-        "medium": {"m": 1024, "n": 1024, "k": 1024},
-        "large": {"m": 8192, "n": 8192, "k": 8192},
+    summary = "dense matrix product of random matrices: single, batched, transposed; int8 accumulates in int32"
+    corresponds = "DeepBench GEMM (https://github.com/baidu-research/DeepBench)"
+    flops_formula = "2 batch m n k"
+    bytes_formula = "item batch (m k + k n + m n)"
+    source = "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/"
+    parameters = {  # noqa: RUF012
+        "m": Parameter("rows of A and C"),
+        "n": Parameter("columns of B and C"),
+        "k": Parameter("columns of A, rows of B"),
+        "batch": Parameter("products in one call", default=1),
+        "transpose_a": Parameter("A is stored as (k, m)", choices=_YES_NO, default="no"),
+        "transpose_b": Parameter("B is stored as (n, k)", choices=_YES_NO, default="no"),
     }
-    backends = ("numpy", "tensorflow", "torch")
+    dtypes = ("float32", "float64", "float16", "bfloat16", "int8")
+    sets = {  # noqa: RUF012
+        "small": (
+            {"m": 512, "n": 512, "k": 512},
+            {"m": 128, "n": 128, "k": 64, "batch": 48},
+            {"m": 512, "n": 512, "k": 512, "transpose_b": "yes"},
+        ),
+        "medium": (
+            {"m": 1024, "n": 1024, "k": 1024},
+            {"m": 512, "n": 512, "k": 64, "batch": 96},
+            {"m": 1024, "n": 1024, "k": 1024, "transpose_b": "yes"},
+        ),
+        "large": (
+            {"m": 8192, "n": 8192, "k": 8192},
+            {"m": 2048, "n": 2048, "k": 128, "batch": 128},
+            {"m": 8192, "n": 8192, "k": 8192, "transpose_b": "yes"},
+        ),
+    }
 
     def flops(self, parameters: Parameters) -> float:
-        """2 m n k: one multiplication and one addition for each of m n dot products of length k."""
-        return float(2 * parameters["m"] * parameters["n"] * parameters["k"])
+        """One multiplication and one addition for each of batch m n dot products of length k."""
+        p = self.complete(parameters)
+        return float(2 * p["batch"] * p["m"] * p["n"] * p["k"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """A and B read once, C written once."""
-        m, n, k = parameters["m"], parameters["n"], parameters["k"]
-        return float(ITEM_BYTES[dtype] * (m * k + k * n + m * n))
+        """A and B read once, C written once (int8: as int32)."""
+        p = self.complete(parameters)
+        m, n, k = p["m"], p["n"], p["k"]
+        out = 4 if dtype == "int8" else ITEM_BYTES[dtype]
+        return float(p["batch"] * (ITEM_BYTES[dtype] * (m * k + k * n) + out * m * n))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Check 16 elements against exactly rounded dot products."""
-        m, n, k = parameters["m"], parameters["n"], parameters["k"]
-        a, b = random_bytes(1, m * k), random_bytes(2, k * n)
-        call = backend.matmul(a, b, m, k, n)
+        p = parameters
+        batch, m, n, k = p["batch"], p["m"], p["n"], p["k"]
+        turned_a, turned_b = p["transpose_a"] == "yes", p["transpose_b"] == "yes"
+        raw_a, raw_b = random_bytes(1, batch * m * k), random_bytes(2, batch * k * n)
+        lead: Tuple[int, ...] = (batch,) if batch > 1 else ()
+        a = backend.array(raw_a, lead + ((k, m) if turned_a else (m, k)))
+        b = backend.array(raw_b, lead + ((n, k) if turned_b else (k, n)))
+        run = backend.compile(lambda back, x, y: back.matmul(x, y, turned_a, turned_b), [a, b])
+
+        def row(t: int, i: int) -> List[float]:
+            part = raw_a[t * m * k : (t + 1) * m * k]
+            return decode(part[i::m] if turned_a else part[i * k : (i + 1) * k], backend.dtype)
+
+        def column(t: int, j: int) -> List[float]:
+            part = raw_b[t * k * n : (t + 1) * k * n]
+            return decode(part[j * k : (j + 1) * k] if turned_b else part[j::n], backend.dtype)
 
         def check(result: Any) -> float:
             worst = 0.0
-            for i, j in ((i * (m - 1) // 3, j * (n - 1) // 3) for i in range(4) for j in range(4)):
-                terms = [x * y for x, y in zip(values(a[i * k : (i + 1) * k]), values(b[j::n]))]
-                scale = math.sqrt(math.fsum(t * t for t in terms))
-                worst = max(worst, abs(call.read(result, (i, j)) - math.fsum(terms)) / scale)
+            for t, i, j in corners((batch, m, n), 16):
+                terms = [x * y for x, y in zip(row(t, i), column(t, j))]
+                scale = math.sqrt(math.fsum(x * x for x in terms))
+                found = backend.read(result, (t, i, j) if lead else (i, j))
+                worst = max(worst, abs(found - math.fsum(terms)) / scale)
             return worst
 
-        return Trial(call.run, check, _ROUND_OFF[backend.dtype] * 8)
+        return Trial(run, check, ROUND_OFF[backend.dtype] * 8)

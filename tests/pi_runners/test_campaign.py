@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import Observation, Scalar
 from knowledge.domain.stack import PackageVersion
-from pi_runners.campaign import Block, run_block
-from pi_runners.environment import LockedPackage, StackLock
+from pi_runners.campaign import Block, observed, run_block
+from pi_runners.environment import BuiltEnvironment, LockedPackage, StackLock, locked_stack
 from pi_runners.executors.base import Job, JobEnd
-from pi_runners.matrix import plan_slots
+from pi_runners.matrix import Case, Slot, choose_cases, plan_slots
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE
 
@@ -29,6 +29,9 @@ def lock(*requested: str) -> StackLock:
         for text in requested
     )
     return StackLock(requested=requested, packages=packages, python="3.11", platform="manylinux_2_28_x86_64")
+
+
+Switched = tuple[StackLock, dict[str, Scalar]]
 
 
 class Sink:
@@ -48,29 +51,35 @@ class NoExecutor:
         raise AssertionError(job)
 
 
+def cases(*names: str) -> tuple[Case, ...]:
+    return tuple(choose_cases([name])[0] for name in names)
+
+
+def slots_of(*requested: str, again: bool = False) -> tuple[Slot, ...]:
+    stacks: list[Switched] = [(lock(text), {}) for text in requested]
+    return plan_slots(stacks, cases("matmul"), device="cpu", again=again)
+
+
+def block_of(slots: tuple[Slot, ...], rounds: int = 1) -> Block:
+    return Block(name="b", slots=slots, rounds=rounds, hardware=MACHINE)
+
+
 def test_the_first_stack_of_each_framework_is_its_reference() -> None:
-    locks = (lock("numpy==2.0.0"), lock("torch==2.13.0"), lock("numpy==1.26.4"))
+    slots = slots_of("numpy==2.0.0", "torch==2.13.0", "numpy==1.26.4", again=True)
 
-    slots = plan_slots(locks, ("matmul",), size="small", dtype="float32", device="cpu", again=True)
-
-    assert [(s.framework, s.reference) for s in slots] == [
-        ("numpy", True),
-        ("torch", True),
-        ("numpy", False),
-        ("numpy", False),
-        ("torch", False),
+    assert [(s.number, s.framework, s.reference) for s in slots] == [
+        (0, "numpy", True),
+        (1, "torch", True),
+        (2, "numpy", False),
+        (3, "numpy", False),
+        (4, "torch", False),
     ]
 
 
 def test_only_what_a_backend_can_run_is_planned() -> None:
-    slots = plan_slots(
-        (lock("numpy==2.0.0"), lock("tensorflow-cpu==2.18.0")),
-        ("matmul", "training_step"),
-        size="small",
-        dtype="float32",
-        device="cuda",
-        again=False,
-    )
+    stacks: list[Switched] = [(lock("numpy==2.0.0"), {}), (lock("tensorflow-cpu==2.18.0"), {})]
+
+    slots = plan_slots(stacks, cases("matmul", "training_step"), device="cuda", again=False)
 
     assert [[(r.name, r.device) for r in s.indicators] for s in slots] == [
         [("matmul", "cpu")],
@@ -80,15 +89,29 @@ def test_only_what_a_backend_can_run_is_planned() -> None:
 
 def test_a_stack_without_a_framework_is_refused() -> None:
     with pytest.raises(InputError, match="names no framework"):
-        plan_slots((lock("six==1.0"),), ("matmul",), size="small", dtype="float32", device="cpu", again=False)
+        slots_of("six==1.0")
+
+
+def test_settings_that_a_backend_does_not_know_make_no_slot_of_their_own() -> None:
+    one, other = lock("numpy==2.0.0"), lock("tensorflow-cpu==2.18.0")
+    switches: tuple[dict[str, Scalar], ...] = ({}, {"xla": "on"})
+    stacks = [(stack, settings) for stack in (one, other) for settings in switches]
+
+    slots = plan_slots(stacks, cases("matmul"), device="cpu", again=False)
+
+    assert [(s.framework, dict(s.settings), s.reference) for s in slots] == [
+        ("numpy", {}, True),
+        ("tensorflow-cpu", {}, True),
+        ("tensorflow-cpu", {"xla": "on"}, False),
+    ]
 
 
 def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path) -> None:
-    slots = plan_slots((lock("numpy==2.0.0"),), ("matmul",), size="small", dtype="float32", device="cpu", again=False)
-    block = Block(name="b", slots=slots, rounds=2, hardware=MACHINE, settings={})
     sink = Sink()
 
-    taken = run_block(block, sink=sink, executor=NoExecutor(), environments=tmp_path)
+    taken = run_block(
+        block_of(slots_of("numpy==2.0.0"), rounds=2), sink=sink, executor=NoExecutor(), environments=tmp_path
+    )
 
     assert taken == 2
     assert {o.status for o in sink.observations} == {"not-installed"}
@@ -97,13 +120,58 @@ def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path
 
 
 def test_what_was_observed_before_is_not_run_again(tmp_path: Path) -> None:
-    slots = plan_slots((lock("numpy==2.0.0"),), ("matmul",), size="small", dtype="float32", device="cpu", again=False)
-    block = Block(name="b", slots=slots, rounds=3, hardware=MACHINE, settings={})
+    block = block_of(slots_of("numpy==2.0.0"), rounds=3)
     sink = Sink()
 
     run_block(block, sink=sink, executor=NoExecutor(), environments=tmp_path, done=frozenset({(0, 0), (2, 0)}))
 
     assert [o.round for o in sink.observations] == [1]
+
+
+def test_a_block_that_was_begun_with_other_stacks_is_refused(tmp_path: Path) -> None:
+    sink = Sink()
+    run_block(block_of(slots_of("numpy==2.0.0")), sink=sink, executor=NoExecutor(), environments=tmp_path)
+
+    assert observed(block_of(slots_of("numpy==2.0.0")), sink.observations) == {(0, 0)}
+    with pytest.raises(InputError, match="begun with other stacks"):
+        observed(block_of(slots_of("numpy==2.1.0")), sink.observations)
+
+
+class CrashingExecutor:
+    """Stands for a framework that dies in one indicator, whichever process that runs in."""
+
+    def __init__(self, deadly: str) -> None:
+        self.deadly = deadly
+        self.asked: list[list[str]] = []
+
+    def run(self, job: Job) -> JobEnd:
+        names = [entry["name"] for entry in job.request["indicators"]]
+        self.asked.append(names)
+        before = names[: names.index(self.deadly)] if self.deadly in names else names
+        results = tuple(
+            {"number": i, "status": "ok", "samples": [1.0, 1.0], "started": 0.0, "seconds": 1.0, "clock_jump": 0.0}
+            for i, _ in enumerate(before)
+        )
+        return JobEnd(results=results, exit_status=-11 if self.deadly in names else 0, error_tail="segmentation fault")
+
+
+def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = plan_slots([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", again=False)
+    stack = locked_stack(slots[0].lock, "3.11.7")
+    monkeypatch.setattr(
+        "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
+    )
+    executor, sink = CrashingExecutor("sort"), Sink()
+
+    run_block(block_of(slots), sink=sink, executor=executor, environments=tmp_path)
+
+    assert executor.asked == [["matmul", "sort", "fft"], ["fft"]]
+    assert [(o.indicator.name, o.status) for o in sink.observations] == [
+        ("matmul", "ok"),
+        ("sort", "crashed"),
+        ("fft", "ok"),
+    ]
+    assert "segmentation fault" in sink.observations[1].failure
 
 
 @pytest.mark.network
@@ -121,7 +189,7 @@ def test_real_numpy_stacks_are_measured_remembered_and_resumed(advisor: Advisor,
     observations = [r["record"] for r in records if r["kind"] == "observation"]
     stacks = [r["record"]["packages"] for r in records if r["kind"] == "stack"]
     assert again.returncode == 0, again.stderr
-    assert len(observations) == 2 * 2 * 3
+    assert len(observations) == 2 * 3 * 5
     assert {o["status"] for o in observations} == {"ok"}
     assert {o["round"] for o in observations} == {0, 1}
     assert len(stacks) == 2
@@ -143,5 +211,5 @@ def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor,
 
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     failed = [r["record"] for r in records if r["kind"] == "observation"]
-    assert [o["status"] for o in failed] == ["not-installed"]
+    assert {o["status"] for o in failed} == {"not-installed"}
     assert "numpy is 9.9 instead of" in failed[0]["failure"]

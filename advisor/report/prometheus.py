@@ -1,0 +1,86 @@
+"""Measurements in Prometheus' text format, for the textfile collector of node_exporter."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from knowledge.domain.errors import UnavailableError
+from knowledge.domain.observation import Observation
+
+if TYPE_CHECKING:
+    from pi_runners.campaign import ObservationSink
+
+_LABELS = ("indicator", "parameters", "backend", "device", "dtype", "framework", "version", "settings")
+
+
+class PrometheusSink:
+    """Hands observations on, and writes the newest of each kind to a file after every process."""
+
+    def __init__(self, sink: ObservationSink, path: Path) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge
+
+        self._sink = sink
+        self._path = path
+        self._registry = CollectorRegistry()
+        self._gauge = Gauge
+        self._seconds = Gauge("seshat_indicator_seconds", "Median seconds per call", _LABELS, registry=self._registry)
+        self._flops = Gauge(
+            "seshat_indicator_flops_per_second", "Floating-point operations a second", _LABELS, registry=self._registry
+        )
+        self._time = Gauge(
+            "seshat_indicator_time_seconds",
+            "When it was measured, seconds since 1970",
+            _LABELS,
+            registry=self._registry,
+        )
+        self._runs = Counter("seshat_runs", "Runs of indicators", ("status",), registry=self._registry)
+        self._telemetry: dict[str, Gauge] = {}
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Store first, then write."""
+        observations = tuple(observations)
+        self._sink.add(observations)
+        for o in observations:
+            self._runs.labels(o.status).inc()
+            if o.samples:
+                self._note(o)
+        self._write()
+
+    def _note(self, o: Observation) -> None:
+        from datetime import datetime
+
+        median = statistics.median(o.samples)
+        labels = (
+            o.indicator.name,
+            ",".join(f"{k}={v}" for k, v in sorted(o.indicator.parameters.items())),
+            o.indicator.backend,
+            o.indicator.device,
+            o.indicator.dtype,
+            o.framework,
+            o.stack.version_of(o.framework) or "",
+            ",".join(f"{k}={v}" for k, v in sorted(o.settings.items())),
+        )
+        self._seconds.labels(*labels).set(median)
+        self._flops.labels(*labels).set(o.flops / median)
+        self._time.labels(*labels).set(datetime.fromisoformat(o.started_at).timestamp())
+        for name, value in o.telemetry.items():
+            if name not in self._telemetry:
+                self._telemetry[name] = self._gauge(
+                    f"seshat_telemetry_{name}", f"{name} beside the newest run", registry=self._registry
+                )
+            self._telemetry[name].set(value)
+
+    def _write(self) -> None:
+        from prometheus_client import write_to_textfile
+
+        try:
+            # Written beside and renamed: the collector never sees half a file.
+            write_to_textfile(str(self._path), self._registry)
+        except OSError as error:
+            raise UnavailableError(
+                f"`{self._path}` cannot be written: {error.strerror}",
+                hint="name a file that can be, with `--prometheus`",
+            ) from None

@@ -1,0 +1,216 @@
+"""ONNX Runtime on the CPU or a CUDA device: graphs of ONNX operators, optimised when the session is made."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import numpy as np
+import onnxruntime as ort
+
+from pi_runners.backends.numpy import from_bytes
+from pi_runners.backends.onnx_format import Graph, Symbol
+from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+
+
+class OnnxruntimeBackend(Backend):
+    """Functions are traced into graphs: arrays become inputs, weights constants. There is no backward pass."""
+
+    name = "onnxruntime"
+    dtypes = ("float32", "float64", "float16", "int8")
+
+    def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
+        super().__init__(device, dtype, settings)
+        self._providers = ["CUDAExecutionProvider" if device == "cuda" else "CPUExecutionProvider"]
+        if self._providers[0] not in ort.get_available_providers():
+            raise Unsupported("this ONNX Runtime has no {}".format(self._providers[0]))
+        ort.set_default_logger_severity(3)
+
+    def describe(self) -> Dict[str, Any]:
+        """Return the version and the providers it was built with."""
+        return {
+            "onnxruntime": ort.__version__,
+            "onnxruntime_numpy": np.__version__,
+            "onnxruntime_providers": ",".join(ort.get_available_providers()),
+        }
+
+    def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
+        """Make a NumPy array, which sessions take."""
+        if self.dtype == "int8":
+            return (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
+        return from_bytes(raw, shape, scale, offset).astype(self.dtype)
+
+    images = array
+    filters = array
+
+    def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
+        """Make an array of indices."""
+        return np.array(list(numbers), dtype=np.int64).reshape(tuple(shape))
+
+    def compile(
+        self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
+    ) -> Callable[[], Any]:
+        """Trace a graph and make a session of it."""
+        graph = Graph()
+        symbols = [Symbol(graph, graph.add_input(str(a.dtype), a.shape), str(a.dtype), a.ndim) for a in arrays]
+        result = function(self, *symbols, *(self._symbol(graph, w) for w in weights))
+        options = ort.SessionOptions()
+        if "threads" in self.settings:
+            options.intra_op_num_threads = self.settings["threads"]
+        try:
+            session = ort.InferenceSession(graph.encode(result), options, providers=self._providers)
+        except Exception as error:
+            # ONNX Runtime names an operator that it has no kernel for in a `NotImplemented` of its own.
+            if type(error).__name__ == "NotImplemented":
+                raise Unsupported(str(error).strip().splitlines()[-1][-300:]) from None
+            raise
+        given = {symbol.name: array for symbol, array in zip(symbols, arrays)}
+        return lambda: session.run(None, given)[0]
+
+    def _symbol(self, graph: Graph, array: Any) -> Symbol:
+        dtype = str(array.dtype)
+        return Symbol(graph, graph.add_constant(array.tobytes(), dtype, array.shape), dtype, array.ndim)
+
+    def _node(self, operator: str, inputs: Sequence[Symbol], rank: int = -1, **attributes: Any) -> Symbol:
+        first = inputs[0]
+        name = first.graph.add_node(operator, [i.name for i in inputs], **attributes)[0]
+        return Symbol(first.graph, name, first.dtype, first.rank if rank < 0 else rank)
+
+    def _numbers(self, near: Symbol, numbers: Sequence[int]) -> Symbol:
+        return self._symbol(near.graph, np.array(list(numbers), dtype=np.int64))
+
+    def _like(self, near: Symbol, number: float) -> Symbol:
+        return self._symbol(near.graph, np.array(number, dtype=near.dtype))
+
+    def matmul(self, a: Symbol, b: Symbol, transpose_a: bool = False, transpose_b: bool = False) -> Array:
+        """`MatMul`, or `MatMulInteger`; transposed operands through `Transpose`, which ONNX Runtime fuses."""
+        swapped = [*range(a.rank - 2), a.rank - 1, a.rank - 2]
+        left = self._node("Transpose", [a], perm=swapped) if transpose_a else a
+        right = self._node("Transpose", [b], perm=swapped) if transpose_b else b
+        if a.dtype != "int8":
+            return self._node("MatMul", [left, right])
+        return self._node("MatMulInteger", [left, right])._replace(dtype="int32")
+
+    def convolution(
+        self, x: Symbol, w: Symbol, stride: Sequence[int], padding: Sequence[int], groups: int = 1
+    ) -> Array:
+        """`Conv`."""
+        return self._node("Conv", [x, w], strides=list(stride), pads=[*padding, *padding], group=groups)
+
+    def recurrent(
+        self, cell: str, x: Symbol, w: List[bytes], shape: Tuple[int, int], scale: float
+    ) -> Callable[..., Array]:
+        """`RNN`, `LSTM` or `GRU`."""
+        inputs, hidden = shape
+        operator = {"vanilla": "RNN", "lstm": "LSTM", "gru": "GRU"}[cell]
+        # Gates: input, output, forget, cell; and update, reset, new.
+        order = {"vanilla": [0], "lstm": [0, 3, 1, 2], "gru": [1, 0, 2]}[cell]
+        spread = [
+            from_bytes(raw, (len(order), hidden, width), scale)[order].reshape(1, -1, width).astype(self.dtype)
+            for raw, width in zip(w, (inputs, hidden))
+        ]
+
+        def run(backend: Backend, steps: Symbol) -> Symbol:
+            extra = {"linear_before_reset": 1} if cell == "gru" else {}
+            weights = [self._symbol(steps.graph, s) for s in spread]
+            every = self._node(operator, [steps, *weights], rank=4, hidden_size=hidden, **extra)
+            return self._node("Squeeze", [every, self._numbers(steps, [1])], rank=3)
+
+        return run
+
+    def scale(self, x: Symbol, factor: float) -> Array:
+        """Multiply by a number."""
+        return self._node("Mul", [x, self._like(x, factor)])
+
+    def add(self, x: Symbol, y: Symbol) -> Array:
+        """`Add`."""
+        return self._node("Add", [x, y])
+
+    def multiply(self, x: Symbol, y: Symbol) -> Array:
+        """`Mul`."""
+        return self._node("Mul", [x, y])
+
+    def gather(self, table: Symbol, indices: Symbol) -> Array:
+        """`Gather`."""
+        return self._node("Gather", [table, indices], rank=indices.rank + 1)
+
+    def relu(self, x: Symbol) -> Array:
+        """`Relu`."""
+        return self._node("Relu", [x])
+
+    def tanh(self, x: Symbol) -> Array:
+        """`Tanh`."""
+        return self._node("Tanh", [x])
+
+    def total(self, x: Symbol) -> Array:
+        """`ReduceSum`."""
+        return self._node("ReduceSum", [x, self._numbers(x, [-1])], rank=x.rank - 1, keepdims=0)
+
+    def largest(self, x: Symbol) -> Array:
+        """`ReduceMax`."""
+        return self._node("ReduceMax", [x], rank=x.rank - 1, axes=[-1], keepdims=0)
+
+    def softmax(self, x: Symbol) -> Array:
+        """`Softmax`."""
+        return self._node("Softmax", [x], axis=-1)
+
+    def layer_norm(self, x: Symbol, gain: Symbol, offset: Symbol) -> Array:
+        """`LayerNormalization`."""
+        return self._node("LayerNormalization", [x, gain, offset], axis=-1, epsilon=1e-5)
+
+    def batch_norm(self, x: Symbol, gain: Symbol, offset: Symbol, training: bool) -> Array:
+        """`InstanceNormalization` has no batch; the batch's statistics through `ReduceMean`."""
+        if not training:
+            return self.add(self.multiply(x, self._by_channel(gain, x)), self._by_channel(offset, x))
+        axes = [0, *range(2, x.rank)]
+        centred = self._node("Sub", [x, self._node("ReduceMean", [x], axes=axes)])
+        variance = self._node("ReduceMean", [self.multiply(centred, centred)], axes=axes)
+        deviation = self._node("Sqrt", [self.add(variance, self._like(x, 1e-5))])
+        scaled = self.multiply(self._node("Div", [centred, deviation]), self._by_channel(gain, x))
+        return self.add(scaled, self._by_channel(offset, x))
+
+    def _by_channel(self, w: Symbol, x: Symbol) -> Symbol:
+        return self.reshape(w, [1, -1] + [1] * (x.rank - 2))
+
+    def fft(self, x: Symbol) -> Array:
+        """`DFT` of one side."""
+        column = self._node("Unsqueeze", [x, self._numbers(x, [-1])], rank=x.rank + 1)
+        name = x.graph.add_node("DFT", [column.name], axis=x.rank - 1, onesided=1)[0]
+        return Symbol(x.graph, name, x.dtype, x.rank + 1)
+
+    def sort(self, x: Symbol) -> Array:
+        """`TopK` of everything."""
+        last = self._node("Gather", [self._node("Shape", [x]), self._numbers(x, [-1])])
+        name = x.graph.add_node("TopK", [x.name, last.name], outputs=2, axis=-1, largest=0, sorted=1)[0]
+        return x._replace(name=name)
+
+    def pool(self, x: Symbol, size: int) -> Array:
+        """`MaxPool`."""
+        window = [size] * (x.rank - 2)
+        return self._node("MaxPool", [x], kernel_shape=window, strides=window)
+
+    def spatial_mean(self, x: Symbol) -> Array:
+        """`ReduceMean`."""
+        return self._node("ReduceMean", [x], rank=2, axes=list(range(2, x.rank)), keepdims=0)
+
+    def join(self, x: Symbol, y: Symbol) -> Array:
+        """`Concat`."""
+        return self._node("Concat", [x, y], axis=-1)
+
+    def join_channels(self, x: Symbol, y: Symbol) -> Array:
+        """`Concat` of channels."""
+        return self._node("Concat", [x, y], axis=1)
+
+    def reshape(self, x: Symbol, shape: Sequence[int]) -> Array:
+        """`Reshape`."""
+        return self._node("Reshape", [x, self._numbers(x, shape)], rank=len(shape))
+
+    def transpose(self, x: Symbol, axes: Sequence[int]) -> Array:
+        """`Transpose`."""
+        return self._node("Transpose", [x], perm=list(axes))
+
+    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+        """Return the elements behind an index; what `DFT` gives has its real and imaginary parts on an axis."""
+        found = np.asarray(result[tuple(index)])
+        if found.shape[-1:] == (2,) and len(index) + 1 == result.ndim:
+            return [complex(found[0], found[1])]
+        return list(found.reshape(-1).tolist())

@@ -1,0 +1,135 @@
+"""Inference in the four scenarios of MLPerf."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+from pi_runners.harness.contract import Backend, Parameters, Plan
+from pi_runners.harness.timing import rounded
+from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, Parameter
+from pi_runners.indicators.loadgen import SCENARIOS, STREAMS, BoundError, run_scenario
+from pi_runners.indicators.models import MODELS, model_parameters
+from pi_runners.indicators.training import ModelIndicator
+
+_OFFLINE_BATCH = 32
+_TESTS = 5
+_TOLERANCE = {"float64": 1e-9, "float32": 1e-2, "float16": 5e-2, "bfloat16": 3e-1}
+
+
+class Inference(ModelIndicator):
+    """A model serves queries as LoadGen sends them."""
+
+    name = "inference"
+    summary = "a model serves queries: SingleStream, MultiStream, Server, Offline"
+    corresponds = "MLPerf Inference (https://github.com/mlcommons/inference), by LoadGen where it installs"
+    flops_formula = "the products and convolutions of the forward pass on one sample (MultiStream: on 8)"
+    bytes_formula = "item (2 activations + weights)"
+    source = "https://github.com/mlcommons/inference_policies/blob/master/inference_rules.adoc (scenarios)"
+    sample = (
+        "seconds of one test: 90th percentile of latency (SingleStream), 99th (MultiStream), "
+        "seconds per query at the highest rate within the bound (Server), seconds per sample (Offline)"
+    )
+    parameters = {  # noqa: RUF012
+        **model_parameters(),
+        "scenario": Parameter("who sends queries, and how", choices=SCENARIOS),
+        "bound_milliseconds": Parameter("latency that 99 % of a Server's queries keep", default=15, most=60000),
+    }
+    sets = {  # noqa: RUF012
+        size: tuple(
+            dict(MODELS[name].sets[size], model=name, scenario=scenario, batch=1)
+            for name in ("cnn", "transformer")
+            for scenario in SCENARIOS
+        )
+        for size in ("small", "medium", "large")
+    }
+
+    def supports(self, parameters: Parameters, backend: str) -> bool:
+        """What only learns needs a framework that does."""
+        return backend in (LEARNING if parameters.get("model") == "unet3d" else ALL)
+
+    def _samples(self, parameters: Parameters) -> int:
+        return STREAMS if parameters["scenario"] == "MultiStream" else 1
+
+    def items(self, parameters: Parameters) -> float:
+        """Samples of a query."""
+        return float(self._samples(parameters))
+
+    def flops(self, parameters: Parameters) -> float:
+        """Of what one headline second stands for."""
+        return self._samples(parameters) * MODELS[parameters["model"]].count(dict(parameters, batch=1))[0]
+
+    def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
+        """Activations written and read once, weights read once."""
+        _, activations, weights = MODELS[parameters["model"]].count(dict(parameters, batch=self._samples(parameters)))
+        return ITEM_BYTES[dtype] * (2 * activations + weights)
+
+    def memory(self, parameters: Parameters, dtype: str) -> float:
+        """Weights, and the activations of the largest batch."""
+        _, activations, weights = MODELS[parameters["model"]].count(dict(parameters, batch=_OFFLINE_BATCH))
+        return (activations + weights) * (9 + 2 * ITEM_BYTES[dtype])
+
+    def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
+        """Run the scenario several times; each test gives one sample."""
+        p = {name: value for name, value in self.complete(parameters).items() if value != 0}
+        scenario = p["scenario"]
+        size = {"MultiStream": STREAMS, "Offline": _OFFLINE_BATCH}.get(scenario, 1)
+        calls: Dict[int, Callable[[], Any]] = {n: _server(backend, dict(p, batch=n)) for n in {1, size}}
+        error = _difference(backend, dict(p, batch=1), calls[1]())
+        tolerance = _TOLERANCE[backend.dtype]
+        if not error <= tolerance:
+            reason = "logits differ by {:.3g} of the largest, the tolerance is {:.3g}".format(error, tolerance)
+            return {"status": "wrong-result", "failure": reason, "error": error, "tolerance": tolerance}
+
+        def serve(count: int) -> None:
+            # What is left of a batch at the end takes as long as a whole one, as where inputs are padded.
+            backend.synchronise(calls[count if count in calls else size]())
+
+        for count in calls:
+            for _ in range(3):
+                serve(count)
+        seconds = max(0.1, plan.min_seconds * 4)
+        tests = []
+        try:
+            for _ in range(min(plan.samples, _TESTS)):
+                bound = p["bound_milliseconds"] / 1000
+                tests.append(run_scenario(scenario, serve, seconds, bound, size, plan.instruments))
+        except BoundError as reason:
+            return {"status": "error", "failure": str(reason)}
+        metrics = {key: sorted(t[key] for t in tests)[len(tests) // 2] for key in tests[0] if key != "seconds"}
+        return {
+            "status": "ok",
+            "samples": rounded([t["seconds"] for t in tests]),
+            "loops": 1,
+            "steady": True,
+            "error": error,
+            "tolerance": tolerance,
+            "metrics": metrics,
+        }
+
+
+def _server(backend: Backend, p: Parameters) -> Callable[[], Any]:
+    model = MODELS[p["model"]]
+    weights = model.make_weights(backend, p)
+    inputs = model.inputs(backend, p)
+    count = len(inputs)
+    return backend.compile(
+        lambda b, *arrays: model.forward(b, arrays[count:], arrays[:count], p, False), inputs, weights
+    )
+
+
+def _difference(backend: Backend, p: Parameters, result: Any) -> float:
+    """Return the largest difference from the logits in double precision, relative to the largest logit."""
+    found = backend.read_all(result, ())
+    exact = _reference(backend)
+    expected = exact.read_all(_server(exact, p)(), ())
+    return float(max(abs(a - b) for a, b in zip(found, expected)) / max(abs(b) for b in expected))
+
+
+def _reference(backend: Backend) -> Backend:
+    """NumPy where the stack has it, otherwise the framework itself."""
+    from pi_runners.backends import make_backend
+
+    try:
+        return make_backend("numpy", "cpu", "float64", {})
+    except ImportError:
+        return make_backend(backend.name, backend.device, "float64", {})

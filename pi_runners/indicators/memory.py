@@ -1,0 +1,159 @@
+"""Memory bandwidth, transfers between host and device, and the machine's roofline."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+from pi_runners.harness.contract import Backend, Parameters, Plan, Trial, decode, random_bytes
+from pi_runners.indicators.indicator import ITEM_BYTES, ROUND_OFF, Indicator, Operation, Parameter, corners, time_trial
+from pi_runners.indicators.matmul import Matmul
+
+_FACTOR = 0.5
+_KERNELS: Dict[str, Any] = {
+    "copy": (1, 0, lambda b, x: b.copy(x), lambda x, y, z: x),
+    "scale": (1, 1, lambda b, x: b.scale(x, _FACTOR), lambda x, y, z: _FACTOR * x),
+    "add": (2, 1, lambda b, x, y: b.add(x, y), lambda x, y, z: x + y),
+    "triad": (2, 2, lambda b, x, y: b.add(x, b.scale(y, _FACTOR)), lambda x, y, z: x + _FACTOR * y),
+}
+"""Arrays read, operations an element, the computation, and what one element is."""
+
+
+class Memory(Operation):
+    """STREAM's four kernels; every call writes to memory that the framework allocates."""
+
+    name = "memory"
+    summary = "copy, scale, add and triad over arrays larger than the caches, results allocated by the framework"
+    corresponds = "STREAM (https://www.cs.virginia.edu/stream/), with allocation"
+    flops_formula = "0 (copy), elements (scale, add), 2 elements (triad)"
+    bytes_formula = "item elements (arrays read + 1)"
+    source = "https://www.cs.virginia.edu/stream/ref.html (bytes are counted as STREAM does, without write-allocate)"
+    parameters = {  # noqa: RUF012
+        "kernel": Parameter("what is computed", choices=tuple(_KERNELS)),
+        "elements": Parameter("elements of an array", most=2**34),
+    }
+    sets = {  # noqa: RUF012
+        "small": tuple({"kernel": k, "elements": 2**24} for k in ("copy", "triad")),
+        "medium": tuple({"kernel": k, "elements": 2**25} for k in _KERNELS),
+        "large": tuple({"kernel": k, "elements": 2**29} for k in _KERNELS),
+    }
+
+    def flops(self, parameters: Parameters) -> float:
+        """Operations of an element."""
+        return float(_KERNELS[parameters["kernel"]][1] * parameters["elements"])
+
+    def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
+        """Arrays read and the one written."""
+        return float(ITEM_BYTES[dtype] * (_KERNELS[parameters["kernel"]][0] + 1) * parameters["elements"])
+
+    def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
+        """Check 16 elements."""
+        elements = parameters["elements"]
+        count, _, function, exact = _KERNELS[parameters["kernel"]]
+        raws = [random_bytes(71 + i, elements) for i in range(count)]
+        run = backend.compile(function, [backend.array(raw, (elements,)) for raw in raws])
+
+        def check(result: Any) -> float:
+            worst = 0.0
+            for (i,) in corners((elements,), 16):
+                x, y = (decode(raw[i : i + 1], "float32")[0] for raw in (raws[0], raws[-1]))
+                worst = max(worst, abs(backend.read(result, (i,)) - exact(x, y, 0)))
+            return worst
+
+        return Trial(run, check, 8 * ROUND_OFF[backend.dtype])
+
+
+class Transfer(Indicator):
+    """Copies from host to device and back."""
+
+    name = "transfer"
+    summary = "copy from host to device or back, through page-locked memory where the framework has it"
+    corresponds = "bandwidthTest of NVIDIA's CUDA samples (https://github.com/NVIDIA/cuda-samples)"
+    flops_formula = "0"
+    bytes_formula = "bytes"
+    source = "counted from the definition"
+    parameters = {  # noqa: RUF012
+        "direction": Parameter("which way", choices=("to_device", "to_host")),
+        "bytes": Parameter("bytes copied", most=2**34),
+    }
+    sets = {  # noqa: RUF012
+        size: tuple({"direction": d, "bytes": n} for d in ("to_device", "to_host"))
+        for size, n in (("small", 2**20), ("medium", 2**26), ("large", 2**30))
+    }
+    backends = ("jax", "tensorflow", "torch")
+    devices = ("cuda",)
+    dtypes = ("float32",)
+
+    def flops(self, parameters: Parameters) -> float:
+        """None."""
+        return 0.0
+
+    def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
+        """What is copied."""
+        return float(parameters["bytes"])
+
+    def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
+        """Time one direction, and check what arrived."""
+        raw = random_bytes(75, parameters["bytes"])
+        calls = backend.to_device(raw)
+        run: Callable[[], Any] = calls[0 if parameters["direction"] == "to_device" else 1]
+
+        def check(result: Any) -> float:
+            backend.synchronise(result)
+            places = [i for (i,) in corners((len(raw),), 16)]
+            return float(max(abs(backend.read(result, (i,)) - raw[i]) for i in places))
+
+        return time_trial(Trial(run, check, 0.0), backend, plan)
+
+
+class Roofline(Operation):
+    """The machine's roof: the highest rate of operations and of bytes that the framework attains."""
+
+    name = "roofline"
+    summary = "peak FLOP/s (square matrix products) and peak bytes/s (triad): the roof that fractions refer to"
+    corresponds = "the roofline model, Williams et al. 2009 (https://doi.org/10.1145/1498765.1498785)"
+    flops_formula = "2 n^3 (flops); 2 n (bandwidth)"
+    bytes_formula = "3 item n^2 (flops); 3 item n (bandwidth)"
+    source = "https://doi.org/10.1145/1498765.1498785"
+    parameters = {  # noqa: RUF012
+        "roof": Parameter("which roof", choices=("flops", "bandwidth")),
+        "n": Parameter("rows and columns of a matrix, or elements of an array", most=2**34),
+    }
+    sets = {  # noqa: RUF012
+        "small": (
+            {"roof": "flops", "n": 1024},
+            {"roof": "flops", "n": 2048},
+            {"roof": "bandwidth", "n": 2**24},
+        ),
+        "medium": ({"roof": "flops", "n": 2048}, {"roof": "flops", "n": 4096}, {"roof": "bandwidth", "n": 2**26}),
+        "large": ({"roof": "flops", "n": 8192}, {"roof": "flops", "n": 16384}, {"roof": "bandwidth", "n": 2**30}),
+    }
+
+    def _other(self, parameters: Parameters) -> Any:
+        n = parameters["n"]
+        if parameters["roof"] == "flops":
+            return Matmul(), {"m": n, "n": n, "k": n}
+        return Memory(), {"kernel": "triad", "elements": n}
+
+    def flops(self, parameters: Parameters) -> float:
+        """Of the product or the triad."""
+        indicator, p = self._other(parameters)
+        return float(indicator.flops(p))
+
+    def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
+        """Of the product or the triad."""
+        indicator, p = self._other(parameters)
+        return float(indicator.bytes_moved(p, dtype))
+
+    def complaints(self, parameters: Parameters) -> List[str]:
+        """Also what the product or the triad refuses."""
+        found = super().complaints(parameters)
+        if found:
+            return found
+        indicator, p = self._other(parameters)
+        return list(indicator.complaints(p))
+
+    def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
+        """As the product or the triad."""
+        indicator, p = self._other(parameters)
+        trial: Trial = indicator.prepare(backend, indicator.complete(p))
+        return trial

@@ -1,0 +1,259 @@
+"""Every indicator: its parameters, its formulae, and that it notices a wrong result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from knowledge.domain.errors import InputError
+from pi_runners.backends import BACKENDS
+from pi_runners.backends.numpy import NumpyBackend
+from pi_runners.backends.onnx_format import Graph, Symbol
+from pi_runners.harness.contract import Array, Parameters, Plan, Unsupported
+from pi_runners.indicators import INDICATORS
+from pi_runners.indicators.communication import buffer_bytes
+from pi_runners.indicators.indicator import Operation
+from pi_runners.indicators.loadgen import SCENARIOS, run_scenario
+from pi_runners.indicators.models import MODELS
+from pi_runners.indicators.training import TimeToQuality
+from pi_runners.matrix import choose_cases, published_shapes
+
+PLAN = Plan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.2)
+SIZES = ("small", "medium", "large")
+CASES = [(name, size, case) for name, i in INDICATORS.items() for size in SIZES for case in i.sets[size]]
+ON_NUMPY = [
+    (name, case)
+    for name, size, case in CASES
+    if size == "small"
+    and INDICATORS[name].supports(case, "numpy")
+    and isinstance(INDICATORS[name], Operation)
+    and name not in ("memory", "roofline")
+]
+
+
+@pytest.mark.parametrize(("name", "size", "case"), CASES)
+def test_every_shipped_parameter_set_is_valid(name: str, size: str, case: Parameters) -> None:
+    assert INDICATORS[name].complaints(case) == []
+    assert INDICATORS[name].canonical(case) == case
+
+
+@pytest.mark.parametrize("name", INDICATORS)
+def test_every_indicator_says_what_it_is(name: str) -> None:
+    indicator = INDICATORS[name]
+
+    assert all((indicator.summary, indicator.corresponds, indicator.flops_formula, indicator.bytes_formula))
+    assert indicator.source
+    assert set(indicator.sets) == set(SIZES)
+    assert set(indicator.backends) <= set(BACKENDS)
+
+
+@pytest.mark.parametrize("name", INDICATORS)
+def test_larger_sets_ask_for_more(name: str) -> None:
+    indicator = INDICATORS[name]
+    work = [
+        max(indicator.flops(indicator.complete(c)) + indicator.memory(indicator.complete(c), "float32") for c in cases)
+        for cases in indicator.sets.values()
+    ]
+
+    assert work == sorted(work)
+
+
+@pytest.mark.parametrize(("name", "case"), ON_NUMPY)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numpy_computes_what_the_reference_says(name: str, case: Parameters, dtype: str) -> None:
+    measured = INDICATORS[name].measure(NumpyBackend("cpu", dtype, {}), case, PLAN)
+
+    assert measured["status"] == "ok", measured
+    assert measured["error"] <= measured["tolerance"]
+    assert len(measured["samples"]) == 2
+
+
+class WrongBackend(NumpyBackend):
+    """Computes everything a little wrong."""
+
+    def compile(self, function: Any, arrays: Sequence[Array], weights: Sequence[Array] = ()) -> Any:
+        right = super().compile(function, arrays, weights)
+        return lambda: right() * 1.5 + 0.1
+
+
+@pytest.mark.parametrize(("name", "case"), ON_NUMPY)
+def test_a_wrong_result_is_a_failed_observation(name: str, case: Parameters) -> None:
+    # What sorts its own input would get a wrong one; it is checked against the right one all the same.
+    measured = INDICATORS[name].measure(WrongBackend("cpu", "float32", {}), case, PLAN)
+
+    assert measured["status"] == "wrong-result"
+    assert "tolerance" in measured["failure"]
+
+
+def test_numpy_says_that_it_goes_through_im2col() -> None:
+    assert INDICATORS["conv2d"].parameters_for({"batch": 1}, "numpy")["algorithm"] == "im2col"
+
+
+def test_what_numpy_cannot_do_is_unsupported() -> None:
+    with pytest.raises(Unsupported):
+        NumpyBackend("cuda", "float32", {})
+    with pytest.raises(Unsupported):
+        NumpyBackend("cpu", "bfloat16", {})
+    assert not INDICATORS["conv2d"].supports({"direction": "backward"}, "numpy")
+    assert not INDICATORS["training_step"].supports({}, "onnxruntime")
+
+
+def test_flop_counts_follow_their_formulae() -> None:
+    def flops(name: str, **parameters: Any) -> float:
+        indicator = INDICATORS[name]
+        assert indicator.complaints(parameters) == []
+        return indicator.flops(indicator.complete(parameters))
+
+    assert flops("matmul", m=2, n=3, k=4) == 48
+    assert flops("matmul", m=2, n=3, k=4, batch=5) == 240
+    assert flops("conv2d", batch=1, channels=1, filters=1, size=4, kernel=3) == 2 * 16 * 9
+    assert flops("conv2d", batch=1, channels=4, filters=4, size=4, kernel=3, groups=4) == 4 * 2 * 16 * 9
+    assert (
+        flops("conv3d", batch=1, channels=1, filters=2, size=4, kernel=3, direction="backward") == 2 * 2 * 2 * 64 * 27
+    )
+    assert flops("recurrent", cell="gru", hidden=4, batch=2, timesteps=3) == 2 * 3 * 4 * 8 * 2 * 3
+    assert flops("attention", batch=1, heads=2, length=8, width=4) == 4 * 2 * 64 * 4
+    assert flops("fft", rows=1, columns=8) == 2.5 * 8 * 3
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_are_counted_by_running_them_on_shapes(name: str) -> None:
+    model = MODELS[name]
+    once, twice = (model.count(dict(model.sets["small"], batch=batch)) for batch in (1, 2))
+
+    assert twice[0] == pytest.approx(2 * once[0])
+    assert twice[2] == once[2]
+
+
+def test_a_recommender_is_counted_by_hand() -> None:
+    model = MODELS["recommender"]
+
+    flops, _, weights = model.count({"batch": 3, "users": 5, "items": 7, "width": 4, "classes": 2})
+
+    assert flops == 2 * 3 * (8 * 8 + 8 * 4 + 4 * 2 + 6 * 2)
+    assert weights == 2 * (5 + 7) * 4 + 8 * 8 + 8 * 4 + 4 * 2 + 6 * 2
+
+
+@pytest.mark.parametrize("name", ["cnn", "transformer", "recommender"])
+def test_a_model_gives_one_row_of_logits_a_sample(name: str) -> None:
+    model, backend = MODELS[name], NumpyBackend("cpu", "float64", {})
+    p = model.sets["small"]
+
+    logits = model.forward(backend, model.make_weights(backend, p), model.inputs(backend, p), p, False)
+
+    assert logits.shape == (model.rows(p), p["classes"])
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "complaint"),
+    [
+        ("matmul", {"m": 0, "n": 1, "k": 1}, "must be from 1"),
+        ("matmul", {"m": 1, "n": 1}, "is not given"),
+        ("matmul", {"m": 1, "n": 1, "k": 1, "depth": 2}, "is no parameter"),
+        ("matmul", {"m": "many", "n": 1, "k": 1}, "whole number"),
+        ("matmul", {"m": 1, "n": 1, "k": 1, "transpose_a": "maybe"}, "one of no, yes"),
+        ("conv2d", {"batch": 1, "channels": 1, "filters": 1, "size": 2, "kernel": 9, "pad_height": 0}, "larger"),
+        ("conv2d", {"batch": 1, "channels": 1, "filters": 1}, "must be given"),
+        ("conv2d", {"batch": 1, "channels": 3, "filters": 4, "size": 8, "kernel": 3, "groups": 2}, "divide"),
+        ("training_step", {"model": "cnn", "batch": 1}, "is not given"),
+        ("training_step", dict(MODELS["cnn"].sets["small"], model="cnn", users=3), "no parameter of model"),
+        ("communication", {"pattern": "all_reduce", "processes": 2}, "elements"),
+        ("communication", {"pattern": "broadcast", "processes": 1, "elements": 4}, "2 at least"),
+        ("communication", {"pattern": "parameter_server", "processes": 2}, "payload"),
+    ],
+)
+def test_parameters_out_of_their_range_are_told(name: str, parameters: Parameters, complaint: str) -> None:
+    assert complaint in INDICATORS[name].complaints(parameters)[0]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_our_own_scenarios_answer_without_loadgen(scenario: str) -> None:
+    import time
+
+    found = run_scenario(scenario, lambda count: time.sleep(0.0002), 0.02, 0.05, 4, None)
+
+    assert found["loadgen"] == 0.0
+    assert 0.00005 < found["seconds"] < 0.05
+
+
+def test_payloads_have_ten_buffers_and_the_skewed_one_is_mostly_large() -> None:
+    sizes = {payload: buffer_bytes(payload) for payload in ("uniform", "random", "skewed")}
+
+    assert all(len(s) == 10 for s in sizes.values())
+    assert sum(size > 100_000 for size in sizes["skewed"]) == 6
+    assert buffer_bytes("random") == sizes["random"]
+
+
+def test_deepbench_shapes_have_the_operations_that_deepbench_counts() -> None:
+    lists = published_shapes()
+
+    counted = {name: sum(len(shapes) for shapes in indicators.values()) for name, indicators in lists.items()}
+    assert counted == {
+        "deepbench-training": 160 + 180 + 53 + 7,
+        "deepbench-inference-server": 75 + 103 + 69,
+        "deepbench-inference-device": 13 + 15 + 3,
+    }
+    for indicators in lists.values():
+        for name, shapes in indicators.items():
+            assert all(INDICATORS[name].complaints(shape) == [] for shape in shapes)
+    # Figures that DeepBench's own formula gives.
+    first = lists["deepbench-training"]["conv2d"][0]
+    assert INDICATORS["conv2d"].flops(INDICATORS["conv2d"].complete(first)) == 689638400
+    assert len(choose_cases(["matmul"], shapes="deepbench")) == 160 + 75
+    with pytest.raises(InputError, match="there are no shapes"):
+        choose_cases(["matmul"], shapes="shallowbench")
+
+
+def test_the_digits_are_there_and_split() -> None:
+    from pi_runners.indicators.training import _digits
+
+    train, test = _digits()
+
+    assert len(train[0]) + len(test[0]) == 1797
+    assert len(test[0]) == 360
+    assert set(train[1]) == set(range(10))
+    assert all(len(image) == 64 and min(image) >= 0 and max(image) <= 255 for image in train[0][:50])
+
+
+def test_time_to_quality_counts_the_runs_that_fail() -> None:
+    class Untrained(TimeToQuality):
+        """Nothing learns."""
+
+    class NeverLearns(NumpyBackend):
+        def train(self, loss: Any, weights: Any, batch: Any, rate: float = 0.0) -> Any:
+            from pi_runners.harness.contract import Training
+
+            def evaluator(function: Any, arrays: Any) -> Any:
+                return lambda: function(self, weights, *arrays)
+
+            return Training(lambda: None, lambda r: 0.0, lambda r: 0.0, lambda batch: None, evaluator)
+
+    case = {"percent": 94, "hidden": 8, "batch": 32, "seeds": 3, "epochs": 1}
+
+    measured = Untrained().measure(NeverLearns("cpu", "float32", {}), case, PLAN)
+
+    assert measured["status"] == "wrong-result"
+    assert measured["metrics"] == {"failed_runs": 3, "runs": 3}
+
+
+def test_an_onnx_model_is_what_onnx_says_it_is() -> None:
+    onnx = pytest.importorskip("onnx")
+    graph = Graph()
+    x = graph.add_input("float32", (2, 3))
+    w = graph.add_constant(b"\0" * 24, "float32", (3, 2))
+    name = graph.add_node("MatMul", [x, w])[0]
+    out = graph.add_node("Softmax", [name], axis=-1)[0]
+
+    model = onnx.load_from_string(graph.encode(Symbol(graph, out, "float32", 2)))
+
+    onnx.checker.check_model(model, full_check=True)
+    assert [node.op_type for node in model.graph.node] == ["MatMul", "Softmax"]
+    assert model.graph.node[1].attribute[0].i == -1
+
+
+def test_every_case_has_a_label_of_its_own() -> None:
+    seen = [(name, size, tuple(sorted(case.items()))) for name, size, case in CASES]
+
+    assert len(set(seen)) == len(seen)
