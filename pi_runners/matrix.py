@@ -185,11 +185,8 @@ def plan_slots(
         first: Number of the first slot.
 
     Raises:
-        InputError: If an element type or a stack's framework is not known.
+        InputError: If a stack's framework is not known.
     """
-    for dtype in dtypes:
-        if dtype not in DTYPES:
-            raise InputError(f"there is no element type `{dtype}`", hint=f"take one of {', '.join(DTYPES)}")
     planned: dict[str, Slot] = {}
     for lock, settings in stacks:
         framework = framework_of(lock.requested)
@@ -235,12 +232,16 @@ def _runs(cases: Sequence[Case], backend: str, dtypes: Sequence[str], device: st
     )
 
 
-def check_memory(cases: Sequence[Case], dtypes: Sequence[str], hardware: HardwareProfile, *, device: str) -> None:
+def check_fit(cases: Sequence[Case], dtypes: Sequence[str], hardware: HardwareProfile, *, device: str) -> None:
     """Refuse cases that do not fit.
 
     Raises:
-        InputError: At the first case that takes more memory than the machine, or its accelerator, has.
+        InputError: If an element type is not known, or at the first case that takes more memory than the machine, or
+            its accelerator, has.
     """
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            raise InputError(f"there is no element type `{dtype}`", hint=f"take one of {', '.join(DTYPES)}")
     room = [("the machine has", hardware.memory_bytes)]
     if device == "cuda" and hardware.gpu is not None:
         room.append(("its GPU has", hardware.gpu.memory_bytes))

@@ -58,8 +58,9 @@ class PackageIndex:
         uploaded: str | None = "2025-01-01T00:00:00Z",
         yanked: bool = False,
         metadata: str | None = None,
+        code: str = "#" * 300_000,
     ) -> None:
-        """Add a wheel."""
+        """Add a wheel of one module."""
         lines = ["Metadata-Version: 2.2", f"Name: {name}", f"Version: {version}"]
         lines += [f"Provides-Extra: {extra}" for extra in extras]
         lines += [f"Requires-Dist: {requirement}" for requirement in requires]
@@ -67,7 +68,7 @@ class PackageIndex:
         stem = f"{name.replace('-', '_')}-{version}"
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:
-            archive.writestr(zipfile.ZipInfo(f"{name.replace('-', '_')}/__init__.py"), "#" * 300_000)
+            archive.writestr(zipfile.ZipInfo(f"{name.replace('-', '_')}/__init__.py"), code)
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/METADATA"), text)
             wheel = f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n"
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/WHEEL"), wheel)

@@ -18,7 +18,7 @@ from knowledge.domain.observation import Observation
 from pi_runners.backends import FRAMEWORKS
 from pi_runners.campaign import Block
 from pi_runners.environment import FullDiskError, StackLock, locked_stack
-from pi_runners.matrix import Slot, check_memory, framework_of, plan_slots
+from pi_runners.matrix import Slot, check_fit, framework_of, plan_slots
 from pi_runners.matrix_file import Combination, Matrix
 
 _PROCESS_SECONDS = 4.0
@@ -104,7 +104,7 @@ def plan_campaign(
     locker = StackLocker(client, hardware)
     combinations = matrix.combinations(locker.versions_of, (python,), most=most)
     for combination in combinations:
-        check_memory(combination.cases, matrix.content.dtypes, hardware, device=device)
+        check_fit(combination.cases, matrix.content.dtypes, hardware, device=device)
     locks: dict[tuple[object, ...], StackLock | Dropped] = {}
     groups: dict[tuple[str, str], list[tuple[StackLock, Combination]]] = defaultdict(list)
     dropped: list[Dropped] = []

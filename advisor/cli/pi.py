@@ -62,12 +62,9 @@ def list_indicators(
 @app.command("settings")
 def list_settings() -> None:
     """List the run-time switches, their values, and the backends that know them."""
-    from pi_runners.harness.settings import SETTINGS
+    from advisor.report.indicators import settings_text
 
-    for name, setting in SETTINGS.items():
-        values = "|".join(setting.choices) or f"a whole number from {setting.least}"
-        typer.echo(f"{name}: {setting.meaning}")
-        typer.echo(f"  values: {values}; backends: {', '.join(setting.backends)}; on: {', '.join(setting.devices)}")
+    typer.echo(settings_text())
 
 
 @app.command("run")
@@ -118,7 +115,7 @@ def run(
     from advisor.resolve.stacks import StackLocker
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
-    from pi_runners.matrix import check_memory, choose_cases, expand_settings, plan_slots
+    from pi_runners.matrix import check_fit, choose_cases, expand_settings, plan_slots
 
     hardware = detect()
     place = choose_device(device, hardware)
@@ -126,7 +123,7 @@ def run(
     cases = choose_cases(indicators, size=size, shapes=shapes, parameters=_parameters(parameters))
     axes = _axes(settings or [])
     switches = ({}, *expand_settings(axes)) if axes else ({},)
-    check_memory(cases, dtypes, hardware, device=place)
+    check_fit(cases, dtypes, hardware, device=place)
     client = open_client(
         Path.cwd(),
         index_url=index_url,

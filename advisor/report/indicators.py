@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pi_runners.backends import BACKENDS
+from pi_runners.harness.settings import SETTINGS, Setting
 from pi_runners.indicators import INDICATORS, Indicator
 
 
@@ -82,13 +84,49 @@ def indicator_page(indicator: Indicator) -> str:
         for case in cases:
             full = i.complete(case)
             lines.append(f"| {size} | {_shown(case)} | {i.flops(full):.4g} | {i.bytes_moved(full, 'float32'):.4g} |")
-    missing = sorted(set(_every_backend()) - set(i.backends))
+    missing = sorted(set(BACKENDS) - set(i.backends))
     if missing:
         lines += ["", f"Backends without it: {', '.join(missing)}."]
     for backend in i.backends:
         if refused := [_shown(c) for c in i.sets["small"] if not i.supports(c, backend)]:
             lines += ["", f"{backend} does not run: {'; '.join(refused)}."]
     return "\n".join(lines) + "\n"
+
+
+def settings_text() -> str:
+    """Return the list of run-time switches."""
+    lines: list[str] = []
+    for name, setting in SETTINGS.items():
+        lines.append(f"{name}: {setting.meaning}")
+        lines.append(
+            f"  values: {_values(setting)}; backends: {', '.join(setting.backends)}; on: {', '.join(setting.devices)}"
+        )
+    return "\n".join(lines)
+
+
+def settings_page() -> str:
+    """Return the reference page of the run-time switches, as Markdown."""
+    rows = [
+        f"| `{name}` | {s.meaning} | {_values(s)} | {', '.join(s.backends)} | {', '.join(s.devices)} |"
+        for name, s in SETTINGS.items()
+    ]
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            "Run-time switches that change speed, as `advisor pi run --settings NAME=VALUE,...` and matrix files name",
+            "them. A backend that does not know one is measured without it.",
+            "",
+            "| setting | meaning | values | backends | devices |",
+            "| --- | --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _values(setting: Setting) -> str:
+    return " or ".join(setting.choices) or f"a whole number from {setting.least}"
 
 
 def _meaning(i: Indicator, name: str) -> str:
@@ -100,9 +138,3 @@ def _meaning(i: Indicator, name: str) -> str:
 
 def _shown(case: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in case.items())
-
-
-def _every_backend() -> tuple[str, ...]:
-    from pi_runners.backends import BACKENDS
-
-    return tuple(BACKENDS)

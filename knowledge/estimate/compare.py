@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.conditions import differing_conditions
+from knowledge.estimate.moderation import Prior, estimate_prior
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,8 @@ class Comparison:
         reference: One of the reference's observations.
         rounds: How many rounds both ran in.
         mean: Mean over rounds of log(reference seconds / slot seconds); positive is faster.
-        standard_error: Of the mean.
+        standard_error: Of the mean, moderated by what the spreads of the block's other slots say.
+        degrees: Degrees of freedom of the standard error.
         confidence: Of the interval, corrected for the number of comparisons.
         twin: Whether slot and reference are the same stack with the same settings (an A/A comparison).
     """
@@ -38,6 +40,7 @@ class Comparison:
     rounds: int
     mean: float
     standard_error: float
+    degrees: float
     confidence: float
     twin: bool
 
@@ -58,7 +61,7 @@ class Comparison:
 
     @property
     def _half(self) -> float:
-        return self.standard_error * _student(1 - (1 - self.confidence) / 2, self.rounds - 1)
+        return self.standard_error * _student(1 - (1 - self.confidence) / 2, self.degrees)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,20 +89,20 @@ def compare_block(observations: Iterable[Observation], *, confidence: float = 0.
     """Compare every slot of every block with its reference, paired by round.
 
     Drift of the machine hits reference and slot of one round alike, so it leaves their ratio. Rounds in which the two
-    ran under unequal conditions are left out; :func:`refusals` tells which. Intervals are Student's
-    over the rounds' log ratios, each widened for the number of comparisons in its block (Bonferroni), so that all of
-    them hold together with the given confidence.
+    ran under unequal conditions are left out; :func:`refusals` tells which. Intervals are Student's over the rounds'
+    log ratios with moderated variances (:mod:`knowledge.estimate.moderation`), each widened for the number of
+    comparisons in its block (Bonferroni), so that all of them hold together with the given confidence.
 
     Args:
         observations: Of any number of blocks; failed ones are passed over.
         confidence: Of all intervals of a block together.
     """
-    pairs = _pairs(observations)
-    per_block: dict[str, int] = defaultdict(int)
-    for (block, _, _), _, _ in pairs:
-        per_block[block] += 1
-    found = (_compare(key, a, b, 1 - (1 - confidence) / per_block[key[0]]) for key, a, b in pairs)
-    return tuple(comparison for comparison in found if comparison is not None)
+    ratios = [(pair, found) for pair in _pairs(observations) if len(found := _log_ratios(pair)) > 1]
+    per_block = Counter(pair[0][0] for pair, _ in ratios)
+    priors = _priors([(pair[0], values) for pair, values in ratios])
+    return tuple(
+        _compare(pair, values, priors[pair[0]], 1 - (1 - confidence) / per_block[pair[0][0]]) for pair, values in ratios
+    )
 
 
 def refusals(observations: Iterable[Observation]) -> tuple[Refusal, ...]:
@@ -123,7 +126,10 @@ def refusals(observations: Iterable[Observation]) -> tuple[Refusal, ...]:
     return tuple(found)
 
 
-_Pair = tuple[tuple[str, str, int], dict[int, Observation], dict[int, Observation]]
+_Key = tuple[str, str, int]
+"""Block, label of the indicator run, slot."""
+_Pair = tuple[_Key, dict[int, Observation], dict[int, Observation]]
+_ENOUGH_SLOTS = 6
 
 
 def _pairs(observations: Iterable[Observation]) -> list[_Pair]:
@@ -142,25 +148,44 @@ def _pairs(observations: Iterable[Observation]) -> list[_Pair]:
     ]
 
 
-def _compare(
-    key: tuple[str, str, int], slot: dict[int, Observation], reference: dict[int, Observation], confidence: float
-) -> Comparison | None:
+def _log_ratios(pair: _Pair) -> list[float]:
+    """Return log(reference seconds / slot seconds) of every round in which both ran under equal conditions."""
+    _, slot, reference = pair
     shared = [r for r in sorted(set(slot) & set(reference)) if not differing_conditions(slot[r], reference[r])]
-    if len(shared) < 2:
-        return None
-    ratios = [math.log(_median(reference[r]) / _median(slot[r])) for r in shared]
-    mean = statistics.fmean(ratios)
-    error = statistics.stdev(ratios) / math.sqrt(len(ratios))
-    first, other = slot[shared[0]], reference[shared[0]]
+    return [math.log(_median(reference[r]) / _median(slot[r])) for r in shared]
+
+
+def _priors(ratios: Sequence[tuple[_Key, list[float]]]) -> dict[_Key, Prior]:
+    """Return what the spreads of an indicator's slots have in common; of the whole block where those are few."""
+    groups: dict[tuple[str, ...], list[tuple[float, int]]] = defaultdict(list)
+    for key, values in ratios:
+        entry = statistics.variance(values), len(values) - 1
+        groups[key[:1]].append(entry)
+        groups[key[:2]].append(entry)
+    estimated: dict[tuple[str, ...], Prior] = {}
+    found: dict[_Key, Prior] = {}
+    for key, _ in ratios:
+        group = key[:2] if len(groups[key[:2]]) >= _ENOUGH_SLOTS else key[:1]
+        if group not in estimated:
+            estimated[group] = estimate_prior(groups[group])
+        found[key] = estimated[group]
+    return found
+
+
+def _compare(pair: _Pair, ratios: list[float], prior: Prior, confidence: float) -> Comparison:
+    key, slot, reference = pair
+    variance, degrees = prior.moderate(statistics.variance(ratios), len(ratios) - 1)
+    first, other = slot[min(slot)], reference[min(reference)]
     return Comparison(
         block=key[0],
         indicator=key[1],
         slot=key[2],
         observation=first,
         reference=other,
-        rounds=len(shared),
-        mean=mean,
-        standard_error=error,
+        rounds=len(ratios),
+        mean=statistics.fmean(ratios),
+        standard_error=math.sqrt(variance / len(ratios)),
+        degrees=degrees,
         confidence=confidence,
         twin=first.stack.identity == other.stack.identity and dict(first.settings) == dict(other.settings),
     )
@@ -173,7 +198,7 @@ def _median(observation: Observation) -> float:
 
 
 @cache
-def _student(probability: float, degrees: int) -> float:
+def _student(probability: float, degrees: float) -> float:
     """Quantile of Student's t distribution."""
     # Not `scipy.stats`, whose import alone costs a second; and only once an interval is asked for.
     from scipy.special import stdtrit

@@ -169,7 +169,8 @@ class OnnxruntimeBackend(Backend):
         return self.add(scaled, self._by_channel(offset, x))
 
     def _by_channel(self, w: Symbol, x: Symbol) -> Symbol:
-        return self.reshape(w, [1, -1] + [1] * (x.rank - 2))
+        by_channel: Symbol = self.reshape(w, [1, -1] + [1] * (x.rank - 2))
+        return by_channel
 
     def fft(self, x: Symbol) -> Array:
         """`DFT` of one side."""

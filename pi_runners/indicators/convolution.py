@@ -89,6 +89,10 @@ class Convolution(Operation):
         if found:
             return found
         p = self.complete(parameters)
+        for axis in _AXES[self._axes]:
+            for name in (axis, "kernel_" + axis, "stride_" + axis):
+                if p[name] == 0:
+                    return ["`{}` must be from 1, or not be given".format(name)]
         shape = self.geometry(p)
         if min(shape.spatial + shape.kernel) < 1:
             return ["`size` and `kernel`, or the lengths along each axis, must be given"]

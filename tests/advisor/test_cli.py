@@ -139,6 +139,20 @@ def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
         (("pi", "run", "matmul", "--stack", "numpy>>1"), 2, "is not a requirement"),
         (("pi", "run", "matmul", "--stack", "numpy", "--device", "cuda"), 2, "has no NVIDIA GPU"),
         (("pi", "run", "matmul", "--stack", "numpy", "--python", "/none/python"), 2, "does not run"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--size", "huge"), 2, "has no size `huge`"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--shapes", "shallow"), 2, "there are no shapes `shallow`"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--parameters", "m=0,n=1,k=1"), 2, "`m` must be from 1"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--parameters", "m"), 2, "is not understood"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--settings", "turbo=on"), 2, "there is no setting `turbo`"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--settings", "threads=many"), 2, "must be a whole number"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--dtype", "float8"), 2, "there is no element type `float8`"),
+        (
+            ("pi", "run", "memory", "--stack", "numpy", "--parameters", "kernel=add,elements=9999999999"),
+            2,
+            "takes about",
+        ),
+        (("pi", "plan", "none.toml"), 2, "cannot be read"),
+        (("pi", "campaign", "none.toml"), 2, "cannot be read"),
     ],
 )
 def test_bad_input_is_one_sentence_and_an_exit_code(
@@ -154,7 +168,7 @@ def test_bad_input_is_one_sentence_and_an_exit_code(
     index.add("six", "1.0")
     old = f'lock-version = "1.0"\ncreated-by = "{project.name}"\npackages = []\n'
     (project / "pylock.toml").write_text(old)
-    if arguments[:2] == ("pi", "run"):
+    if arguments[0] == "pi" and arguments[1] != "show":
         arguments = (*arguments, "--index-url", index.url)
 
     done = advisor(*arguments)

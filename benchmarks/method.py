@@ -1,0 +1,251 @@
+"""Does the method hold? Against other timers, on nothing (A/A), and on an injected slow-down.
+
+    python benchmarks/method.py agreement     medians against torch.utils.benchmark and pyperf on the same operations
+    python benchmarks/method.py comparisons   A/A comparisons and a real slow-down of 5 %, as `advisor pi run` compares
+
+Everything runs in environments that the program itself builds, in a folder that is removed. Results stand in
+`docs/explanation/method.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from advisor.cli.options import open_client
+from advisor.resolve.stacks import StackLocker
+from knowledge.domain.observation import Observation
+from knowledge.estimate.compare import Comparison, compare_block
+from knowledge.hardware.detect import detect
+from pi_runners.campaign import Block, run_block, write_program
+from pi_runners.environment import StackLock, build_environment
+from pi_runners.executors.base import Job, JobEnd
+from pi_runners.executors.local import LocalExecutor
+from pi_runners.matrix import Case, choose_cases, plan_slots
+
+PERCENT = 5
+ROUNDS = 8
+CASES = (
+    *choose_cases(["matmul"])[:2],
+    *choose_cases(["conv2d"])[:1],
+    *choose_cases(["recurrent"])[1:2],
+    *choose_cases(["attention", "embedding"]),
+    *choose_cases(["elementwise"])[2:],
+    *choose_cases(["softmax", "fft", "sort"]),
+)
+
+_TORCH = """
+import json, statistics, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+import torch.utils.benchmark as benchmark
+from pi_runners.backends import make_backend
+from pi_runners.harness.contract import Plan
+from pi_runners.harness.timing import measure
+from pi_runners.indicators import INDICATORS
+backend = make_backend("torch", "cpu", "float32", {})
+plan = Plan(samples=20, min_seconds=0.05, max_warmup_seconds=5.0)
+for name, case in json.loads(sys.argv[2]):
+    indicator = INDICATORS[name]
+    run = indicator.prepare(backend, indicator.complete(case)).run
+    timer = benchmark.Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())
+    pairs = []
+    for _ in range(int(sys.argv[3])):
+        ours = statistics.median(measure(run, backend.synchronise, plan).samples)
+        pairs.append((ours, timer.blocked_autorange(min_run_time=1.0).median))
+    print(json.dumps([name, case, pairs]), flush=True)
+"""
+
+_PYPERF = """
+import json, sys
+sys.path.insert(0, {archive!r})
+import pyperf
+from pi_runners.backends import make_backend
+from pi_runners.indicators import INDICATORS
+indicator = INDICATORS[{name!r}]
+backend = make_backend("numpy", "cpu", "float32", {{}})
+run = indicator.prepare(backend, indicator.complete({case!r})).run
+pyperf.Runner(values=5, processes=4).bench_func({name!r}, run)
+"""
+
+_SLOWED = """
+import statistics, sys, time
+from pi_runners.indicators import indicator
+from pi_runners.harness.worker import main
+original = indicator.measure
+def slowed(run, synchronise, plan):
+    delay = {share} * statistics.median(original(run, synchronise, plan._replace(samples=5)).samples)
+    def slower():
+        result = run()
+        synchronise(result)
+        end = time.perf_counter() + delay
+        while time.perf_counter() < end:
+            pass
+        return result
+    return original(slower, synchronise, plan)
+indicator.measure = slowed
+sys.exit(main())
+"""
+
+
+class Sink:
+    """Keeps observations in memory."""
+
+    def __init__(self) -> None:
+        self.observations: list[Observation] = []
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Keep them."""
+        self.observations += observations
+
+
+class SlowingExecutor(LocalExecutor):
+    """Runs slots that are to be slow with a program that spins after every call."""
+
+    def __init__(self, slow_program: Path) -> None:
+        self._slow_program = slow_program
+
+    def run(self, job: Job) -> JobEnd:
+        """Run one job."""
+        settings = dict(job.request["settings"])
+        if settings.pop("injected", None) is None:
+            return super().run(job)
+        return super().run(replace(job, program=self._slow_program, request={**job.request, "settings": settings}))
+
+
+def slow_program(archive: Path, directory: Path) -> Path:
+    """Return a copy of the harness that really takes longer."""
+    path = directory / "slowed.pyz"
+    with zipfile.ZipFile(archive) as given, zipfile.ZipFile(path, "w") as made:
+        for name in given.namelist():
+            body = given.read(name)
+            made.writestr(name, _SLOWED.format(share=PERCENT / 100) if name == "__main__.py" else body)
+    return path
+
+
+def lock(*requested: str) -> StackLock:
+    """Lock a stack for this interpreter."""
+    return StackLocker(open_client(Path.cwd()), detect()).lock(requested, sys.executable)
+
+
+def agreement(folder: Path, repetitions: int) -> None:
+    """Print the ratio of our medians to those of two established timers, measured in turn."""
+    archive = write_program(folder)
+    built = build_environment(lock("torch==2.13.0"), folder)
+    asked = json.dumps([[c.name, dict(c.parameters)] for c in CASES])
+    command = [str(built.python), "-I", "-c", _TORCH, str(archive), asked, str(repetitions)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    print("torch.utils.benchmark, same process, in turn")
+    for line in done.stdout.splitlines():
+        name, _, pairs = json.loads(line)
+        _tell(name, [p[0] for p in pairs], [p[1] for p in pairs])
+    print("pyperf, NumPy, fresh processes, in turn")
+    built = build_environment(lock("numpy", "pyperf"), folder)
+    for case in CASES:
+        ours, theirs = [], []
+        for _ in range(repetitions):
+            ours.append(statistics.median(_our_medians(built.python, archive, case)))
+            theirs.append(_pyperf_median(built.python, archive, case, folder))
+        _tell(case.name, ours, theirs)
+
+
+def _our_medians(python: Path, archive: Path, case: Case) -> list[float]:
+    entry = {"name": case.name, "parameters": dict(case.parameters), "device": "cpu", "dtype": "float32"}
+    request = {
+        "backend": "numpy",
+        "settings": {},
+        "samples": 5,
+        "min_seconds": 0.1,
+        "max_warmup_seconds": 5.0,
+        "indicators": [entry],
+    }
+    job = Job(python=python, program=archive, request=request, timeout_seconds=600)
+    return [statistics.median(LocalExecutor().run(job).results[0]["samples"]) for _ in range(4)]
+
+
+def _pyperf_median(python: Path, archive: Path, case: Case, folder: Path) -> float:
+    script, output = folder / "bench.py", folder / "bench.json"
+    script.write_text(_PYPERF.format(archive=str(archive), name=case.name, case=dict(case.parameters)))
+    output.unlink(missing_ok=True)
+    subprocess.run([str(python), str(script), "-q", "-o", str(output)], capture_output=True, check=True)
+    program = "import pyperf, sys; print(pyperf.Benchmark.load(sys.argv[1]).median())"
+    done = subprocess.run([str(python), "-c", program, str(output)], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def _tell(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    middle = statistics.median(ratios)
+    print(
+        f"  {name:12} ours {statistics.median(ours) * 1e3:8.4f} ms, theirs {statistics.median(theirs) * 1e3:8.4f} ms, "
+        f"ratio {middle:.3f} (from {min(ratios):.3f} to {max(ratios):.3f}), {'within' if abs(middle - 1) <= 0.03 else 'OUTSIDE'} 3 %",
+        flush=True,
+    )
+
+
+def comparisons(folder: Path, blocks: int) -> None:
+    """Print how often equal slots are called different, and how often a slow-down is found."""
+    archive = write_program(folder)
+    hardware = detect()
+    first, twin = plan_slots([(lock("numpy"), {})], CASES, device="cpu", again=True)
+    slots = (first, twin, replace(twin, number=2, settings={"injected": PERCENT}))
+    executor = SlowingExecutor(slow_program(archive, folder))
+    found: list[Comparison] = []
+    for number in range(blocks):
+        sink = Sink()
+        block = Block(name=f"b{number}", slots=slots, rounds=ROUNDS, hardware=hardware, samples=10, min_seconds=0.01)
+        run_block(block, sink=sink, executor=executor, environments=folder)
+        # One comparison at the 5 % level: undo the correction for the number of comparisons.
+        count = 2 * len(CASES)
+        found += compare_block(sink.observations, confidence=1 - 0.05 * count)
+        print(f"  block {number + 1}/{blocks}", file=sys.stderr, flush=True)
+    twins = [c for c in found if c.twin]
+    slowed = [c for c in found if not c.twin]
+    noise = sorted(c.standard_error * math.sqrt(c.rounds) for c in found)
+    print(f"{ROUNDS} rounds, {len(CASES)} indicators, {blocks} blocks of 3 slots (reference, itself again, slowed)")
+    print(
+        f"noise: standard deviation of a round's log ratio {noise[len(noise) // 2]:.1%} in the median, "
+        f"from {noise[0]:.1%} to {noise[-1]:.1%}"
+    )
+    print(f"A/A: {sum(c.significant for c in twins)} of {len(twins)} called different at the 5 % level")
+    effect = [-c.mean for c in slowed]
+    print(f"slow-down of {PERCENT} %: seen as {math.expm1(statistics.median(effect)):.1%} in the median")
+    print(f"slow-down found: {sum(_found(c) for c in slowed)} of {len(slowed)}")
+    # What the noise allows: an effect of 3.24 standard errors is found with 90 % power at the 5 % level.
+    for least, most in ((0.0, 0.5), (0.5, 1.0), (1.0, 2.0), (2.0, 9.9)):
+        allowed = math.log1p(PERCENT / 100) / 3.24
+        group = [c for c in slowed if least <= c.standard_error / allowed < most]
+        if group:
+            print(
+                f"  standard error {least:g} to {most:g} times the {allowed:.2%} that 90 % power allows: "
+                f"{sum(_found(c) for c in group)} of {len(group)}"
+            )
+
+
+def _found(c: Comparison) -> bool:
+    return c.significant and c.mean < 0
+
+
+def main() -> None:
+    """Run one of the experiments."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiment", choices=("agreement", "comparisons"))
+    parser.add_argument("--repetitions", type=int, default=10)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="method-") as scratch:
+        experiments: dict[str, Any] = {"agreement": agreement, "comparisons": comparisons}
+        experiments[arguments.experiment](Path(scratch), arguments.repetitions)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Summaries, conditions and moderated variances."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from dataclasses import replace
+
+import pytest
+from scipy.special import digamma as exact_digamma
+from scipy.special import polygamma
+
+from knowledge.domain.observation import Observation
+from knowledge.estimate.compare import compare_block, refusals
+from knowledge.estimate.conditions import instabilities
+from knowledge.estimate.moderation import digamma, estimate_prior, trigamma
+from knowledge.estimate.summary import bootstrap, roofs, summarise_block
+from tests.knowledge.samples import RUN, block, observation
+
+
+def with_environment(o: Observation, **environment: str | int | None) -> Observation:
+    return replace(o, environment=dict(environment))
+
+
+def test_runs_under_unequal_conditions_are_not_compared_and_that_is_told() -> None:
+    rows = [with_environment(o, cpu_governor="performance") for o in block({"2.0.0": 1.0, "1.26.4": 1.2})]
+    slowed = [with_environment(o, cpu_governor="powersave") if o.slot == 1 and o.round < 2 else o for o in rows]
+
+    refused = refusals(slowed)
+
+    assert [(r.slot, r.rounds, r.reason) for r in refused] == [(1, 2, "cpu_governor powersave against performance")]
+    assert [c.rounds for c in compare_block(slowed)] == [4]
+    assert refusals(rows) == ()
+
+
+def test_threads_that_are_set_through_the_processors_are_no_unequal_condition() -> None:
+    rows = [with_environment(o, cpus_allowed=2) for o in block({"2.0.0": 1.0, "1.26.4": 1.2})]
+    pinned = [replace(with_environment(o, cpus_allowed=1), settings={"threads": 1}) if o.slot else o for o in rows]
+
+    assert refusals(pinned) == ()
+
+
+def test_a_quiet_slot_has_no_reason_to_be_mistrusted() -> None:
+    rows = [replace(o, steady=True) for o in block({"2.0.0": 1.0}) if o.slot == 0]
+
+    assert instabilities(rows) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"telemetry": {"throttled": 1.0}}, "throttled"),
+        ({"telemetry": {"stolen_cpu_percent_mean": 12.0}}, "stolen"),
+        ({"telemetry": {"other_cpu_percent_mean": 40.0}}, "busy"),
+        ({"environment": {"cpu_governor": "powersave"}}, "governor"),
+        ({"environment": {"clock_jump_seconds": 3600.0}}, "clock-jump"),
+        ({"steady": False}, "unsteady"),
+        ({"samples": (1.0, 2.0, 3.0)}, "spread-within"),
+    ],
+)
+def test_instability_has_a_reason_and_a_remedy(change: dict[str, object], code: str) -> None:
+    rows = [replace(replace(o, steady=True), **change) for o in block({"2.0.0": 1.0})]  # type: ignore[arg-type]
+
+    found = instabilities(rows)
+
+    assert [i.code for i in found] == [code]
+    assert found[0].reason
+    assert found[0].remedy
+
+
+def test_processes_that_differ_are_told() -> None:
+    rows = [replace(observation(seconds=1.0 + number / 5, round=number), steady=True) for number in range(4)]
+
+    assert [i.code for i in instabilities(rows)] == ["spread-between"]
+
+
+def test_the_bootstrap_interval_holds_the_median_as_often_as_it_says() -> None:
+    generator = random.Random(1)
+    inside = 0
+    for _ in range(200):
+        rounds = []
+        for _ in range(12):
+            level = generator.gauss(1.0, 0.05)
+            rounds.append([generator.gauss(level, 0.01) for _ in range(8)])
+        low, high = bootstrap(rounds)
+        inside += low <= 1.0 <= high
+
+    # 95 % of 200, three standard deviations below; percentile intervals of few rounds are a little short.
+    assert inside >= 176
+
+
+def test_the_interval_of_the_median_is_the_same_every_time() -> None:
+    assert bootstrap([[1.0, 2.0], [3.0, 4.0]]) == bootstrap([[1.0, 2.0], [3.0, 4.0]])
+
+
+def test_a_summary_has_rates_jitter_and_the_share_of_the_roof() -> None:
+    roof = replace(RUN, name="roofline", parameters={"roof": "flops", "n": 8})
+    rows = [
+        replace(observation(seconds=1.0, round=n), flops=50.0, bytes=10.0, metrics={"items": 4.0}) for n in range(3)
+    ]
+    peak = [replace(observation(seconds=1.0, round=n), indicator=roof, flops=100.0, slot=1) for n in range(3)]
+
+    summary = next(s for s in summarise_block([*rows, *peak]) if s.observation.indicator.name == "matmul")
+
+    assert summary.flops == pytest.approx(50.0)
+    assert summary.items == pytest.approx(4.0)
+    assert summary.items_jitter == pytest.approx(1.4826 * 0.04, rel=0.05)
+    assert summary.roof_share == pytest.approx(0.5)
+    assert summary.intensity == 5.0
+    assert roofs(rows) == {}
+
+
+def test_special_functions_agree_with_scipy() -> None:
+    for x in (0.5, 1.0, 1.5, 3.0, 12.0, 250.0):
+        assert digamma(x) == pytest.approx(float(exact_digamma(x)), rel=1e-9, abs=1e-9)
+        assert trigamma(x) == pytest.approx(float(polygamma(1, x)), rel=1e-9)
+
+
+def drawn(generator: random.Random, sigma: float, degrees: int) -> float:
+    return statistics.variance([generator.gauss(0, sigma) for _ in range(degrees + 1)])
+
+
+def test_variances_that_are_alike_are_pooled() -> None:
+    generator = random.Random(2)
+    observed = [(drawn(generator, 0.1, 3), 3) for _ in range(200)]
+
+    prior = estimate_prior(observed)
+
+    assert prior.variance == pytest.approx(0.01, rel=0.2)
+    assert prior.degrees > 20
+    assert prior.moderate(1e-9, 3)[0] > 0.008
+
+
+def test_variances_that_differ_stand_for_themselves() -> None:
+    generator = random.Random(3)
+    observed = [(drawn(generator, 10 ** generator.uniform(-4, 0), 3), 3) for _ in range(200)]
+
+    prior = estimate_prior(observed)
+
+    assert prior.degrees < 1.5
+    variance, degrees = prior.moderate(0.04, 3)
+    assert variance == pytest.approx(0.04, rel=0.5)
+    assert degrees < 4.5
+
+
+def test_few_variances_share_nothing() -> None:
+    assert estimate_prior([(0.1, 3), (0.2, 3)]).degrees == 0
+    assert estimate_prior([(0.0, 3)] * 10).degrees == 0
+
+
+@pytest.mark.parametrize("rounds", [3, 8])
+def test_moderated_intervals_err_as_often_as_they_say(rounds: int) -> None:
+    """A/A comparisons of slots whose noise differs, none of which is really faster."""
+    generator = random.Random(rounds)
+    wrong = total = 0
+    for trial in range(60):
+        rows = []
+        sigmas = [0.05 * 2 ** generator.uniform(-1, 1) for _ in range(8)]
+        for number in range(rounds):
+            for slot, sigma in enumerate(sigmas):
+                seconds = 2.718281828 ** generator.gauss(0, sigma)
+                rows.append(
+                    observation(seconds=seconds, round=number, slot=slot, reference=slot == 0, block=f"b{trial}")
+                )
+        found = compare_block(rows, confidence=1 - 0.05 * 7)
+        wrong += sum(c.significant for c in found)
+        total += len(found)
+
+    # 5 % of 420 is 21; those of one block share their reference, so their errors come in groups.
+    assert total == 420
+    assert wrong <= 42

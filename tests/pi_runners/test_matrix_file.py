@@ -1,0 +1,174 @@
+"""Matrix files: what they expand to, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from knowledge.domain.errors import InputError
+from pi_runners.harness.settings import SETTINGS, apply_settings, complaint, expand
+from pi_runners.matrix import expand_settings, fitting
+from pi_runners.matrix_file import Matrix, read_matrix
+
+OFFERED = [Version(v) for v in ("2.4.1", "2.4.0", "2.3.5", "1.26.4", "1.26.3")]
+
+
+def versions_of(requirement: Requirement, python: str) -> Sequence[Version]:
+    return [v for v in OFFERED if requirement.specifier.contains(v)]
+
+
+def matrix(tmp_path: Path, text: str) -> Matrix:
+    path = tmp_path / "matrix.toml"
+    path.write_text(text)
+    return read_matrix(path)
+
+
+SMALL = 'name = "m"\nindicators = ["sort"]\n'
+
+
+def labels(matrix: Matrix, most: int = 1000) -> list[str]:
+    return [c.label for c in matrix.combinations(versions_of, ("3.11",), most=most)]
+
+
+def test_a_range_becomes_the_newest_of_each_minor_release(tmp_path: Path) -> None:
+    found = matrix(tmp_path, SMALL + '[[stack]]\nframework = "numpy>=1.26"\nwith = ["scipy"]\n')
+
+    assert labels(found) == ["numpy==2.4.1 scipy", "numpy==2.3.5 scipy", "numpy==1.26.4 scipy"]
+
+
+def test_versions_may_be_all_or_the_newest(tmp_path: Path) -> None:
+    all_of = matrix(tmp_path, SMALL + '[[stack]]\nframework = "numpy<2"\nversions = "all"\n')
+    newest = matrix(tmp_path, SMALL + '[[stack]]\nframework = "numpy"\nversions = "newest"\n')
+
+    assert labels(all_of) == ["numpy==1.26.4", "numpy==1.26.3"]
+    assert labels(newest) == ["numpy==2.4.1"]
+
+
+def test_settings_sweep_and_exclusions_take_away(tmp_path: Path) -> None:
+    found = matrix(
+        tmp_path,
+        SMALL
+        + '[settings]\nthreads = [1, 2]\n[[stack]]\nframework = "numpy>=2"\n'
+        + '[[exclude]]\nframework = "numpy==2.3.*"\nsettings = { threads = 1 }\n',
+    )
+
+    assert labels(found) == ["numpy==2.4.1, threads=1", "numpy==2.4.1, threads=2", "numpy==2.3.5, threads=2"]
+
+
+def test_what_is_included_is_not_excluded(tmp_path: Path) -> None:
+    found = matrix(
+        tmp_path,
+        SMALL
+        + '[[stack]]\nframework = "numpy>=2"\n[[exclude]]\nframework = "numpy>=2.4"\n'
+        + '[[include]]\nframework = "numpy==2.4.0"\nsettings = { threads = 1 }\n',
+    )
+
+    assert labels(found) == ["numpy==2.3.5", "numpy==2.4.0, threads=1"]
+
+
+def test_interpreters_cuda_and_cudnn_multiply(tmp_path: Path) -> None:
+    found = matrix(
+        tmp_path,
+        'python = ["3.11", "3.12"]\nallow-cudnn-override = true\n'
+        + SMALL
+        + '[[stack]]\nframework = "numpy==2.4.*"\ncuda = ["12.6"]\ncudnn = ["9.5", "9.10"]\n',
+    )
+
+    combinations = found.combinations(versions_of, ("3.10",), most=100)
+
+    assert [(c.python, c.cuda, c.cudnn) for c in combinations] == [
+        (python, "12.6", cudnn) for python in ("3.11", "3.12") for cudnn in ("9.5", "9.10")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "is no TOML"),
+        ('name = "m"\n', "`indicators`: field required"),
+        (SMALL + "[[stack]]\nframework = 3\n", "`stack.0.framework`"),
+        (SMALL + '[[stack]]\nframework = "numpy"\ncolour = "red"\n', "`stack.0.colour`: extra inputs"),
+        (SMALL + 'rounds = 0\n[[stack]]\nframework = "numpy"\n', "`rounds`"),
+        (SMALL + '[[stack]]\nframework = "numpy=>1"\n', "is no requirement"),
+        (SMALL + '[[stack]]\nframework = "torch"\ncudnn = ["9.5"]\n', "replaces the cuDNN"),
+    ],
+)
+def test_a_wrong_matrix_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        matrix(tmp_path, text)
+
+    assert message in error.value.message
+    assert "matrix.toml" in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[stack]]\nframework = "numpy>=9"\n', "expands to nothing"),
+        ('[[stack]]\nframework = "numpy"\nversions = "all"\n[settings]\nthreads = [1, 2, 3]\n', "more than 10"),
+        ('[[stack]]\nframework = "numpy"\nindicators = ["dance"]\n', "there is no indicator `dance`"),
+        ('[[stack]]\nframework = "numpy"\nsettings = { turbo = "on" }\n', "there is no setting `turbo`"),
+        ('[[stack]]\nframework = "numpy"\nsettings = { threads = 0 }\n', "whole number from 1"),
+        ('[[stack]]\nframework = "numpy"\nindicators = [{name = "sort", size = "huge"}]\n', "no size `huge`"),
+        ('[[stack]]\nframework = "numpy"\nindicators = [{name = "sort", parameters = {rows = 0}}]\n', "`rows` must be"),
+    ],
+)
+def test_a_matrix_that_cannot_be_expanded_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    found = matrix(tmp_path, SMALL + text)
+
+    with pytest.raises(InputError) as error:
+        found.combinations(versions_of, ("3.11",), most=10)
+
+    assert message in error.value.message
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_matrix(tmp_path / "none.toml")
+
+
+def test_every_combination_of_settings_is_made() -> None:
+    assert expand_settings({"threads": [1, 2], "onednn": ["on"]}) == (
+        {"onednn": "on", "threads": 1},
+        {"onednn": "on", "threads": 2},
+    )
+    assert fitting({"threads": 1, "xla": "on", "tf32": "on"}, "tensorflow", "cpu") == {"threads": 1, "xla": "on"}
+
+
+def test_settings_are_applied_before_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS"):
+        monkeypatch.setenv(name, "")
+    for name in ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE"):
+        monkeypatch.setenv(name, "")
+
+    apply_settings("tensorflow", {"threads": 3, "onednn": "off", "isa": "avx2"})
+    apply_settings("jax", {"isa": "avx2"})
+
+    assert os.environ["OMP_NUM_THREADS"] == "3"
+    assert os.environ["TF_ENABLE_ONEDNN_OPTS"] == "0"
+    assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+    assert os.environ["XLA_FLAGS"] == "--xla_cpu_max_isa=AVX2"
+
+
+def test_a_numa_node_that_is_not_there_is_unsupported() -> None:
+    from pi_runners.harness.contract import Unsupported
+
+    with pytest.raises(Unsupported, match="no NUMA node 4711"):
+        apply_settings("numpy", {"numa": 4711})
+
+
+def test_lists_of_processors_are_read() -> None:
+    assert expand("0-2,7") == [0, 1, 2, 7]
+    assert expand("") == []
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_refuses_what_it_does_not_know(name: str) -> None:
+    assert complaint(name, "sideways") is not None
+    assert complaint(name, SETTINGS[name].choices[0] if SETTINGS[name].choices else 1) is None

@@ -1,0 +1,191 @@
+"""Campaigns as their users run them, on a framework that misbehaves: it crashes, hangs, takes all memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+QUICK = ("--samples", "2", "--min-time", "0.001")
+MATRIX = """
+name = "small"
+rounds = {rounds}
+samples = 2
+min-time = 0.001
+indicators = [{{ name = "sort", parameters = {{ rows = 4, columns = 16 }} }}]
+[[stack]]
+framework = "numpy"
+versions = "all"
+"""
+
+
+def observations(path: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return [r["record"] for r in records if r["kind"] == "observation"]
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "status", "reason"),
+    [
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", (), "crashed", "exit status -11"),
+        ("import sys\nsys.exit(3)", (), "import-error", "SystemExit: 3"),
+        ("import time\ntime.sleep(60)", ("--timeout", "1"), "timed-out", "killed after 1 seconds"),
+        (
+            "import time\nheld = bytearray(300_000_000)\ntime.sleep(60)",
+            ("--memory-limit", "0.15"),
+            "out-of-memory",
+            "killed above 1.5e+08 bytes",
+        ),
+        ("raise ImportError('numpy.core.multiarray failed to import')", (), "import-error", "multiarray"),
+    ],
+)
+def test_a_framework_that_misbehaves_is_an_observation(
+    advisor: Advisor,
+    index: PackageIndex,
+    tmp_path: Path,
+    code: str,
+    options: tuple[str, ...],
+    status: str,
+    reason: str,
+) -> None:
+    index.add("numpy", "2.0.0", code=code)
+
+    done = advisor(
+        *("pi", "run", "sort", "--stack", "numpy", "--rounds", "1", "--no-aa", "--index-url", index.url),
+        *(*QUICK, *options, "-o", "block.jsonl"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert [o["status"] for o in observations(tmp_path / "block.jsonl")] == [status]
+    assert reason in observations(tmp_path / "block.jsonl")[0]["failure"]
+    assert "Traceback" not in done.stderr
+    assert f"failed: `numpy 2.0.0` sort: {status}" in done.stdout
+
+
+def test_a_plan_tells_what_is_dropped_and_installs_nothing(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("numpy", "2.1.0", ["nothing-of-that-name"])
+    index.add("numpy", "2.0.0")
+    (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=2))
+
+    done = advisor("pi", "plan", "matrix.toml", "--index-url", index.url)
+
+    assert done.returncode == 0, done.stderr
+    assert "2 slots x 2 rounds = 4 processes, 4 runs" in done.stdout
+    assert "dropped numpy==2.1.0: stack `numpy==2.1.0` cannot be resolved" in done.stdout
+    assert not (tmp_path / "home" / "cache" / "environments").exists()
+
+
+def test_a_matrix_of_a_million_runs_is_refused_at_once(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+    index.add("numpy", "2.0.0")
+    threads = ", ".join(str(n) for n in range(1, 1001))
+    text = MATRIX.format(rounds=1) + f"[settings]\nthreads = [{threads}]\nnuma = [{threads}]\n"
+    (tmp_path / "matrix.toml").write_text(text)
+    started = time.monotonic()
+
+    done = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
+
+    assert done.returncode == 2
+    assert "expands to more than 20000 indicator runs a round" in done.stderr
+    assert time.monotonic() - started < 60
+
+
+def test_a_matrix_of_which_nothing_resolves_is_refused(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+    index.add("numpy", "2.0.0", ["nothing-of-that-name"])
+    (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=1))
+
+    done = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
+
+    assert done.returncode == 2
+    assert "expands to nothing that can be resolved" in done.stderr
+
+
+def test_a_campaign_killed_at_any_instant_goes_on(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
+    for version in ("2.0.0", "2.1.0", "2.2.0"):
+        index.add("numpy", version, code="raise ImportError('not today')")
+    (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=6))
+    variables = {
+        **os.environ,
+        "ADVISOR_CACHE_DIR": str(tmp_path / "cache"),
+        "ADVISOR_KNOWLEDGE": f"sqlite:///{tmp_path / 'knowledge.sqlite'}",
+    }
+    (tmp_path / "knowledge.sqlite").write_bytes(first_knowledge.read_bytes())
+    command = [sys.executable, "-c", "from advisor.cli.app import main; main()", "pi", "campaign", "matrix.toml"]
+    command += ["--index-url", index.url, "-o", "campaign.jsonl"]
+    generator = random.Random(4)
+    for _ in range(6):
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=variables,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(generator.uniform(0.5, 4.0))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
+    again = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
+
+    assert done.returncode == 0, done.stderr
+    found = [(o["round"], o["slot"]) for o in observations(tmp_path / "campaign.jsonl")]
+    assert sorted(found) == [(number, slot) for number in range(6) for slot in range(4)]
+    assert "round" not in again.stderr.replace("rounds", "")
+    assert not list((tmp_path / "cache" / "environments").glob("*/pyvenv.cfg"))
+
+
+def test_figures_are_kept_for_node_exporter(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+    index.add("numpy", "2.0.0", code="raise ImportError('not today')")
+    asked = ("pi", "run", "sort", "--stack", "numpy", "--rounds", "2", "--index-url", index.url, *QUICK)
+
+    done = advisor(*asked, "--prometheus", "figures.prom")
+    refused = advisor(*asked, "--prometheus", "/proc/none/figures.prom")
+
+    text = (tmp_path / "figures.prom").read_text()
+    assert done.returncode == 0, done.stderr
+    assert 'seshat_runs_total{status="import-error"} 4.0' in text
+    assert refused.returncode == 4
+    assert "cannot be written" in refused.stderr
+
+
+def test_what_exceeds_the_disk_budget_is_refused_before_anything_is_installed(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("numpy", "2.0.0", code="#" * 2_000_000)
+    asked = ("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url)
+
+    done = advisor(*asked, "--disk-budget", "0.001")
+
+    assert done.returncode == 2
+    assert "the budget is 0.0 GB" in done.stderr
+    assert not list((tmp_path / "home" / "cache").glob("environments/*"))
+
+
+def test_a_full_disk_stops_and_says_so(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pi_runners import environment
+    from pi_runners.environment import FullDiskError
+
+    # What uv says when it happens; a disk that is full for one process only cannot be had without root.
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\necho 'error: failed to write: No space left on device (os error 28)' >&2\nexit 2\n")
+    uv.chmod(0o755)
+    monkeypatch.setattr(environment, "find_uv", lambda: str(uv))
+    lock = environment.StackLock(requested=("numpy",), packages=(), python="3.11", platform="manylinux_2_28_x86_64")
+
+    with pytest.raises(FullDiskError, match="the disk is full"):
+        environment.build_environment(lock, tmp_path / "environments")
+    assert list((tmp_path / "environments").iterdir()) == []
