@@ -186,9 +186,10 @@ def _pyperf_median(python: Path, archive: Path, case: Case, folder: Path) -> flo
 def _tell(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
     ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
     middle = statistics.median(ratios)
+    verdict = "within" if abs(middle - 1) <= 0.03 else "OUTSIDE"
     print(
         f"  {name:12} ours {statistics.median(ours) * 1e3:8.4f} ms, theirs {statistics.median(theirs) * 1e3:8.4f} ms, "
-        f"ratio {middle:.3f} (from {min(ratios):.3f} to {max(ratios):.3f}), {'within' if abs(middle - 1) <= 0.03 else 'OUTSIDE'} 3 %",
+        f"ratio {middle:.3f} (from {min(ratios):.3f} to {max(ratios):.3f}), {verdict} 3 %",
         flush=True,
     )
 

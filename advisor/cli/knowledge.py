@@ -39,20 +39,20 @@ def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> 
 
 @app.command("import")
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Observation files (JSON Lines).")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Observation files (JSON Lines, also gzipped).")],
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store the observations of files; what is known already is not counted twice."""
     from knowledge.domain.errors import InputError
-    from knowledge.exchange.files import read_observations
+    from knowledge.exchange.files import read_lines, read_observations
 
     with _open(knowledge) as store:
         for path in files:
             try:
-                lines = path.read_text(encoding="utf-8").splitlines()
-            except (OSError, UnicodeDecodeError) as error:
-                raise InputError(f"`{path}` cannot be read: {error}") from None
-            ingest = store.add(read_observations(lines, where=str(path)))
+                content = path.read_bytes()
+            except OSError as error:
+                raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
+            ingest = store.add(read_observations(read_lines(content, where=str(path)), where=str(path)))
             typer.echo(f"{path}: {ingest.added} added, {ingest.known} known already")
 
 

@@ -30,6 +30,7 @@ def block_table(observations: Iterable[Observation]) -> str:
             *(_row(s, comparisons.get((indicator, s.observation.slot))) for s in rows),
             "",
         ]
+    lines += _scaling(summaries)
     lines += _failures(observations)
     lines += _unequal(observations)
     lines += _unstable(summaries)
@@ -55,6 +56,22 @@ def _row(s: Summary, c: Comparison | None) -> str:
         interval = f"{math.exp(c.low):.3f} to {math.exp(c.high):.3f}"
         cells += [f"{math.exp(c.mean):.3f}", interval, "*" if c.significant else ""]
     return f"| {' | '.join(cells)} |"
+
+
+def _scaling(summaries: Iterable[Summary]) -> list[str]:
+    """Tell how much of the ideal speed-up data-parallel training keeps, from one process to several."""
+    rates: dict[tuple[str, str, int], dict[int, float]] = {}
+    for s in summaries:
+        run = s.observation.indicator
+        if run.name == "communication" and run.parameters["pattern"] == "scaling":
+            key = _name(s.observation), run.dtype, s.observation.slot
+            rates.setdefault(key, {})[int(run.parameters["processes"])] = s.items
+    return [
+        f"scaling efficiency: `{name}` {dtype}: {found[count] / (count * found[1]):.0%} from 1 to {count} processes"
+        for (name, dtype, _), found in sorted(rates.items())
+        for count in sorted(found)
+        if count > 1 and 1 in found
+    ]
 
 
 def _failures(observations: Iterable[Observation]) -> list[str]:

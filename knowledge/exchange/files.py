@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +16,22 @@ from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
+
+
+_SCHEMAS = (1, 2)
+
+
+def read_lines(content: bytes, *, where: str) -> list[str]:
+    """Return the lines of a file that may be compressed by gzip.
+
+    Raises:
+        InputError: If it is no text, or damaged.
+    """
+    try:
+        plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        return plain.decode("utf-8").splitlines()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise InputError(f"`{where}` cannot be read: {error}") from None
 
 
 def write_observations(observations: Iterable[Observation]) -> Iterator[str]:
@@ -64,8 +82,8 @@ def read_observations(lines: Iterable[str], *, where: str) -> Iterator[Observati
 def _observation(
     identity: str, record: dict[str, Any], stacks: dict[str, Stack], machines: dict[str, HardwareProfile]
 ) -> Observation:
-    if record.get("schema") != 1:
-        raise ValueError(f"schema {record.get('schema')} is not 1")
+    if record.get("schema") not in _SCHEMAS:
+        raise ValueError(f"schema {record.get('schema')} is not 1 or 2")
     if record["stack"] not in stacks or record["hardware"] not in machines:
         raise ValueError("its stack or hardware is not in the file before it")
     observation = observation_from(record, stack=stacks[record["stack"]], hardware=machines[record["hardware"]])

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from knowledge.exchange.files import read_observations
+from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tables import HEAD
@@ -130,10 +130,10 @@ def _migrate(engine: Engine) -> None:
 def _fill(store: SqlKnowledgeBase) -> None:
     """Take in the observations that ship with the program, each file once."""
     for file in sorted(importlib.resources.files("knowledge.data").iterdir(), key=lambda f: f.name):
-        if not file.name.endswith(".jsonl"):
+        if not file.name.endswith((".jsonl", ".jsonl.gz")):
             continue
         content = file.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         if not store.has_shipped(digest):
-            store.add(read_observations(content.decode().splitlines(), where=file.name))
+            store.add(read_observations(read_lines(content, where=file.name), where=file.name))
             store.note_shipped(digest, file.name)
