@@ -39,7 +39,9 @@ def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> 
 
 @app.command("import")
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Observation files (JSON Lines, also gzipped).")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Observation files (JSON Lines, also gzipped).")
+    ],
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store the observations of files; what is known already is not counted twice."""

@@ -128,8 +128,12 @@ def _parsed(word: str) -> Requirement:
 
 
 def _with_cudnn(problem: Problem, chosen: Sequence[Candidate], cudnn: str, text: str) -> Problem:
-    """Return the problem with cuDNN replaced: NVIDIA keeps cuDNN compatible within a major version."""
-    # https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/forward-compatibility.html
+    """Return the problem with cuDNN replaced, within its major version.
+
+    NVIDIA promises that a newer minor release serves what was built against an older one, not the other way round
+    (https://docs.nvidia.com/deeplearning/cudnn/latest/developer/forward-compatibility.html); whether an older one does
+    is what such a measurement finds out.
+    """
     carried = next((c for c in chosen if c.name.startswith("nvidia-cudnn-cu")), None)
     if carried is None:
         raise Impossible(f"stack `{text}` carries no cuDNN that could be replaced")

@@ -17,7 +17,6 @@ from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
 
-
 _SCHEMAS = (1, 2)
 
 

@@ -20,7 +20,7 @@ from pi_runners.indicators.models import MODELS
 
 _BUFFERS = 10
 _SMALL, _MEDIUM, _LARGE = 10, 10 * 1024, 1024 * 1024
-"""Bytes of the buffers of a payload, as TF-gRPC-Bench has them by default."""
+"""Bytes of a payload's small, medium and large buffers: three kinds as in TF-gRPC-Bench, the sizes are ours."""
 _PATTERNS = ("all_reduce", "broadcast", "latency", "bandwidth", "parameter_server", "scaling")
 
 

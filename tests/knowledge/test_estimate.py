@@ -10,6 +10,8 @@ from knowledge.domain.hardware import Accelerator
 from knowledge.estimate.compare import compare_block
 from knowledge.estimate.versions import VersionEstimator
 from knowledge.estimate.workloads import find_workload, workload_catalogue
+from pi_runners.backends import BACKENDS
+from pi_runners.indicators import INDICATORS
 from tests.knowledge.samples import MACHINE, block, observation
 
 
@@ -154,3 +156,5 @@ def test_one_failed_round_among_good_ones_is_no_known_failure() -> None:
 def test_the_weights_of_every_workload_sum_to_one() -> None:
     for workload in workload_catalogue().values():
         assert sum(workload.weights.values()) == pytest.approx(1)
+        assert set(workload.weights) <= set(INDICATORS)
+        assert set(workload.backends) <= set(BACKENDS)

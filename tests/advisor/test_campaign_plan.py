@@ -1,0 +1,117 @@
+"""From a matrix to blocks: versions from an index, cuDNN replaced, CUDA asked for, what it takes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.campaign.plan import Campaign, check_disk, estimate, history_of, plan_campaign
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
+from advisor.index.configuration import IndexConfiguration
+from advisor.resolve.baseline import Impossible
+from advisor.resolve.stacks import StackLocker
+from knowledge.domain.errors import InputError
+from knowledge.hardware.detect import detect
+from pi_runners.environment import FullDiskError
+from pi_runners.matrix_file import read_matrix
+from tests.knowledge.samples import observation
+from tests.package_index import PackageIndex
+
+HARDWARE = detect()
+
+
+@pytest.fixture
+def client(index: PackageIndex, tmp_path: Path) -> IndexClient:
+    """An index with a PyTorch that carries CUDA and cuDNN, as its wheels do."""
+    for version, cuda, cudnn in (("2.8.0", "12.8.90", "9.10.2.21"), ("2.7.0", "12.6.77", "9.5.1.17")):
+        index.add("torch", version, [f"nvidia-cuda-runtime-cu12=={cuda}", f"nvidia-cudnn-cu12=={cudnn}"])
+        index.add("nvidia-cuda-runtime-cu12", cuda)
+        index.add("nvidia-cudnn-cu12", cudnn)
+    index.add("nvidia-cudnn-cu12", "9.8.0.87")
+    index.add("nvidia-cudnn-cu12", "8.9.7.29")
+    index.add("numpy", "2.0.0")
+    configuration = IndexConfiguration(default=index.url)
+    return IndexClient(configuration, cache=DiskCache(tmp_path / "cache"))
+
+
+def planned(client: IndexClient, tmp_path: Path, text: str) -> Campaign:
+    path = tmp_path / "matrix.toml"
+    path.write_text('name = "m"\nindicators = ["sort"]\nrounds = 3\n' + text)
+    return plan_campaign(
+        read_matrix(path), client=client, hardware=HARDWARE, device="cpu", python=sys.executable, most=100
+    )
+
+
+def test_cudnn_is_replaced_within_its_major_version(client: IndexClient) -> None:
+    locker = StackLocker(client, HARDWARE)
+
+    lock = locker.lock(["torch==2.7.0"], sys.executable, cudnn="9.8")
+
+    versions = {p.package.name: p.package.version for p in lock.packages}
+    assert versions["nvidia-cudnn-cu12"] == "9.8.0.87"
+    with pytest.raises(Impossible, match="of another major version"):
+        locker.lock(["torch==2.7.0"], sys.executable, cudnn="8.9")
+    with pytest.raises(Impossible, match="carries no cuDNN"):
+        locker.lock(["numpy"], sys.executable, cudnn="9.8")
+
+
+def test_a_stack_with_another_cuda_runtime_is_dropped_with_the_reason(client: IndexClient, tmp_path: Path) -> None:
+    campaign = planned(client, tmp_path, '[[stack]]\nframework = "torch"\ncuda = ["12.6"]\n')
+
+    assert [slot.lock.label for slot in campaign.blocks[0].slots] == ["torch==2.7.0", "torch==2.7.0"]
+    assert [d.reason for d in campaign.dropped] == ["`torch==2.8.0` carries CUDA 12.8, not 12.6"]
+
+
+def test_each_backend_has_a_block_with_a_reference_and_its_twin(client: IndexClient, tmp_path: Path) -> None:
+    campaign = planned(client, tmp_path, '[[stack]]\nframework = "torch"\n[[stack]]\nframework = "numpy"\n')
+
+    assert [[(s.lock.label, s.reference) for s in b.slots] for b in campaign.blocks] == [
+        [("torch==2.8.0", True), ("torch==2.7.0", False), ("torch==2.8.0", False)],
+        [("numpy==2.0.0", True), ("numpy==2.0.0", False)],
+    ]
+    assert len({b.name for b in campaign.blocks}) == 2
+
+
+def test_the_same_matrix_gives_the_same_names_and_a_repetition_others(client: IndexClient, tmp_path: Path) -> None:
+    text = '[[stack]]\nframework = "numpy"\n'
+    first, again = planned(client, tmp_path, text), planned(client, tmp_path, text)
+    other = plan_campaign(
+        read_matrix(tmp_path / "matrix.toml"),
+        client=client,
+        hardware=HARDWARE,
+        device="cpu",
+        python=sys.executable,
+        most=100,
+        repetition=2,
+    )
+
+    assert first.blocks[0].name == again.blocks[0].name
+    assert other.blocks[0].name != first.blocks[0].name
+
+
+def test_estimates_add_up_and_learn_from_what_was_measured(client: IndexClient, tmp_path: Path) -> None:
+    block = planned(client, tmp_path, '[[stack]]\nframework = "numpy"\n').blocks[0]
+    run = block.slots[0].indicators[0]
+    slow = replace(observation(seconds=1.0), indicator=run, loops=100)
+
+    fresh = estimate(block, client, {})
+    known = estimate(block, client, history_of([slow]))
+
+    assert (fresh.processes, fresh.runs) == (6, 6)
+    assert fresh.disk_bytes == client.unpacked_size(block.slots[0].lock.packages[0].url)
+    assert known.seconds - fresh.seconds == pytest.approx(6 * 300, rel=0.1)
+
+
+def test_what_does_not_fit_on_the_disk_is_refused(client: IndexClient, tmp_path: Path) -> None:
+    block = planned(client, tmp_path, '[[stack]]\nframework = "numpy"\n').blocks[0]
+    needed = estimate(block, client, {})
+
+    check_disk([needed], tmp_path / "not" / "there", budget_bytes=1e9)
+    with pytest.raises(InputError, match="the budget is"):
+        check_disk([needed], tmp_path, budget_bytes=10.0)
+    with pytest.raises(FullDiskError, match="GB left"):
+        check_disk([replace(needed, disk_bytes=1e18)], tmp_path, budget_bytes=None)
