@@ -96,7 +96,7 @@ class VersionEstimator:
             if o.status == "ok":
                 ran.add(key)
             else:
-                failed[key] = f"{o.status} in block {o.block}"
+                failed[key] = f"{o.status} in block {o.block}{_beside(o)}"
         found: dict[str, dict[str, str]] = defaultdict(dict)
         for (framework, version), reason in failed.items():
             if version is not None and (framework, version) not in ran:
@@ -242,6 +242,12 @@ class VersionEstimator:
             measured=asked <= known,
             evidence=tuple(_evidence(c) for c in bearing or contrasts),
         )
+
+
+def _beside(o: Observation) -> str:
+    """Name the NumPy that a version failed beside: an ABI break is of the two, and the rules say which."""
+    numpy = o.stack.version_of("numpy")
+    return f" beside numpy {numpy}" if numpy is not None and o.framework != "numpy" else ""
 
 
 def _condition(contrasts: Sequence[_Contrast], versions: Sequence[Version]) -> tuple[Array, Array]:
