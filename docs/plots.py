@@ -14,6 +14,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+from matplotlib.ticker import FixedLocator, NullLocator
 from packaging.version import Version
 
 from knowledge.domain.observation import Observation
@@ -74,7 +75,8 @@ def draw_versions(framework: str, comparisons: Sequence[Comparison]) -> None:
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(names)), names)
     for (row, column), text in marks.items():
-        axes.text(column, row, text, ha="center", va="center", fontsize=6)
+        colour = "white" if abs(grid[row][column]) > 0.4 else "black"
+        axes.text(column, row, text, ha="center", va="center", fontsize=6, color=colour)
     axes.set_title(f"{framework}: speed over {version_of(rows[0].reference)} (above 1 is faster, * significant)")
     figure.colorbar(image, ax=axes, label="log ratio", fraction=0.03)
     save(figure, f"versions-{framework}")
@@ -107,6 +109,9 @@ def draw_settings(comparisons: Sequence[Comparison]) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.axvline(1.0, color="grey", linewidth=0.5)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("speed over the same stack without the switch, one point an indicator")
     save(figure, "settings")
 

@@ -171,19 +171,26 @@ def run(
 @app.command("show")
 def show(
     block: Annotated[str, typer.Argument(metavar="BLOCK", help="Name of a block, as `pi run` printed it.")],
+    format: FormatOption = "text",
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Print the comparisons of a block that was measured before."""
-    from advisor.report.measurements import block_table
+    from advisor.report.measurements import block_record, block_table
     from knowledge.domain.errors import InputError
     from knowledge.store.engine import default_address, open_knowledge_base
 
+    check_format(format)
     with open_knowledge_base(knowledge or default_address()) as store:
         observations = tuple(store.observations(block=block))
     if not observations:
         raise InputError(
             f"the knowledge base holds no block `{block}`", hint="`advisor knowledge export` lists what it holds"
         )
+    if format == "json":
+        import json
+
+        typer.echo(json.dumps(block_record(observations), indent=2))
+        return
     typer.echo(block_table(observations))
 
 

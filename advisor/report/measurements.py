@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
@@ -38,6 +40,53 @@ def block_table(observations: Iterable[Observation]) -> str:
     total = sum(not c.twin for c in comparisons.values())
     lines.append(f"{significant} of {total} comparisons are significant")
     return "\n".join(lines)
+
+
+def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
+    """Return what :func:`block_table` tells as JSON-ready values."""
+    observations = tuple(observations)
+    comparisons = {(c.indicator, c.slot): c for c in compare_block(observations)}
+    rows = []
+    for s in summarise_block(observations):
+        o = s.observation
+        c = comparisons.get((o.indicator.label, o.slot))
+        rows.append(
+            {
+                "indicator": asdict(o.indicator),
+                "framework": o.framework,
+                "version": o.stack.version_of(o.framework),
+                "settings": dict(o.settings),
+                "slot": o.slot,
+                "reference": o.reference,
+                "runs": s.runs,
+                "samples": s.samples,
+                "seconds": {"median": s.median, "low": s.low, "high": s.high, "variation": s.variation},
+                "rates": {"flops": s.flops, "bytes": s.bytes, "items": s.items},
+                "intensity": s.intensity,
+                "roof_share": s.roof_share,
+                "instabilities": [asdict(i) for i in s.instabilities],
+                "speedup": None
+                if c is None
+                else {
+                    "ratio": math.exp(c.mean),
+                    "low": math.exp(c.low),
+                    "high": math.exp(c.high),
+                    "rounds": c.rounds,
+                    "significant": c.significant,
+                    "twin": c.twin,
+                },
+            }
+        )
+    failed = [
+        {"slot": o.slot, "round": o.round, "indicator": asdict(o.indicator), "status": o.status, "failure": o.failure}
+        for o in observations
+        if o.status != "ok"
+    ]
+    refused = [
+        {"slot": r.slot, "indicator": r.indicator, "rounds": r.rounds, "reason": r.reason}
+        for r in refusals(observations)
+    ]
+    return {"schema_version": 1, "block": observations[0].block, "rows": rows, "failures": failed, "refused": refused}
 
 
 def _row(s: Summary, c: Comparison | None) -> str:
@@ -115,7 +164,7 @@ def _rate(s: Summary) -> str:
     if s.items:
         return f"{s.items:.4g} /s +/- {s.items_uncertainty:.2g} (jitter {s.items_jitter:.2g})"
     if s.flops:
-        return f"{s.flops / 1e9:.3g} GFLOP/s"
+        return f"{s.flops / 1e9:.3g} GFLOP/s at {s.intensity:.3g} FLOP/B"
     return f"{s.bytes / 1e9:.3g} GB/s" if s.bytes else ""
 
 

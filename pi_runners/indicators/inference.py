@@ -21,7 +21,11 @@ class Inference(ModelIndicator):
 
     name = "inference"
     summary = "a model serves queries: SingleStream, MultiStream, Server, Offline"
-    corresponds = "MLPerf Inference (https://github.com/mlcommons/inference), by LoadGen where it installs"
+    corresponds = (
+        "the scenarios of MLPerf Inference (https://github.com/mlcommons/inference), in tests far shorter than its "
+        "rules ask: no MLPerf results. By MLCommons' LoadGen where it installs (metric `loadgen` is 1); otherwise by a "
+        "loop of our own without its early-stopping estimate, query sampling and log of every query"
+    )
     flops_formula = "the products and convolutions of the forward pass on one sample (MultiStream: on 8)"
     bytes_formula = "item (2 activations + weights)"
     source = "https://github.com/mlcommons/inference_policies/blob/master/inference_rules.adoc (scenarios)"

@@ -98,7 +98,10 @@ class TimeToQuality(Indicator):
 
     name = "time_to_quality"
     summary = "seconds to train a perceptron on handwritten digits to a test accuracy, over several seeds"
-    corresponds = "MLPerf Training's time to train (https://github.com/mlcommons/training_policies)"
+    corresponds = (
+        "MLPerf Training's time to train (https://github.com/mlcommons/training_policies), in miniature: "
+        "no MLPerf result"
+    )
     flops_formula = "0: how long it takes is what is measured"
     bytes_formula = "0"
     source = (

@@ -195,6 +195,10 @@ def test_real_numpy_stacks_are_measured_remembered_and_resumed(advisor: Advisor,
     assert len(stacks) == 2
     assert all([p["name"] for p in packages] == ["numpy"] for packages in stacks)
     assert "A/A" in first.stdout
+    shown = json.loads(advisor("pi", "show", block, "--format", "json").stdout)
+    assert len(shown["rows"]) == 3 * 5
+    assert {row["speedup"]["twin"] for row in shown["rows"] if row["slot"] == 2} == {True}
+    assert all(row["seconds"]["low"] <= row["seconds"]["median"] <= row["seconds"]["high"] for row in shown["rows"])
 
 
 @pytest.mark.network
