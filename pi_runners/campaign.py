@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.resources
+import io
+import os
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -30,6 +33,8 @@ from pi_runners.telemetry import summarise
 
 _SHIPPED = ("harness", "indicators", "backends")
 _CLOCK_JUMP_SECONDS = 1.0
+_SILENT_PROCESSES = 2
+"""Processes in a row that end without a word before the rest of a slot's indicators is given up."""
 
 
 class ObservationSink(Protocol):
@@ -172,6 +177,7 @@ def _observe(
         document = {"status": "not-installed", "failure": environment.message[-2000:]}
         return [_observation(block, slot, number, run, stack, document) for run in slot.indicators]
     found: dict[int, dict[str, Any]] = {}
+    silent = 0
     while missing := [i for i in range(len(slot.indicators)) if i not in found]:
         request = {
             "backend": slot.backend,
@@ -197,6 +203,10 @@ def _observe(
         if lost := [i for i in missing if i not in found]:
             # The first that did not report is the one that ended the process; the rest were never begun.
             found[lost[0]] = _lost(end, block)
+            silent = 0 if end.results else silent + 1
+            if silent == _SILENT_PROCESSES:
+                # It is not the indicator: nothing runs in this environment.
+                found.update((i, _lost(end, block)) for i in lost)
     return [
         _observation(block, slot, number, run, environment.stack, found[i]) for i, run in enumerate(slot.indicators)
     ]
@@ -270,14 +280,26 @@ def write_program(directory: Path) -> Path:
 
     The measured environment sees the harness, the indicators and the backends, and nothing else of this one.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / "harness.pyz"
     root = importlib.resources.files("pi_runners")
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("__main__.py", "import sys\nfrom pi_runners.harness.worker import main\nsys.exit(main())\n")
-        archive.writestr("pi_runners/__init__.py", "")
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+
+        def add(name: str, body: bytes) -> None:
+            # Without a date, the same sources are the same archive.
+            archive.writestr(zipfile.ZipInfo(name), body)
+
+        add("__main__.py", b"import sys\nfrom pi_runners.harness.worker import main\nsys.exit(main())\n")
+        add("pi_runners/__init__.py", b"")
         for folder in _SHIPPED:
             for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
                 if file.name.endswith((".py", ".gz")):
-                    archive.writestr(f"pi_runners/{folder}/{file.name}", file.read_bytes())
+                    add(f"pi_runners/{folder}/{file.name}", file.read_bytes())
+    digest = hashlib.sha256(content.getvalue()).hexdigest()[:12]
+    path = directory / f"harness-{digest}.pyz"
+    if not path.exists():
+        # Another version may be running from this directory: its archive must stay as it is.
+        directory.mkdir(parents=True, exist_ok=True)
+        scratch = directory / f"{path.name}.{os.getpid()}"
+        scratch.write_bytes(content.getvalue())
+        scratch.replace(path)
     return path

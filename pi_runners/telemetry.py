@@ -59,7 +59,11 @@ class Sampler:
         self._thread.join()
 
     def _watch(self) -> None:
-        tree = _Tree(self._pid)
+        try:
+            tree = _Tree(self._pid)
+        except psutil.NoSuchProcess:
+            # It ended before anybody looked.
+            return
         before = _Clockwork.read(tree)
         # The first reading comes soon, so that short runs have one.
         wait = INTERVAL_SECONDS / 4

@@ -116,7 +116,7 @@ def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path
     assert taken == 2
     assert {o.status for o in sink.observations} == {"not-installed"}
     assert "numpy" in sink.observations[0].failure
-    assert [p.name for p in tmp_path.iterdir()] == ["harness.pyz"]
+    assert [p.suffix for p in tmp_path.iterdir()] == [".pyz"]
 
 
 def test_what_was_observed_before_is_not_run_again(tmp_path: Path) -> None:
@@ -172,6 +172,25 @@ def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, mo
         ("fft", "ok"),
     ]
     assert "segmentation fault" in sink.observations[1].failure
+
+
+def test_an_environment_in_which_nothing_runs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(CrashingExecutor):
+        def run(self, job: Job) -> JobEnd:
+            self.asked.append([entry["name"] for entry in job.request["indicators"]])
+            return JobEnd(results=(), exit_status=-11)
+
+    slots = plan_slots([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", again=False)
+    stack = locked_stack(slots[0].lock, "3.11.7")
+    monkeypatch.setattr(
+        "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
+    )
+    executor, sink = Silent(""), Sink()
+
+    run_block(block_of(slots), sink=sink, executor=executor, environments=tmp_path)
+
+    assert executor.asked == [["matmul", "sort", "fft"], ["sort", "fft"]]
+    assert [o.status for o in sink.observations] == ["crashed"] * 3
 
 
 @pytest.mark.network

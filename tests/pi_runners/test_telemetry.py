@@ -1,0 +1,68 @@
+"""Telemetry: what is made of readings, and what an NVIDIA driver tells (a stand-in, where there is no GPU)."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pi_runners.telemetry import Reading, Sampler, _read_gpus, summarise
+
+
+def test_readings_of_a_stretch_are_summed_up() -> None:
+    readings = [
+        Reading(time=float(t), figures={"gpu_percent": 10.0 * t, "throttled": float(t == 3)}) for t in range(10)
+    ]
+
+    found = summarise(readings, 2.0, 4.0)
+
+    # The reading of second 5 speaks of the interval before it.
+    assert found == {"gpu_percent_mean": 35.0, "gpu_percent_max": 50.0, "throttled": 1.0}
+    assert summarise(readings, 5.0, 6.0)["throttled"] == 0.0
+    assert summarise([], 0.0, 1.0) == {}
+
+
+class NVMLError(Exception):
+    """What the driver raises."""
+
+
+def fake_driver(reasons: int) -> Any:
+    def refuse(device: int) -> None:
+        raise NVMLError("not supported")
+
+    return SimpleNamespace(
+        NVMLError=NVMLError,
+        NVML_TEMPERATURE_GPU=0,
+        NVML_CLOCK_SM=1,
+        nvmlDeviceGetUtilizationRates=lambda d: SimpleNamespace(gpu=40 + d),
+        nvmlDeviceGetMemoryInfo=lambda d: SimpleNamespace(used=1000),
+        nvmlDeviceGetPowerUsage=refuse,
+        nvmlDeviceGetTemperature=lambda d, kind: 60 + d,
+        nvmlDeviceGetClockInfo=lambda d, kind: 1500,
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda d: reasons,
+    )
+
+
+@pytest.mark.parametrize(("reasons", "throttled"), [(0x0, 0.0), (0x1, 0.0), (0x4, 1.0), (0x40, 1.0)])
+def test_a_gpu_that_slows_itself_down_is_flagged(reasons: int, throttled: float) -> None:
+    found = _read_gpus(fake_driver(reasons), [0, 1])
+
+    assert found == {
+        "gpu_percent": 41.0,
+        "gpu_memory_bytes": 2000.0,
+        "gpu_temperature_celsius": 61.0,
+        "gpu_clock_megahertz": 1500.0,
+        "throttled": throttled,
+    }
+
+
+def test_a_process_that_is_gone_has_no_readings() -> None:
+    child = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitpid(child, 0)
+
+    with Sampler(child, memory_limit_bytes=None, stop=lambda: None) as sampler:
+        pass
+
+    assert sampler.readings == []
