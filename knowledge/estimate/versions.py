@@ -16,7 +16,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -262,7 +262,7 @@ def _condition(contrasts: Sequence[_Contrast], versions: Sequence[Version]) -> t
         design[row, index[c.reference]] -= 1.0
     seen = np.array([c.mean for c in contrasts])
     noise = _noise(contrasts)
-    shape = np.exp(-_distances(every) / _LENGTH)
+    shape = np.exp(-_distances(tuple(every)) / _LENGTH)
 
     def likelihood(scale: float) -> float:
         total = design @ (scale**2 * shape) @ design.T + noise
@@ -291,7 +291,8 @@ def _noise(contrasts: Sequence[_Contrast]) -> Array:
     return covariance
 
 
-def _distances(versions: Sequence[Version]) -> Array:
+@lru_cache(maxsize=64)
+def _distances(versions: tuple[Version, ...]) -> Array:
     """Distances (n, n) of versions: 1 a minor release, 0.1 a patch release, 1 another build of the same release."""
     import numpy as np
 

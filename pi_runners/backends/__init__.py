@@ -14,7 +14,6 @@ FRAMEWORKS = {
     "tf-nightly": "tensorflow",
     "torch": "torch",
     "jax": "jax",
-    "jaxlib": "jax",
     "onnxruntime": "onnxruntime",
     "onnxruntime-gpu": "onnxruntime",
 }
