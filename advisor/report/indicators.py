@@ -69,6 +69,7 @@ def indicator_page(indicator: Indicator) -> str:
         f"| devices | {', '.join(i.devices)} |",
         f"| element types | {', '.join(i.dtypes)} |",
         "",
+        *([*(f"- {note}" for note in i.notes), ""] if i.notes else []),
         "## Parameters",
         "",
         "| parameter | meaning |",

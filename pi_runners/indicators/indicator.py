@@ -63,6 +63,7 @@ class Indicator(ABC):
         backends: Backends that can run it.
         devices: Devices that it makes sense on.
         dtypes: Element types that it is defined in.
+        notes: Further sentences for its reference page.
     """
 
     name = ""
@@ -78,6 +79,7 @@ class Indicator(ABC):
     backends: Tuple[str, ...] = ALL
     devices: Tuple[str, ...] = ("cpu", "cuda")
     dtypes: Tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
+    notes: Tuple[str, ...] = ()
 
     def complete(self, parameters: Parameters) -> Parameters:
         """Return parameters with the defaults of those that are not given."""

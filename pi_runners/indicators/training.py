@@ -25,6 +25,7 @@ class ModelIndicator(Indicator):
     """An indicator over one of the models."""
 
     parameters = model_parameters()
+    notes = tuple("{}: {}. After {}".format(m.name, m.summary, m.source) for m in MODELS.values())
 
     def complaints(self, parameters: Parameters) -> List[str]:
         """Also refuse what the model does not know or lacks."""
