@@ -72,6 +72,12 @@ class Backend:
         if dtype not in self.dtypes:
             raise Unsupported("the {} backend has no {}".format(self.name, dtype))
 
+    @property
+    def precision(self) -> str:
+        """Element type that bounds the error: that of mixed precision where it is on."""
+        amp = self.settings.get("amp", "off")
+        return self.dtype if amp == "off" else str(amp)
+
     def describe(self) -> Dict[str, Any]:
         """Return versions and build facts of the framework, text or numbers by name."""
         raise Unsupported("this backend does not describe itself")

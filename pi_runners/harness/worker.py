@@ -96,7 +96,14 @@ def failure_class(error: BaseException) -> str:
     """Return the status that an exception stands for; frameworks say in words what they have no kernel for."""
     text = "{} {}".format(type(error).__name__, error).lower()
     memory = ("memoryerror", "outofmemory", "out of memory", "resourceexhausted", "oom when allocating")
-    absent = ("notimplemented", "not implemented", "unimplemented", "registered kernels", "allowed values")
+    absent = (
+        "notimplemented",
+        "not implemented",
+        "unimplemented",
+        "registered kernels",
+        "allowed values",
+        "does not support",
+    )
     if any(word in text for word in memory):
         return "out-of-memory"
     return "unsupported" if any(word in text for word in absent) else "error"

@@ -86,4 +86,4 @@ class Attention(Operation):
                 worst = max(worst, abs(backend.read(result, (b, h, i, j)) - math.fsum(terms)) / scale)
             return worst
 
-        return Trial(run, check, _TOLERANCE[backend.dtype])
+        return Trial(run, check, _TOLERANCE[backend.precision])

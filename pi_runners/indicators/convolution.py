@@ -131,7 +131,7 @@ class Convolution(Operation):
         def convolve(back: Backend, images: Array, filters: Array) -> Array:
             return back.convolution(images, filters, shape.stride, shape.padding, p["groups"])
 
-        tolerance = _TOLERANCE[backend.dtype]
+        tolerance = _TOLERANCE[backend.precision]
         sums = _Sums(raws, (image_shape, filter_shape, result_shape), shape, p["groups"])
         if p["direction"] == "forward":
             return Trial(

@@ -14,7 +14,7 @@ ALL = ("jax", "numpy", "onnxruntime", "tensorflow", "torch")
 LEARNING = ("jax", "tensorflow", "torch")
 """Backends with a backward pass."""
 
-ROUND_OFF = {"float64": 2.0**-48, "float32": 2.0**-11, "float16": 2.0**-10, "bfloat16": 2.0**-7, "int8": 2.0**-40}
+ROUND_OFF = {"float64": 2.0**-44, "float32": 2.0**-11, "float16": 2.0**-10, "bfloat16": 2.0**-7, "int8": 2.0**-40}
 """Relative error allowed in one operation: TensorFloat-32 and half types multiply with 10 or 7 bits of mantissa."""
 
 

@@ -79,7 +79,7 @@ class Inference(ModelIndicator):
         size = {"MultiStream": STREAMS, "Offline": _OFFLINE_BATCH}.get(scenario, 1)
         calls: Dict[int, Callable[[], Any]] = {n: _server(backend, dict(p, batch=n)) for n in {1, size}}
         error = _difference(backend, dict(p, batch=1), calls[1]())
-        tolerance = _TOLERANCE[backend.dtype]
+        tolerance = _TOLERANCE[backend.precision]
         if not error <= tolerance:
             reason = "logits differ by {:.3g} of the largest, the tolerance is {:.3g}".format(error, tolerance)
             return {"status": "wrong-result", "failure": reason, "error": error, "tolerance": tolerance}

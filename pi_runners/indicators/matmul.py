@@ -87,4 +87,4 @@ class Matmul(Operation):
                 worst = max(worst, abs(found - math.fsum(terms)) / scale)
             return worst
 
-        return Trial(run, check, ROUND_OFF[backend.dtype] * 8)
+        return Trial(run, check, ROUND_OFF[backend.precision] * 8)

@@ -59,7 +59,7 @@ class Memory(Operation):
                 worst = max(worst, abs(backend.read(result, (i,)) - exact(x, y, 0)))
             return worst
 
-        return Trial(run, check, 8 * ROUND_OFF[backend.dtype])
+        return Trial(run, check, 8 * ROUND_OFF[backend.precision])
 
 
 class Transfer(Indicator):

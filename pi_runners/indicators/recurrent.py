@@ -78,7 +78,7 @@ class Recurrent(Operation):
                     worst = max(worst, abs(states[t + 1][unit] - expected))
             return worst
 
-        return Trial(run, check, _TOLERANCE[backend.dtype])
+        return Trial(run, check, _TOLERANCE[backend.precision])
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:

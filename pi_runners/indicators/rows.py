@@ -82,7 +82,7 @@ class Elementwise(_Rows):
                 worst = max(worst, abs(backend.read(result, (i, j)) - exact(x, y)))
             return worst
 
-        return Trial(backend.compile(function, arrays), check, _TOLERANCE[backend.dtype])
+        return Trial(backend.compile(function, arrays), check, _TOLERANCE[backend.precision])
 
 
 _ELEMENTWISE: Any = {
@@ -126,7 +126,7 @@ class Reduction(_Rows):
                 worst = max(worst, abs(backend.read(result, (i,)) - expected) / scale)
             return worst
 
-        return Trial(run, check, _TOLERANCE[backend.dtype])
+        return Trial(run, check, _TOLERANCE[backend.precision])
 
 
 def _compare_rows(
@@ -168,7 +168,7 @@ class Softmax(_Rows):
             return [e / total for e in powers]
 
         run = backend.compile(lambda b, x: b.softmax(x), [backend.array(raw, shape)])
-        return Trial(run, _compare_rows(backend, raw, shape, exact, 3.0 / shape[1]), _TOLERANCE[backend.dtype])
+        return Trial(run, _compare_rows(backend, raw, shape, exact, 3.0 / shape[1]), _TOLERANCE[backend.precision])
 
 
 class Normalisation(Operation):
@@ -227,7 +227,7 @@ class Normalisation(Operation):
                 lambda b, x, g, o: b.layer_norm(x, g, o), [backend.array(raw, (rows, columns)), gain, offset]
             )
             check = _compare_rows(backend, raw, (rows, columns), exact, 4.0)
-            return Trial(run, check, _TOLERANCE[backend.dtype])
+            return Trial(run, check, _TOLERANCE[backend.precision])
 
         # (1, channels, rows, 1): the statistics of a channel do not depend on how rows are spread over images.
         shape = (1, columns, rows, 1)
@@ -244,7 +244,7 @@ class Normalisation(Operation):
         run = backend.compile(
             lambda b, x, g, o: b.batch_norm(x, g, o, True), [backend.images(raw, shape), gain, offset]
         )
-        return Trial(run, check_channels, 4 * _TOLERANCE[backend.dtype])
+        return Trial(run, check_channels, 4 * _TOLERANCE[backend.precision])
 
 
 def _standardised(row: List[float]) -> List[float]:
@@ -291,7 +291,7 @@ class Fft(_Rows):
             return worst
 
         # The reference itself is rounded: each of its angles is.
-        return Trial(run, check, max(1e-11, _TOLERANCE[backend.dtype]))
+        return Trial(run, check, max(1e-11, _TOLERANCE[backend.precision]))
 
 
 class Sort(_Rows):
@@ -327,7 +327,7 @@ class Sort(_Rows):
                 worst = max(worst, max(abs(a - b) for a, b in zip(found, expected)))
             return worst
 
-        return Trial(run, check, _TOLERANCE[backend.dtype])
+        return Trial(run, check, _TOLERANCE[backend.precision])
 
 
 class Embedding(Operation):
@@ -378,4 +378,4 @@ class Embedding(Operation):
                 worst = max(worst, max(abs(a - b) for a, b in zip(found, _row(raw, width, indices[i]))))
             return worst
 
-        return Trial(run, check, _TOLERANCE[backend.dtype])
+        return Trial(run, check, _TOLERANCE[backend.precision])

@@ -89,9 +89,9 @@ class TrainingStep(ModelIndicator, Operation):
             predicted = LEARNING_RATE / 10 * squared_norm
             if not (math.isfinite(before) and math.isfinite(after) and predicted > 0):
                 return float("inf")
-            return abs(before - after - predicted) / (predicted + _LOSS_ROUND_OFF[backend.dtype] * before)
+            return abs(before - after - predicted) / (predicted + _LOSS_ROUND_OFF[backend.precision] * before)
 
-        return Trial(training.step, check, _TOLERANCE[backend.dtype])
+        return Trial(training.step, check, _TOLERANCE[backend.precision])
 
 
 class TimeToQuality(Indicator):
