@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple
 
 from pi_runners.harness.contract import Plan
 
@@ -23,17 +23,15 @@ class Timing(NamedTuple):
         loops: Calls per sample.
         warmup_seconds: Time spent before the first sample.
         steady: Whether the last warm-up samples agreed.
-        result: The last result.
     """
 
     samples: List[float]
     loops: int
     warmup_seconds: float
     steady: bool
-    result: Any
 
     def document(self) -> Dict[str, Any]:
-        """Return it as JSON-ready values, without the result."""
+        """Return it as JSON-ready values."""
         return {
             "status": "ok",
             "samples": rounded(self.samples),
@@ -51,8 +49,8 @@ def rounded(seconds: List[float]) -> List[float]:
     return [float("{:.6g}".format(value)) for value in seconds]
 
 
-def time_calls(run: Callable[[], Any], synchronise: Callable[[Any], None], loops: int) -> Tuple[float, Any]:
-    """Return seconds per call over ``loops`` calls, the device's work included, and the last result.
+def time_calls(run: Callable[[], Any], synchronise: Callable[[Any], None], loops: int) -> float:
+    """Return seconds per call over ``loops`` calls, the device's work included; no result outlives them.
 
     Raises:
         ClockError: If the clock stood still or went back.
@@ -71,7 +69,7 @@ def time_calls(run: Callable[[], Any], synchronise: Callable[[Any], None], loops
         raise ClockError(
             "the monotonic clock went from {} to {} over a timed region".format(started, started + seconds)
         )
-    return seconds, result
+    return seconds
 
 
 def measure(run: Callable[[], Any], synchronise: Callable[[Any], None], plan: Plan) -> Timing:
@@ -86,9 +84,8 @@ def measure(run: Callable[[], Any], synchronise: Callable[[Any], None], plan: Pl
     loops = 1
     recent: List[float] = []
     steady = False
-    result = None
     while not steady and (time.perf_counter() - started < plan.max_warmup_seconds or not recent):
-        seconds, result = time_calls(run, synchronise, loops)
+        seconds = time_calls(run, synchronise, loops)
         if seconds * loops < plan.min_seconds:
             # Not more than tenfold at once: the first calls are slower than those to come.
             loops = max(loops + 1, min(loops * 10, int(plan.min_seconds / seconds) + 1))
@@ -98,8 +95,5 @@ def measure(run: Callable[[], Any], synchronise: Callable[[Any], None], plan: Pl
         middle = sorted(recent)[len(recent) // 2]
         steady = len(recent) == WINDOW and max(recent) - min(recent) <= STEADY_SPREAD * middle
     warmup = time.perf_counter() - started
-    taken = []
-    for _ in range(plan.samples):
-        seconds, result = time_calls(run, synchronise, loops)
-        taken.append(seconds)
-    return Timing(taken, loops, warmup, steady, result)
+    taken = [time_calls(run, synchronise, loops) for _ in range(plan.samples)]
+    return Timing(taken, loops, warmup, steady)

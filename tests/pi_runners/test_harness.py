@@ -210,3 +210,21 @@ def test_the_machine_is_read_beside_the_run(tmp_path: Path) -> None:
     assert figures
     assert all(f["memory_bytes"] > 0 for f in figures)
     assert max(f["cpu_percent"] for f in figures) > 10
+
+
+def test_no_result_is_held_while_the_next_is_computed() -> None:
+    class Result:
+        alive = 0
+        most = 0
+
+        def __init__(self) -> None:
+            Result.alive += 1
+            Result.most = max(Result.most, Result.alive)
+
+        def __del__(self) -> None:
+            Result.alive -= 1
+
+    timing.measure(Result, lambda _: None, Plan(samples=3, min_seconds=0.0001, max_warmup_seconds=0.1))
+
+    # With two alive, every call would take fresh memory.
+    assert Result.most == 1
