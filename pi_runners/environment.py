@@ -25,6 +25,12 @@ class FullDiskError(UnavailableError):
     code = "full-disk"
 
 
+class DownloadError(UnavailableError):
+    """Raised when a wheel cannot be fetched: that says nothing about its stack."""
+
+    code = "download"
+
+
 class EnvironmentBuildError(UnavailableError):
     """Raised when an environment cannot be built, or does not hold what its lock says."""
 
@@ -192,6 +198,11 @@ def _run_uv(arguments: Sequence[str], lock: StackLock) -> None:
             raise FullDiskError(
                 f"the disk is full: uv could not build the environment of `{lock.label}`",
                 hint="make room, or name another place with `--cache-dir`; the same command goes on where it stopped",
+            )
+        if "error sending request" in reason.lower():
+            raise DownloadError(
+                f"uv could not fetch the wheels of `{lock.label}`: {reason}",
+                hint="check that uv reaches the index (its proxy and certificates); the same command goes on",
             )
         raise EnvironmentBuildError(f"uv could not build the environment of `{lock.label}`: {reason}")
 

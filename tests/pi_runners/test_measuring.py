@@ -189,3 +189,25 @@ def test_a_full_disk_stops_and_says_so(index: PackageIndex, tmp_path: Path, monk
     with pytest.raises(FullDiskError, match="the disk is full"):
         environment.build_environment(lock, tmp_path / "environments")
     assert list((tmp_path / "environments").iterdir()) == []
+
+
+def test_a_wheel_that_cannot_be_fetched_is_no_knowledge_about_its_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from knowledge.domain.stack import PackageVersion
+    from pi_runners import environment
+    from pi_runners.environment import DownloadError, LockedPackage
+
+    package = PackageVersion(name="numpy", version="2.0.0")
+    # Port 9 discards: nothing listens there.
+    wheel = "http://127.0.0.1:9/numpy-2.0.0-py3-none-any.whl"
+    lock = environment.StackLock(
+        requested=("numpy",),
+        packages=(LockedPackage(package=package, url=wheel, sha256="0" * 64),),
+        python=sys.executable,
+        platform="manylinux_2_28_x86_64",
+    )
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+
+    with pytest.raises(DownloadError, match="could not fetch"):
+        environment.build_environment(lock, tmp_path / "environments")
