@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from knowledge.domain.identity import content_hash
 
@@ -98,6 +98,7 @@ class HardwareProfile:
         virtualisation: Hypervisor or container name, or empty.
         memory_bytes: Main memory.
         numa_nodes: NUMA nodes, or none where the system does not tell.
+        nodes: How many such machines work together; none where that is not told.
         unknown: Facts that could not be read, each with its reason; not part of the identity.
     """
 
@@ -113,7 +114,16 @@ class HardwareProfile:
     numa_nodes: int | None = None
     accelerators: tuple[Accelerator, ...] = ()
     driver: Driver | None = None
+    nodes: int | None = 1
     unknown: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """Return the profile as JSON-ready values."""
+        described = asdict(self)
+        if self.nodes == 1:
+            # Older records do not know it, and the identity of their machines must stay.
+            del described["nodes"]
+        return described
 
     @property
     def identity(self) -> str:
@@ -128,6 +138,6 @@ class HardwareProfile:
 
 @lru_cache(maxsize=4096)
 def _identity(hardware: HardwareProfile) -> str:
-    described = asdict(hardware)
+    described = hardware.record()
     del described["name"], described["unknown"]
     return content_hash(described)

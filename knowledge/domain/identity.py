@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, is_dataclass
 from typing import Any
-
-
-def to_plain(value: Any) -> Any:
-    """Turn a dataclass (with nested dataclasses and tuples) into JSON-ready values."""
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def canonical_json(value: Any) -> str:
@@ -19,7 +13,7 @@ def canonical_json(value: Any) -> str:
     Raises:
         ValueError: If the value holds NaN or an infinity, which JSON cannot carry.
     """
-    return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def content_hash(value: Any) -> str:

@@ -21,8 +21,10 @@ Status = Literal[
     "timed-out",
     "crashed",
     "not-installed",
+    "not-converged",
 ]
-"""How a run ended. Everything but ``ok`` and ``unsupported`` is knowledge that a stack does not run."""
+"""How a run ended. Everything but ``ok``, ``unsupported`` and ``not-converged`` (it trained, but not to the quality asked
+for) is knowledge that a stack does not run."""
 
 Scalar = str | int | float | bool | None
 

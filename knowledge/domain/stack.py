@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
@@ -55,6 +55,10 @@ class Stack:
     cuda: str | None = None
     cudnn: str | None = None
 
+    def record(self) -> dict[str, Any]:
+        """Return the stack as JSON-ready values."""
+        return asdict(self)
+
     @property
     def identity(self) -> str:
         """Content hash of the stack."""
@@ -68,7 +72,7 @@ class Stack:
 @lru_cache(maxsize=4096)
 def _identity(stack: Stack) -> str:
     # Remembered: thousands of observations share a few stacks.
-    return content_hash(asdict(stack))
+    return content_hash(stack.record())
 
 
 def cuda_of_local_version(version: Version) -> str | None:

@@ -7,7 +7,6 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 from knowledge.domain.errors import InputError
@@ -40,7 +39,7 @@ def write_observations(observations: Iterable[Observation]) -> Iterator[str]:
         for kind, value in (("stack", observation.stack), ("hardware", observation.hardware)):
             if value.identity not in written:
                 written.add(value.identity)
-                yield canonical_json({"kind": kind, "id": value.identity, "record": asdict(value)})
+                yield canonical_json({"kind": kind, "id": value.identity, "record": value.record()})
         yield canonical_json({"kind": "observation", "id": observation.identity, "record": observation.record()})
 
 

@@ -127,7 +127,7 @@ class SqlKnowledgeBase:
             connection,
             tables.hardware,
             [
-                {"id": i, "microarchitecture": m.cpu.microarchitecture, "document": canonical_json(m)}
+                {"id": i, "microarchitecture": m.cpu.microarchitecture, "document": canonical_json(m.record())}
                 for i, m in sorted(machines.items())
             ],
         )
@@ -135,7 +135,7 @@ class SqlKnowledgeBase:
             connection,
             tables.stack,
             [
-                {"id": i, "python": s.python, "platform": s.platform, "document": canonical_json(s)}
+                {"id": i, "python": s.python, "platform": s.platform, "document": canonical_json(s.record())}
                 for i, s in sorted(stacks.items())
             ],
         )

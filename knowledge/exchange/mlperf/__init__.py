@@ -1,0 +1,1 @@
+"""MLPerf Training's published results as observations."""

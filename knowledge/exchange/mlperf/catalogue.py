@@ -1,0 +1,74 @@
+"""What the result trees leave to the reader: machines, spellings of accelerators, what each round asks."""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from knowledge.domain.hardware import Accelerator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkRules:
+    """What a round asks of a benchmark.
+
+    Attributes:
+        target: Quality to reach, or none where it is not a number or not known.
+        version: Raised where a round changed the benchmark beyond its target.
+        dropped: How many of the fastest, and of the slowest, runs do not count.
+        timed: Whether a run that did not converge counts with the time it took; else it counts as slowest.
+    """
+
+    target: float | None = None
+    version: int = 1
+    dropped: int = 1
+    timed: bool = False
+
+
+def round_rules(round_: str, benchmark: str) -> BenchmarkRules:
+    """Return what a round asks of a benchmark; a round that is not listed asks what the newest before it did."""
+    rounds = catalogue()["rounds"]
+    earlier = [name for name in rounds if _order(name) <= _order(round_)] or list(rounds)[:1]
+    found = rounds[max(earlier, key=_order)]
+    return BenchmarkRules(timed=found.get("timed", False), **found["benchmarks"].get(benchmark, {}))
+
+
+def find_accelerator(*spellings: str) -> Accelerator | None:
+    """Return the accelerator, one of it, that any of some spellings means; the first one that means any decides."""
+    for spelling in spellings:
+        for entry in catalogue()["accelerators"]:
+            if re.search(entry["match"], spelling, re.IGNORECASE):
+                return Accelerator(**{name: value for name, value in entry.items() if name != "match"})
+    return None
+
+
+def find_machine(system: str) -> tuple[str, dict[str, Any]] | None:
+    """Return the name of the machine that a system's name begins with, and what is known of it."""
+    for name, machine in catalogue()["machines"].items():
+        if re.match(rf"{name}(?![a-z0-9])", system, re.IGNORECASE):
+            return name, machine
+    return None
+
+
+def benchmark_name(name: str) -> str:
+    """Return the usual name of a benchmark."""
+    plain = name.lower().replace("-", "_")
+    return str(catalogue()["benchmarks"].get(plain, plain))
+
+
+@cache
+def catalogue() -> dict[str, Any]:
+    """Return the catalogue file."""
+    import yaml
+
+    found: dict[str, Any] = yaml.safe_load(
+        (importlib.resources.files("knowledge.exchange.mlperf") / "catalogue.yaml").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def _order(round_: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", round_))

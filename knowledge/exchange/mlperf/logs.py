@@ -1,0 +1,195 @@
+"""One training run's log, in any of MLPerf's three dialects.
+
+``:::MLPv0.5.0`` (v0.5) writes time, place and key before an optional value; ``:::MLL`` (v0.6) time and key before a JSON
+object; ``:::MLLOG`` (v0.7 and later) one JSON object. The keys are those of
+https://github.com/mlcommons/logging (``mlperf_logging/mllog/constants.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.observation import Scalar
+
+_V05 = re.compile(r":::MLPv0\.5\.0\s+(?P<benchmark>\S+)\s+(?P<seconds>[\d.]+)\s+\((?P<place>[^)]*)\)\s+(?P<rest>.*)$")
+_MLL = re.compile(r":::MLL\s+(?P<seconds>[\d.]+)\s+(?P<key>\w+):\s*(?P<record>\{.*\})\s*$")
+_MLLOG = re.compile(r":::MLLOG\s+(?P<record>\{.*\})\s*$")
+_LONGEST_TEXT = 200
+_NOT_KEPT = frozenset({"run_start", "run_stop", "run_final", "eval_accuracy", "eval_target", "submission_entry"})
+
+
+class UnreadableLogError(InputError):
+    """Raised when a log tells no time to train."""
+
+    code = "unreadable-log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRun:
+    """What one log says.
+
+    Attributes:
+        benchmark: Name that the log gives, or empty.
+        started: Unix time of the first ``run_start``.
+        seconds: From the first ``run_start`` to the first ``run_stop``.
+        converged: Whether the quality target was reached.
+        quality: Last quality that was evaluated, or none.
+        epochs: Epoch of that evaluation, or none.
+        place: Source file that wrote ``run_start``.
+        entry: Description of the system that the log carries, or empty.
+        told: Everything else, the first value of each key.
+    """
+
+    benchmark: str
+    started: float
+    seconds: float
+    converged: bool
+    quality: float | None
+    epochs: float | None
+    place: str
+    entry: str
+    told: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Event:
+    key: str
+    seconds: float
+    value: Any
+    metadata: Mapping[str, Any]
+    benchmark: str = ""
+
+
+def read_log(text: str) -> TrainingRun:
+    """Read a log.
+
+    Raises:
+        UnreadableLogError: If it holds no start or no stop, or stops before it starts.
+    """
+    events = [event for line in text.splitlines() if (event := _event(line)) is not None]
+    if not events:
+        raise UnreadableLogError("it holds no MLPerf log line")
+    start, stop = _first(events, "run_start"), _first(events, "run_stop")
+    if start is None or stop is None:
+        raise UnreadableLogError(f"it holds no `{'run_start' if start is None else 'run_stop'}`")
+    if stop.seconds <= start.seconds:
+        raise UnreadableLogError("its `run_stop` is not after its `run_start`")
+    told: dict[str, Scalar] = {}
+    for e in events:
+        if e.key not in _NOT_KEPT and e.value is not None:
+            told.setdefault(e.key, _scalar(e.value))
+    named = told.pop("submission_benchmark", None) or next((e.benchmark for e in events if e.benchmark), "")
+    quality, epochs = _last_quality(events)
+    entry = _first(events, "submission_entry")
+    return TrainingRun(
+        benchmark=str(named),
+        started=start.seconds,
+        seconds=stop.seconds - start.seconds,
+        converged=_converged(stop, events, quality),
+        quality=quality,
+        epochs=epochs,
+        place=str(start.metadata.get("file", "")),
+        entry=str(entry.value) if entry is not None else "",
+        told=told,
+    )
+
+
+def _first(events: list[_Event], key: str) -> _Event | None:
+    return next((e for e in events if e.key == key), None)
+
+
+def _event(line: str) -> _Event | None:
+    """Read one line; none where it is no log line, or damaged."""
+    try:
+        if match := _V05.search(line):
+            key, _, value = match["rest"].partition(":")
+            return _Event(
+                key=key.strip(),
+                seconds=float(match["seconds"]),
+                value=_value(value.strip()),
+                metadata={"file": match["place"]},
+                benchmark=match["benchmark"],
+            )
+        if match := _MLL.search(line):
+            record = _mapping(match["record"])
+            seconds = float(match["seconds"])
+            return _Event(key=match["key"], seconds=seconds, value=record.get("value"), metadata=_metadata(record))
+        if match := _MLLOG.search(line):
+            record = _mapping(match["record"])
+            seconds = record["time_ms"] / 1000 if "time_ms" in record else record["time_s"]
+            return _Event(
+                key=str(record["key"]), seconds=float(seconds), value=record.get("value"), metadata=_metadata(record)
+            )
+    except (ValueError, KeyError, TypeError):
+        return None
+    return None
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip('"') or None
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    """Read a JSON object, or one that a submitter wrote as Python does, with single quotes.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError:
+        from ast import literal_eval
+
+        try:
+            found = literal_eval(re.sub(r"\bnull\b", "None", text))
+        except (SyntaxError, MemoryError, RecursionError):
+            raise ValueError(text) from None
+    if not isinstance(found, dict):
+        raise ValueError(text)
+    return found
+
+
+def _metadata(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = record.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _scalar(value: Any) -> Scalar:
+    if isinstance(value, bool | int | float):
+        return value
+    return str(value)[:_LONGEST_TEXT]
+
+
+def _qualities(events: list[_Event]) -> Iterator[tuple[float, float | None]]:
+    for e in events:
+        if e.key == "eval_accuracy":
+            inner = e.value if isinstance(e.value, dict) else {"value": e.value}
+            value, epoch = inner.get("value"), inner.get("epoch", e.metadata.get("epoch_num"))
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                yield float(value), float(epoch) if isinstance(epoch, int | float) else None
+
+
+def _last_quality(events: list[_Event]) -> tuple[float | None, float | None]:
+    found = list(_qualities(events))
+    return found[-1] if found else (None, None)
+
+
+def _converged(stop: _Event, events: list[_Event], quality: float | None) -> bool:
+    """Whether a run reached its target: what ``run_stop`` says, or else whether the last quality did."""
+    status = stop.metadata.get("status")
+    if status is not None:
+        return str(status).lower() == "success"
+    if isinstance(stop.value, dict) and "success" in stop.value:
+        return bool(stop.value["success"])
+    target = _first(events, "eval_target")
+    if target is None or not isinstance(target.value, int | float) or quality is None:
+        return True
+    return quality >= target.value

@@ -1,0 +1,224 @@
+"""A tree of MLPerf Training results, a directory or a tar file, as observations."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.observation import IndicatorRun, Observation, Scalar
+from knowledge.exchange.mlperf.catalogue import benchmark_name, round_rules
+from knowledge.exchange.mlperf.logs import TrainingRun, UnreadableLogError, read_log
+from knowledge.exchange.mlperf.systems import System, make_system, read_description
+
+INDICATOR = "mlperf_training"
+"""Name of the indicator: time to train a published model to its target quality."""
+_RESULT = re.compile(r"^result_(?:run)?(\d+)(?:_\w+)?\.txt$")
+_ROUND = re.compile(r"^(?:training_results_)?v?(\d+\.\d+)(?:\.\d+)?$")
+_GENERIC_SYSTEMS = frozenset({"tpu"})
+_LARGEST_FILE = 512 * 1024**2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A file that gave no observation.
+
+    Attributes:
+        path: Its path in the tree.
+        reason: Why.
+    """
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What a tree gave.
+
+    Attributes:
+        observations: One a training run, in order of path.
+        skipped: Files that gave none, in order of path.
+    """
+
+    observations: tuple[Observation, ...]
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a log stands in the tree."""
+
+    path: str
+    round_: str
+    submitter: str
+    system: str
+    benchmark: str
+    number: int
+
+
+def read_results(path: Path, *, round_: str | None = None) -> Imported:
+    """Read a tree of results.
+
+    Args:
+        path: A checkout, any directory in one, or a tar file of it.
+        round_: The round, such as ``v0.6``, where no directory's name tells it.
+
+    Raises:
+        InputError: If there is nothing there, or nothing of a result tree in it.
+    """
+    observations: list[Observation] = []
+    skipped: list[Skipped] = []
+    logs: list[tuple[_Place, str]] = []
+    descriptions: dict[tuple[str, str, str], dict[str, str]] = {}
+    for name, content in sorted(_files(path)):
+        try:
+            if (place := _place(name, round_)) is not None:
+                logs.append((place, content.decode("utf-8", "replace")))
+            elif (key := _described_system(name, round_)) is not None:
+                descriptions[key] = read_description(content.decode("utf-8", "replace"))
+        except ValueError as error:
+            skipped.append(Skipped(path=name, reason=f"not a description of a system: {error}"))
+    if not logs:
+        raise InputError(
+            f"`{path}` holds no MLPerf Training results",
+            hint="name a tree that has `results/SYSTEM/BENCHMARK/result_0.txt` in it; name its round with `--round`",
+        )
+    for place, text in logs:
+        try:
+            run = read_log(text)
+        except UnreadableLogError as error:
+            skipped.append(Skipped(path=place.path, reason=error.message))
+            continue
+        described = descriptions.get((place.round_, place.submitter, place.system))
+        observations.append(_observation(place, run, described))
+    return Imported(observations=tuple(observations), skipped=tuple(sorted(skipped, key=lambda s: s.path)))
+
+
+def _files(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of results and descriptions."""
+    if path.is_dir():
+        # The path itself may name the round.
+        root = path.resolve()
+        for file in sorted(root.rglob("*")):
+            name = str(file.relative_to(root.parent))
+            if _wanted(name) and file.is_file():
+                yield name, file.read_bytes()
+        return
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                # Read in memory, never unpacked: a path in an archive may lead anywhere.
+                if member.isfile() and _wanted(member.name) and member.size < _LARGEST_FILE:
+                    opened = archive.extractfile(member)
+                    if opened is not None:
+                        yield f"{path.name.split('.tar')[0]}/{member.name}", opened.read()
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise InputError(f"`{path}` cannot be read: {error}") from None
+
+
+def _wanted(name: str) -> bool:
+    found = PurePosixPath(name)
+    return bool(_RESULT.match(found.name)) or (found.suffix == ".json" and "systems" in found.parts[:-1])
+
+
+def _round_of(parts: Iterable[str], given: str | None) -> tuple[str, int]:
+    """Return the round that a path names, and the place of the last part that names it; -1 where none does."""
+    places = [(f"v{m[1]}", i) for i, part in enumerate(parts) if (m := _ROUND.match(part))]
+    if places:
+        return given or places[-1][0], places[-1][1]
+    if given is None:
+        raise InputError(
+            "no directory's name tells the round of these results", hint="name it with `--round`, such as `--round v0.7`"
+        )
+    return given, -1
+
+
+def _place(name: str, given: str | None) -> _Place | None:
+    """Return where a log stands, or none where it is no log under `results`."""
+    parts = PurePosixPath(name).parts
+    match = _RESULT.match(parts[-1])
+    if match is None or "results" not in parts:
+        return None
+    here = len(parts) - 1 - parts[::-1].index("results")
+    round_, named = _round_of(parts[:here], given)
+    between, inside = parts[named + 1 : here], parts[here + 1 : -1]
+    if not inside:
+        return None
+    # v0.5 put directories of its own between the submitter and the results, and called every TPU `tpu`.
+    system = between[1] if inside[0] in _GENERIC_SYSTEMS and len(between) > 1 else inside[0]
+    return _Place(
+        path=name,
+        round_=round_,
+        submitter=(between[0] if named >= 0 else between[-1]) if between else "",
+        system=system,
+        benchmark=benchmark_name(inside[1]) if len(inside) > 1 else "",
+        number=int(match[1]),
+    )
+
+
+def _described_system(name: str, given: str | None) -> tuple[str, str, str] | None:
+    parts = PurePosixPath(name).parts
+    if parts[-1].endswith(".json") and parts[-2] == "systems":
+        return _round_of(parts[:-2], given)[0], parts[-3], parts[-1].removesuffix(".json")
+    return None
+
+
+def _observation(place: _Place, run: TrainingRun, described: Mapping[str, str] | None) -> Observation:
+    benchmark = place.benchmark or benchmark_name(run.benchmark)
+    if described is None:
+        described = read_description(run.entry) if run.entry.startswith("{") else {}
+    system = make_system(
+        place.system, described, benchmark=benchmark, submitter=place.submitter, place=run.place
+    )
+    rules = round_rules(place.round_, benchmark)
+    parameters: dict[str, int | float | str] = {"benchmark": benchmark}
+    if rules.target is not None:
+        parameters["target"] = rules.target
+    return Observation(
+        indicator=IndicatorRun(
+            name=INDICATOR,
+            version=rules.version,
+            backend=system.framework,
+            device=system.device,
+            dtype="",
+            parameters=parameters,
+        ),
+        framework=system.framework,
+        stack=system.stack,
+        hardware=system.hardware,
+        block=f"mlperf-training-{place.round_}/{place.submitter}/{place.system}",
+        round=place.number,
+        slot=0,
+        reference=True,
+        started_at=datetime.fromtimestamp(run.started, UTC).isoformat(timespec="seconds"),
+        status="ok" if run.converged else "not-converged",
+        samples=(run.seconds,) if run.converged else (),
+        loops=1 if run.converged else 0,
+        steady=run.converged,
+        environment=_environment(place, run, system),
+        failure="" if run.converged else f"the quality target was not reached in {run.seconds:.0f} s",
+        metrics=_metrics(run),
+        schema=2,
+    )
+
+
+def _environment(place: _Place, run: TrainingRun, system: System) -> dict[str, Scalar]:
+    told = {key: value for key, value in run.told.items() if not key.startswith("submission_")}
+    own = {
+        "mlperf_round": place.round_,
+        "submitter": place.submitter,
+        "system": place.system,
+        "division": system.division or str(run.told.get("submission_division", "closed")).lower(),
+        "category": system.status or str(run.told.get("submission_status", "")).lower(),
+    }
+    return {**{f"system:{k}": v for k, v in system.described.items()}, **{f"log:{k}": v for k, v in told.items()}, **own}
+
+
+def _metrics(run: TrainingRun) -> dict[str, float]:
+    found = {"run_seconds": run.seconds, "quality": run.quality, "epochs": run.epochs}
+    return {name: value for name, value in found.items() if value is not None}
