@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 from knowledge.domain.identity import content_hash
@@ -86,8 +86,8 @@ class Driver:
     newest_cuda: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HardwareProfile:
+@dataclass(frozen=True, kw_only=True)
+class HardwareProfile:  # Not slotted: thousands of observations share a few, and their identity is worked out once.
     """A machine as far as it matters to a stack.
 
     Attributes:
@@ -125,19 +125,14 @@ class HardwareProfile:
             del described["nodes"]
         return described
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Content hash of everything but the name and the reasons for what is not known."""
-        return _identity(self)
+        described = self.record()
+        del described["name"], described["unknown"]
+        return content_hash(described)
 
     @property
     def gpu(self) -> Accelerator | None:
         """The NVIDIA accelerator that stacks are chosen for, or none."""
         return next((a for a in self.accelerators if a.vendor == "nvidia"), None)
-
-
-@lru_cache(maxsize=4096)
-def _identity(hardware: HardwareProfile) -> str:
-    described = hardware.record()
-    del described["name"], described["unknown"]
-    return content_hash(described)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.identity import content_hash
+from knowledge.domain.identity import canonical_json, hash_of_text
 from knowledge.domain.stack import Stack
 
 Status = Literal[
@@ -58,8 +60,8 @@ class IndicatorRun:
         return f"{self.name}@{self.version}[{sizes}] {self.dtype} {self.backend}/{self.device}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+@dataclass(frozen=True, kw_only=True)
+class Observation:  # Not slotted: who reads one checks its hash, and who stores it needs the same text again.
     """What one run of an indicator gave. Never changed after it was made.
 
     Attributes:
@@ -119,23 +121,35 @@ class Observation:
 
     def record(self) -> dict[str, Any]:
         """Return the observation as JSON-ready values; stack and hardware are named by their identities."""
-        described = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        described = dict(zip(_FIELDS, _values(self), strict=True))
         for later in ("metrics", "telemetry"):
             # Schema 1 does not know them, and the identity of its records must stay.
             if not described[later]:
                 del described[later]
-        described["indicator"] = asdict(self.indicator)
+        described["indicator"] = dict(zip(_RUN_FIELDS, _run_values(self.indicator), strict=True))
         described["stack"] = self.stack.identity
         described["hardware"] = self.hardware.identity
         return described
 
-    @property
+    @cached_property
+    def document(self) -> str:
+        """The record as canonical JSON: what is hashed, and what is kept."""
+        return canonical_json(self.record())
+
+    @cached_property
     def identity(self) -> str:
         """Content hash of the record."""
-        return content_hash(self.record())
+        return hash_of_text(self.document)
 
     @property
     def median(self) -> float | None:
         """Median seconds per call, or none where the run failed."""
         # The mean follows interrupts and clock boosts; the median does not.
         return statistics.median(self.samples) if self.samples else None
+
+
+# Looked up once: every observation that is stored or written is hashed.
+_FIELDS = tuple(sorted(entry.name for entry in fields(Observation)))
+_RUN_FIELDS = tuple(sorted(entry.name for entry in fields(IndicatorRun)))
+_values: Callable[[Observation], tuple[Any, ...]] = attrgetter(*_FIELDS)
+_run_values: Callable[[IndicatorRun], tuple[Any, ...]] = attrgetter(*_RUN_FIELDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 from packaging.utils import NormalizedName
@@ -33,8 +33,8 @@ class PackageVersion:
     index: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
+@dataclass(frozen=True, kw_only=True)
+class Stack:  # Not slotted: thousands of observations share a few, and their identity is worked out once.
     """Package versions that were, or will be, installed together.
 
     Attributes:
@@ -59,20 +59,14 @@ class Stack:
         """Return the stack as JSON-ready values."""
         return asdict(self)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Content hash of the stack."""
-        return _identity(self)
+        return content_hash(self.record())
 
     def version_of(self, name: str) -> str | None:
         """Return the version of a package in this stack, or none."""
         return next((p.version for p in self.packages if p.name == name), None)
-
-
-@lru_cache(maxsize=4096)
-def _identity(stack: Stack) -> str:
-    # Remembered: thousands of observations share a few stacks.
-    return content_hash(stack.record())
 
 
 def cuda_of_local_version(version: Version) -> str | None:

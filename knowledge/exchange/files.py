@@ -40,7 +40,8 @@ def write_observations(observations: Iterable[Observation]) -> Iterator[str]:
             if value.identity not in written:
                 written.add(value.identity)
                 yield canonical_json({"kind": kind, "id": value.identity, "record": value.record()})
-        yield canonical_json({"kind": "observation", "id": observation.identity, "record": observation.record()})
+        # As the canonical JSON of kind, identity and record would be, without writing the record again.
+        yield f'{{"id":"{observation.identity}","kind":"observation","record":{observation.document}}}'
 
 
 def read_observations(lines: Iterable[str], *, where: str) -> Iterator[Observation]:
@@ -85,13 +86,28 @@ def _observation(
     if record["stack"] not in stacks or record["hardware"] not in machines:
         raise ValueError("its stack or hardware is not in the file before it")
     observation = observation_from(record, stack=stacks[record["stack"]], hardware=machines[record["hardware"]])
+    check_observation(observation)
+    if observation.identity != identity:
+        raise ValueError("its content does not match its hash")
+    return observation
+
+
+def check_observation(observation: Observation) -> None:
+    """Refuse what no run can have given.
+
+    Raises:
+        ValueError: If a time is no positive number, or samples and status disagree.
+    """
     if any(not math.isfinite(s) or s <= 0 for s in observation.samples):
         raise ValueError("a sample is not a positive number of seconds")
     if (observation.status == "ok") != bool(observation.samples):
         raise ValueError(f"status `{observation.status}` with {len(observation.samples)} samples")
-    if observation.identity != identity:
-        raise ValueError("its content does not match its hash")
-    return observation
+    told = {"warmup_seconds": observation.warmup_seconds, "flops": observation.flops, "bytes": observation.bytes}
+    for name, value in told.items():
+        if not math.isfinite(value) or value < 0:
+            raise ValueError(f"`{name}` is {value}, which is no amount")
+    if observation.loops < 0 or observation.round < 0 or observation.slot < 0:
+        raise ValueError("`loops`, `round` or `slot` is negative")
 
 
 def _first_line(error: Exception) -> str:

@@ -1,19 +1,28 @@
 """The contract of a knowledge base.
 
-Ownership: a knowledge base owns its connection; whoever opened it closes it, and it is a context manager.
-Threads: one knowledge base serves one thread; open another one for another thread or process.
-Transactions: ``add`` is one transaction; after it returned, what it was given survives a crash. What a failing ``add``
-was given is not in the store, none of it.
-Identity: an observation is known by the content hash of what it says. Adding a known one changes nothing. Nothing is
-ever changed or removed.
+Ownership: a knowledge base owns its connection; whoever opened it closes it, and it is a context manager. It holds no
+reference to what it was given, and what it yields is the caller's.
+
+Threads and processes: one knowledge base serves one thread; open another one for another thread or process. Any number
+of them may have the same database open. Writers wait for each other, readers for nobody.
+
+Transactions: ``add`` and ``remove`` are one transaction each. After one returned, what it did survives a crash; what a
+failing one was to do is not in the store, none of it. Iterators read one consistent state each.
+
+Identity: an observation is known by the content hash of what it says. Adding a known one changes nothing, and what is
+there never changes; so knowledge bases merge in any order to the same content. Only ``remove`` takes anything away, and
+whole blocks only.
+
+Derived values: what others work out of the observations of a state, they may leave here, named by the digest of what
+they saw. A derived value is never truth: it may vanish at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.observation import Observation
@@ -39,12 +48,28 @@ class Ingest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A block of observations, counted.
+
+    Attributes:
+        name: Its name.
+        observations: How many it has.
+        digest: Hash of their identities, whatever their order: equal exactly when the observations are.
+    """
+
+    name: str
+    observations: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """What a knowledge base holds, counted.
 
     Attributes:
         address: Where it is, without a password.
         revision: Revision of its tables.
+        digest: Hash of all identities, whatever their order.
         observations: By status.
         stacks: Distinct stacks.
         hardware: Distinct hardware profiles.
@@ -54,6 +79,7 @@ class Content:
 
     address: str
     revision: str
+    digest: str
     observations: tuple[tuple[str, int], ...]
     stacks: int
     hardware: int
@@ -65,17 +91,46 @@ class KnowledgeBase(Protocol):
     """What every knowledge base does."""
 
     def add(self, observations: Iterable[Observation]) -> Ingest:
-        """Store observations in one transaction."""
+        """Store observations in one transaction.
+
+        Raises:
+            KnowledgeBaseError: If it cannot be written; then nothing was stored.
+        """
 
     def observations(
-        self, *, frameworks: Iterable[str] | None = None, block: str | None = None
+        self,
+        *,
+        frameworks: Iterable[str] | None = None,
+        block: str | None = None,
+        indicator: str | None = None,
     ) -> Iterator[Observation]:
         """Yield observations in order of block, round, slot and indicator.
 
         Args:
             frameworks: Only those measured through one of these distributions.
             block: Only those of one block.
+            indicator: Only those of indicators of this name.
         """
+
+    def blocks(self) -> tuple[Block, ...]:
+        """Return what blocks there are, by name; quick, however many observations there are."""
+
+    def remove(self, blocks: Collection[str]) -> int:
+        """Remove whole blocks in one transaction, and return how many observations went."""
+
+    def damages(self) -> Iterator[str]:
+        """Read everything, and tell one by one what is not as it was stored; nothing where all is well."""
+
+    def recall(self, kind: str, seen: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        """Return the derived values of a kind by key, of those keys that were worked out of the state that is asked.
+
+        Args:
+            kind: What it is, such as ``evidence``.
+            seen: Key and digest of what the value must have been worked out of.
+        """
+
+    def remember(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
+        """Leave derived values, JSON-ready, by key and digest of what they saw; nothing where it is read-only."""
 
     def content(self) -> Content:
         """Count what is there."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Table, func, select
+from sqlalchemy import Connection, Engine, Table, delete, func, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from knowledge.domain.hardware import HardwareProfile
@@ -17,34 +17,37 @@ from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
 from knowledge.store import tables
-from knowledge.store.base import Content, Ingest, KnowledgeBaseError
-
-_BATCH = 500
+from knowledge.store.base import Block, Content, Ingest, KnowledgeBaseError
+from knowledge.store.checking import find_damages
+from knowledge.store.digest import EMPTY, combine
+from knowledge.store.writing import add_observations
 
 
 class SqlKnowledgeBase:
     """A knowledge base over one database engine; see :mod:`knowledge.store.base` for the contract."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, writable: bool = True) -> None:
         self._engine = engine
         self._writing = engine.execution_options(writes=True)
+        self._writable = writable
+
+    @property
+    def address(self) -> str:
+        """Where it is, without a password."""
+        return self._engine.url.render_as_string(hide_password=True)
 
     def add(self, observations: Iterable[Observation]) -> Ingest:
         """Store observations in one transaction."""
-        added = known = 0
-        iterator = iter(observations)
-        try:
-            with self._writing.begin() as connection:
-                while batch := list(islice(iterator, _BATCH)):
-                    fresh = self._add_batch(connection, batch)
-                    added += fresh
-                    known += len(batch) - fresh
-        except SQLAlchemyError as error:
-            raise self._failure("written", error) from None
+        with self._write() as connection:
+            added, known = add_observations(connection, observations)
         return Ingest(added=added, known=known)
 
     def observations(
-        self, *, frameworks: Iterable[str] | None = None, block: str | None = None
+        self,
+        *,
+        frameworks: Iterable[str] | None = None,
+        block: str | None = None,
+        indicator: str | None = None,
     ) -> Iterator[Observation]:
         """Yield observations in order of block, round, slot and indicator."""
         table = tables.observation
@@ -55,56 +58,106 @@ class SqlKnowledgeBase:
             query = query.where(table.c.framework.in_(sorted(frameworks)))
         if block is not None:
             query = query.where(table.c.block == block)
+        if indicator is not None:
+            query = query.where(table.c.indicator == indicator)
         stacks: dict[str, Stack] = {}
         machines: dict[str, HardwareProfile] = {}
-        try:
-            with self._engine.connect() as connection:
-                for document, stack_id, hardware_id in connection.execute(query):
-                    if stack_id not in stacks:
-                        stacks[stack_id] = stack_from(_document(connection, tables.stack, stack_id))
-                    if hardware_id not in machines:
-                        machines[hardware_id] = hardware_from(_document(connection, tables.hardware, hardware_id))
-                    yield observation_from(json.loads(document), stack=stacks[stack_id], hardware=machines[hardware_id])
-        except SQLAlchemyError as error:
-            raise self._failure("read", error) from None
+        with self._read() as connection:
+            for document, stack_id, hardware_id in connection.execute(query):
+                if stack_id not in stacks:
+                    stacks[stack_id] = stack_from(_document(connection, tables.stack, stack_id))
+                if hardware_id not in machines:
+                    machines[hardware_id] = hardware_from(_document(connection, tables.hardware, hardware_id))
+                yield observation_from(json.loads(document), stack=stacks[stack_id], hardware=machines[hardware_id])
+
+    def blocks(self) -> tuple[Block, ...]:
+        """Return what blocks there are, by name."""
+        table = tables.block
+        with self._read() as connection:
+            rows = connection.execute(select(table)).all()
+        # Databases sort text each in their own way.
+        return tuple(Block(name=n, observations=o, digest=d) for n, o, d in sorted(map(tuple, rows)))
+
+    def remove(self, blocks: Collection[str]) -> int:
+        """Remove whole blocks in one transaction, and return how many observations went."""
+        kept = tables.observation
+        with self._write() as connection:
+            gone = int(connection.execute(delete(kept).where(kept.c.block.in_(sorted(blocks)))).rowcount)
+            connection.execute(delete(tables.block).where(tables.block.c.name.in_(sorted(blocks))))
+            used = select(kept.c.stack_id)
+            connection.execute(delete(tables.stack_package).where(tables.stack_package.c.stack_id.not_in(used)))
+            connection.execute(delete(tables.stack).where(tables.stack.c.id.not_in(used)))
+            machines = select(kept.c.hardware_id)
+            connection.execute(delete(tables.hardware).where(tables.hardware.c.id.not_in(machines)))
+            connection.execute(delete(tables.derived))
+        return gone
+
+    def damages(self) -> Iterator[str]:
+        """Read everything, and tell one by one what is not as it was stored."""
+        with self._read() as connection:
+            yield from find_damages(connection)
+
+    def recall(self, kind: str, seen: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        """Return the derived values of a kind by key, of those keys that were worked out of the state that is asked."""
+        table = tables.derived
+        asked = dict(seen)
+        query = select(table.c.key, table.c.seen, table.c.document).where(table.c.kind == kind)
+        if len(asked) == 1:
+            query = query.where(table.c.key == next(iter(asked)))
+        with self._read() as connection:
+            rows = connection.execute(query).all()
+        return {key: json.loads(document) for key, digest, document in rows if asked.get(key) == digest}
+
+    def remember(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
+        """Leave derived values, by key and digest of what they saw; nothing where it is read-only."""
+        rows = [{"kind": kind, "key": k, "seen": s, "document": canonical_json(v)} for k, s, v in values]
+        if not (rows and self._writable):
+            return
+        table = tables.derived
+        with self._write() as connection:
+            gone = delete(table).where(table.c.kind == kind, table.c.key.in_([row["key"] for row in rows]))
+            connection.execute(gone)
+            connection.execute(insert(table), rows)
 
     def content(self) -> Content:
         """Count what is there."""
         table = tables.observation
         name = table.c.indicator + " " + table.c.backend + "/" + table.c.device
-        try:
-            with self._engine.connect() as connection:
+        blocks = self.blocks()
+        digest = EMPTY
+        for block in blocks:
+            digest = combine(digest, [block.digest])
+        with self._read() as connection:
 
-                def count(of: Table) -> int:
-                    return int(connection.execute(select(func.count()).select_from(of)).scalar_one())
+            def count(of: Table) -> int:
+                return int(connection.execute(select(func.count()).select_from(of)).scalar_one())
 
-                by_status = connection.execute(
-                    select(table.c.status, func.count()).group_by(table.c.status).order_by(table.c.status)
-                )
-                by_indicator = connection.execute(select(name, func.count()).group_by(name).order_by(name))
-                blocks = connection.execute(select(func.count(table.c.block.distinct()))).scalar_one()
-                return Content(
-                    address=self._engine.url.render_as_string(hide_password=True),
-                    revision=tables.HEAD,
-                    observations=tuple((str(s), int(n)) for s, n in by_status),
-                    stacks=count(tables.stack),
-                    hardware=count(tables.hardware),
-                    blocks=int(blocks),
-                    indicators=tuple((str(i), int(n)) for i, n in by_indicator),
-                )
-        except SQLAlchemyError as error:
-            raise self._failure("read", error) from None
+            by_status = connection.execute(select(table.c.status, func.count()).group_by(table.c.status)).all()
+            by_indicator = connection.execute(select(name, func.count()).group_by(name)).all()
+            return Content(
+                address=self.address,
+                revision=tables.HEAD,
+                digest=digest,
+                observations=tuple(sorted((str(s), int(n)) for s, n in by_status)),
+                stacks=count(tables.stack),
+                hardware=count(tables.hardware),
+                blocks=len(blocks),
+                indicators=tuple(sorted((str(i), int(n)) for i, n in by_indicator)),
+            )
 
-    def has_shipped(self, sha256: str) -> bool:
-        """Whether a file of shipped observations was taken in already."""
-        query = select(tables.shipped_file.c.sha256).where(tables.shipped_file.c.sha256 == sha256)
-        with self._engine.connect() as connection:
-            return connection.execute(query).first() is not None
+    def shipped(self) -> frozenset[str]:
+        """Return the hashes of the files of shipped observations that were taken in already."""
+        with self._read() as connection:
+            return frozenset(connection.execute(select(tables.shipped_file.c.sha256)).scalars())
 
-    def note_shipped(self, sha256: str, name: str) -> None:
-        """Remember that a file of shipped observations was taken in."""
-        with self._writing.begin() as connection:
-            self._insert(connection, tables.shipped_file, [{"sha256": sha256, "name": name}])
+    def add_shipped(self, sha256: str, name: str, observations: Iterable[Observation]) -> None:
+        """Take in a file of shipped observations, and remember that in the same transaction."""
+        table = tables.shipped_file
+        with self._write() as connection:
+            # Another process may have done it while this one waited for its turn.
+            if connection.execute(select(table.c.sha256).where(table.c.sha256 == sha256)).first() is None:
+                add_observations(connection, observations)
+                connection.execute(insert(table), [{"sha256": sha256, "name": name}])
 
     def close(self) -> None:
         """Give the connection back."""
@@ -120,75 +173,41 @@ class SqlKnowledgeBase:
         """Close it."""
         self.close()
 
-    def _add_batch(self, connection: Connection, batch: list[Observation]) -> int:
-        stacks: dict[str, Stack] = {o.stack.identity: o.stack for o in batch}
-        machines: dict[str, HardwareProfile] = {o.hardware.identity: o.hardware for o in batch}
-        self._insert(
-            connection,
-            tables.hardware,
-            [
-                {"id": i, "microarchitecture": m.cpu.microarchitecture, "document": canonical_json(m.record())}
-                for i, m in sorted(machines.items())
-            ],
-        )
-        self._insert(
-            connection,
-            tables.stack,
-            [
-                {"id": i, "python": s.python, "platform": s.platform, "document": canonical_json(s.record())}
-                for i, s in sorted(stacks.items())
-            ],
-        )
-        packages = [
-            {"stack_id": i, "name": p.name, "version": p.version} for i, s in sorted(stacks.items()) for p in s.packages
-        ]
-        self._insert(connection, tables.stack_package, packages)
-        return self._insert(connection, tables.observation, [_row(o) for o in batch])
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        """Begin a transaction with the database's writing lock."""
+        if not self._writable:
+            raise KnowledgeBaseError(
+                f"the knowledge base `{self.address}` is read-only", hint="name another one with `--knowledge`"
+            )
+        try:
+            with self._writing.begin() as connection:
+                yield connection
+        except Exception as error:
+            # The PostgreSQL driver's own errors pass SQLAlchemy by where rows are copied.
+            if isinstance(error, SQLAlchemyError) or _of_driver(error):
+                raise self._failure("written", error) from None
+            raise
 
-    def _insert(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> int:
-        """Insert rows that are not there yet, and return how many were not."""
-        # Sorted by key: two writers that lock the same rows in the same order cannot deadlock.
-        keys = [column.name for column in table.primary_key]
-        rows = sorted({tuple(row[k] for k in keys): row for row in rows}.values(), key=lambda r: [r[k] for k in keys])
-        inserted = 0
-        # Loading both dialects takes longer than reading what advice needs.
-        from sqlalchemy.dialects import postgresql, sqlite
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise self._failure("read", error) from None
 
-        insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
-        for start in range(0, len(rows), _BATCH):
-            # `ON CONFLICT DO NOTHING` lets the database decide, so that writers cannot race each other.
-            statement = insert(table).values(rows[start : start + _BATCH]).on_conflict_do_nothing()
-            inserted += len(connection.execute(statement.returning(table.primary_key.columns.values()[0])).all())
-        return inserted
-
-    def _failure(self, verb: str, error: SQLAlchemyError) -> KnowledgeBaseError:
-        address = self._engine.url.render_as_string(hide_password=True)
+    def _failure(self, verb: str, error: Exception) -> KnowledgeBaseError:
         cause = " ".join(str(getattr(error, "orig", None) or error).split())
         return KnowledgeBaseError(
-            f"the knowledge base `{address}` could not be {verb}: {cause}",
-            hint="check that it is not read-only, locked or full; nothing was half written",
+            f"the knowledge base `{self.address}` could not be {verb}: {cause}",
+            hint="check that it is reachable, and not read-only, locked or full; nothing was half written",
         )
+
+
+def _of_driver(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] == "psycopg"
 
 
 def _document(connection: Connection, table: Table, identity: str) -> Any:
     return json.loads(connection.execute(select(table.c.document).where(table.c.id == identity)).scalar_one())
-
-
-def _row(observation: Observation) -> dict[str, Any]:
-    return {
-        "id": observation.identity,
-        "indicator": observation.indicator.name,
-        "backend": observation.indicator.backend,
-        "framework": observation.framework,
-        "device": observation.indicator.device,
-        "stack_id": observation.stack.identity,
-        "hardware_id": observation.hardware.identity,
-        "block": observation.block,
-        "round": observation.round,
-        "slot": observation.slot,
-        "reference": observation.reference,
-        "status": observation.status,
-        "started_at": observation.started_at,
-        "median_seconds": observation.median,
-        "document": canonical_json(observation.record()),
-    }

@@ -19,7 +19,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0001"
+HEAD = "0002"
 """Newest revision of the tables; the migrations lead here."""
 
 metadata = MetaData(
@@ -76,9 +76,25 @@ observation = Table(
     Column("started_at", String(32), nullable=False),
     Column("median_seconds", Float),
     Column("document", Text, nullable=False),
-    Index("ix_observation_framework", "framework"),
-    Index("ix_observation_block", "block", "round", "slot"),
-    Index("ix_observation_indicator", "indicator", "backend", "device"),
+    Index("ix_observation_block", "block"),
+    Index("ix_observation_indicator", "indicator"),
+)
+
+block = Table(
+    "block",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("observations", Integer, nullable=False),
+    Column("digest", String(64), nullable=False),
+)
+
+derived = Table(
+    "derived",
+    metadata,
+    Column("kind", String(32), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("seen", String(64), nullable=False),
+    Column("document", Text, nullable=False),
 )
 
 shipped_file = Table(

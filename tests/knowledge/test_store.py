@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,41 +15,9 @@ from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.samples import observation
 
 
-@pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real PostgreSQL server for the session; yields the address of its first database."""
-    pgserver = pytest.importorskip("pgserver", reason="pgserver is not installed")
-    # Not below pytest's own folders: the server runs as another user where the tests run as root.
-    folder = Path(tmp_path_factory.mktemp("postgresql"))
-    server = pgserver.get_server(folder)
-    yield server.get_uri()
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database on each backend."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'knowledge.sqlite'}"
-    import psycopg
-
-    first: str = request.getfixturevalue("postgresql")
-    name = f"test_{abs(hash(str(tmp_path)))}"
-    with psycopg.connect(first, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    return first.replace("/postgres?", f"/{name}?")
-
-
-@pytest.fixture
-def store(address: str) -> Iterator[SqlKnowledgeBase]:
-    """A knowledge base as a user gets it on first use."""
-    with open_knowledge_base(address) as opened:
-        yield opened
-
-
-def test_the_shipped_observations_are_there_from_the_beginning(store: SqlKnowledgeBase) -> None:
-    assert sum(number for _, number in store.content().observations) > 300
+def test_the_shipped_observations_are_there_from_the_beginning(tmp_path: Path) -> None:
+    with open_knowledge_base(str(tmp_path / "k.sqlite")) as store:
+        assert sum(number for _, number in store.content().observations) > 300
 
 
 def test_adding_again_changes_nothing(store: SqlKnowledgeBase) -> None:
@@ -77,11 +44,13 @@ def test_failed_observations_are_kept(store: SqlKnowledgeBase) -> None:
     assert [(o.status, o.failure, o.median) for o in found] == [("import-error", "made to fail", None)]
 
 
-def test_only_the_asked_frameworks_are_read(store: SqlKnowledgeBase) -> None:
-    store.add([observation()])
+def test_only_what_was_asked_for_is_read(store: SqlKnowledgeBase) -> None:
+    store.add([observation(), observation(block="b2")])
 
-    assert {o.framework for o in store.observations(frameworks=["numpy"])} == {"numpy"}
+    assert {o.block for o in store.observations(frameworks=["numpy"])} == {"b1", "b2"}
     assert list(store.observations(frameworks=[], block="b1")) == []
+    assert [o.block for o in store.observations(block="b2", indicator="matmul")] == ["b2"]
+    assert list(store.observations(indicator="conv2d")) == []
 
 
 def test_a_failing_add_stores_nothing(store: SqlKnowledgeBase) -> None:
@@ -103,10 +72,10 @@ def test_more_than_one_batch_is_stored(store: SqlKnowledgeBase) -> None:
 
 
 def test_opening_again_finds_what_was_stored(address: str) -> None:
-    with open_knowledge_base(address) as first:
+    with open_knowledge_base(address, shipped=False) as first:
         first.add([observation()])
         before = first.content()
-    with open_knowledge_base(address) as second:
+    with open_knowledge_base(address, shipped=False) as second:
         assert second.content() == before
 
 

@@ -1,0 +1,89 @@
+"""Whether a knowledge base still says what was stored in it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Table, select
+
+from knowledge.domain.identity import hash_of_text
+from knowledge.exchange.files import check_observation
+from knowledge.exchange.records import hardware_from, observation_from, stack_from
+from knowledge.store import tables
+from knowledge.store.digest import EMPTY, combine
+
+
+def find_damages(connection: Connection) -> Iterator[str]:
+    """Yield one sentence for everything that is not as it was stored."""
+    if connection.dialect.name == "sqlite":
+        for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(20)"):
+            if line != "ok":
+                yield f"the file is damaged: {line}"
+    stacks: dict[str, Any] = {}
+    machines: dict[str, Any] = {}
+    yield from _read_documents(connection, tables.stack, stacks, stack_from)
+    yield from _read_documents(connection, tables.hardware, machines, hardware_from)
+    digests: dict[str, str] = defaultdict(lambda: EMPTY)
+    counts: dict[str, int] = defaultdict(int)
+    for row in connection.execute(select(tables.observation)).mappings():
+        digests[row["block"]] = combine(digests[row["block"]], [row["id"]])
+        counts[row["block"]] += 1
+        yield from _check(dict(row), stacks, machines)
+    told = {row.name: (row.observations, row.digest) for row in connection.execute(select(tables.block))}
+    for name in sorted(told.keys() | counts.keys()):
+        if told.get(name) != (counts.get(name, 0), digests.get(name, EMPTY)):
+            yield f"block `{name}` is counted as {told.get(name, (0,))[0]} observations, and has {counts.get(name, 0)}"
+
+
+def _read_documents(connection: Connection, table: Table, found: dict[str, Any], read: Any) -> Iterator[str]:
+    """Collect what the documents of a table mean; yield a sentence for each that is damaged."""
+    for identity, document in connection.execute(select(table.c.id, table.c.document)):
+        try:
+            value = read(json.loads(document))
+            if value.identity != identity:
+                raise ValueError("its content does not match its hash")
+            found[identity] = value
+        except ValueError as error:
+            yield f"{table.name} `{identity[:12]}`: {_first_line(error)}"
+
+
+def _check(row: dict[str, Any], stacks: dict[str, Any], machines: dict[str, Any]) -> Iterator[str]:
+    where = f"observation `{row['id'][:12]}` of block `{row['block']}`"
+    if row["stack_id"] not in stacks or row["hardware_id"] not in machines:
+        yield f"{where}: its stack or its machine is missing or damaged"
+        return
+    if hash_of_text(row["document"]) != row["id"]:
+        yield f"{where}: its content does not match its hash"
+        return
+    try:
+        record = json.loads(row["document"])
+        o = observation_from(record, stack=stacks[row["stack_id"]], hardware=machines[row["hardware_id"]])
+        check_observation(o)
+        if o.identity != row["id"]:
+            raise ValueError("its content does not match its hash")
+    except ValueError as error:
+        yield f"{where}: {_first_line(error)}"
+        return
+    shown = {
+        "indicator": o.indicator.name,
+        "backend": o.indicator.backend,
+        "device": o.indicator.device,
+        "framework": o.framework,
+        "block": o.block,
+        "round": o.round,
+        "slot": o.slot,
+        "reference": o.reference,
+        "status": o.status,
+        "started_at": o.started_at,
+        "median_seconds": o.median,
+    }
+    for column, value in shown.items():
+        if row[column] != value:
+            yield f"{where}: column `{column}` says `{row[column]}`, its content `{value}`"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

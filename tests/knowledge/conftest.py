@@ -1,0 +1,46 @@
+"""A knowledge base on every backend: SQLite and a real PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real PostgreSQL server for the session; yields the address of its first database."""
+    pgserver = pytest.importorskip("pgserver", reason="pgserver is not installed")
+    # Not below pytest's own folders: the server runs as another user where the tests run as root.
+    folder = Path(tmp_path_factory.mktemp("postgresql"))
+    server = pgserver.get_server(folder)
+    yield server.get_uri()
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database on each backend."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'knowledge.sqlite'}"
+    import psycopg
+
+    first: str = request.getfixturevalue("postgresql")
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(first, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    return first.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def store(address: str) -> Iterator[SqlKnowledgeBase]:
+    """A knowledge base without what ships."""
+    with open_knowledge_base(address, shipped=False) as opened:
+        yield opened

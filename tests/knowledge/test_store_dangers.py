@@ -1,0 +1,301 @@
+"""What may happen to a knowledge base: many writers, a killed one, a full disk, old tables, damage."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from knowledge.domain.observation import Observation
+from knowledge.store import tables
+from knowledge.store.base import KnowledgeBaseError
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
+from tests.knowledge.samples import block, observation
+
+FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
+WRITER = """
+import sys
+from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.samples import observation
+address, writer, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with open_knowledge_base(address, shipped=False) as store:
+    for start in range(0, count, 50):
+        # Half of each writer's observations are its own, half are everybody's.
+        store.add(
+            observation(round=r, block=f"own-{writer}" if r % 2 else "shared") for r in range(start, start + 50)
+        )
+        print(start, flush=True)
+"""
+
+
+def writer(address: str, number: int, count: int) -> subprocess.Popen[str]:
+    """Start a process that adds observations, fifty a transaction, and prints a line after each."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, address, str(number), str(count)], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("frozen", FROZEN, ids=lambda path: path.name.split(".")[0])
+def test_tables_of_every_older_revision_are_upgraded(frozen: Path, tmp_path: Path) -> None:
+    path = tmp_path / "k.sqlite"
+    path.write_bytes(gzip.decompress(frozen.read_bytes()))
+
+    with open_knowledge_base(str(path), shipped=False) as store:
+        content = store.content()
+        damages = list(store.damages())
+        again = store.add([observation("2.1.0", block="b3")])
+
+    assert content.revision == tables.HEAD
+    assert dict(content.observations) == {"ok": 9, "import-error": 1}
+    assert content.blocks == 3
+    assert damages == []
+    assert again.known == 1
+
+
+def test_there_is_a_frozen_database_for_every_revision() -> None:
+    from alembic.script import ScriptDirectory
+
+    revisions = {script.revision for script in ScriptDirectory("knowledge/store/migrations").walk_revisions()}
+
+    assert {path.name.split(".")[0] for path in FROZEN} == revisions
+
+
+def test_rows_of_the_first_revision_are_upgraded_on_postgresql(address: str) -> None:
+    import sqlalchemy as sa
+    from alembic import command
+    from alembic.config import Config
+
+    from knowledge.store.engine import _engine
+
+    engine, _ = _engine(address)
+    config = Config()
+    config.set_main_option("script_location", "knowledge.store:migrations")
+    one = observation()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(
+            sa.text("INSERT INTO hardware VALUES (:i, 'zen4', :d)"),
+            {"i": one.hardware.identity, "d": _json(one.hardware.record())},
+        )
+        connection.execute(
+            sa.text("INSERT INTO stack VALUES (:i, '3', 'x', :d)"),
+            {"i": one.stack.identity, "d": _json(one.stack.record())},
+        )
+        connection.execute(
+            sa.text(
+                "INSERT INTO observation VALUES (:i, 'matmul', 'numpy', 'numpy', 'cpu', :s, :h, 'b1', 0, 0, false, 'ok', "
+                "'2026-01-01T00:00:00Z', 1.0, :d)"
+            ),
+            {"i": one.identity, "s": one.stack.identity, "h": one.hardware.identity, "d": one.document},
+        )
+    engine.dispose()
+
+    with open_knowledge_base(address, shipped=False) as store:
+        assert list(store.damages()) == []
+        assert [b.observations for b in store.blocks()] == [1]
+        assert list(store.observations()) == [one]
+
+
+def _json(value: object) -> str:
+    from knowledge.domain.identity import canonical_json
+
+    return canonical_json(value)
+
+
+def test_eight_writers_at_once_lose_nothing_and_count_nothing_twice(address: str) -> None:
+    running = [writer(address, number, 200) for number in range(8)]
+
+    assert [process.wait() for process in running] == [0] * 8
+    with open_knowledge_base(address, shipped=False) as store:
+        counted = {b.name: b.observations for b in store.blocks()}
+        assert list(store.damages()) == []
+    assert counted == {"shared": 100, **{f"own-{number}": 100 for number in range(8)}}
+
+
+def test_a_killed_writer_leaves_whole_transactions_only(address: str) -> None:
+    process = writer(address, 0, 100_000)
+    assert process.stdout is not None
+    told = [process.stdout.readline() for _ in range(4)]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+    with open_knowledge_base(address, shipped=False) as store:
+        found = sum(b.observations for b in store.blocks())
+        assert list(store.damages()) == []
+    assert found % 50 == 0
+    assert found >= 50 * len(told)
+
+
+def test_a_killed_server_is_one_sentence_and_loses_nothing_that_was_added(tmp_path_factory: pytest.TempPathFactory) -> None:
+    pgserver = pytest.importorskip("pgserver", reason="pgserver is not installed")
+    folder = Path(tmp_path_factory.mktemp("killed"))
+    server = pgserver.get_server(folder)
+    address = server.get_uri()
+    with open_knowledge_base(address, shipped=False) as store:
+        store.add([observation()])
+
+        def then_killed() -> Iterator[Observation]:
+            yield from (observation(round=r) for r in range(2500))
+            number = int((folder / "postmaster.pid").read_text().splitlines()[0])
+            os.kill(number, signal.SIGQUIT)  # An immediate stop: what a crash leaves, without waiting for anybody.
+            time.sleep(0.5)
+            yield from (observation(round=r) for r in range(2500, 5000))
+
+        with pytest.raises(KnowledgeBaseError, match="could not be written") as caught:
+            store.add(then_killed())
+    assert "\n" not in caught.value.message
+
+    server._instances.pop(server.pgdata)  # pgserver keeps one handle a folder, alive or not.
+    restarted = pgserver.get_server(folder)
+    with open_knowledge_base(restarted.get_uri(), shipped=False) as store:
+        assert [b.observations for b in store.blocks()] == [1]
+        assert list(store.damages()) == []
+    restarted.cleanup()
+
+
+def test_a_full_disk_is_one_sentence_and_stores_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "k.sqlite"
+    with open_knowledge_base(str(path), shipped=False) as store:
+        store.add([observation()])
+    program = (
+        "import resource, signal, sys\n"
+        "from knowledge.store.base import KnowledgeBaseError\n"
+        "from knowledge.store.engine import open_knowledge_base\n"
+        "from tests.knowledge.samples import observation\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+        "try:\n"
+        "    open_knowledge_base(sys.argv[1], shipped=False).add(observation(round=r) for r in range(20000))\n"
+        "except KnowledgeBaseError as error:\n"
+        "    print(error.message)\n"
+    )
+
+    run = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
+
+    assert "could not be written" in run.stdout, run.stderr
+    with open_knowledge_base(str(path), shipped=False) as store:
+        assert [b.observations for b in store.blocks()] == [1]
+        assert list(store.damages()) == []
+
+
+def test_a_locked_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "k.sqlite"
+    with open_knowledge_base(str(path), shipped=False) as store, sqlite3.connect(path, isolation_level=None) as other:
+        with store._engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA busy_timeout=10")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(KnowledgeBaseError, match="database is locked"):
+            store.add([observation()])
+        other.execute("ROLLBACK")
+
+        assert store.add([observation()]).added == 1
+
+
+def test_a_read_only_file_can_be_read_and_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "k.sqlite"
+    with open_knowledge_base(str(path), shipped=False) as store:
+        store.add([observation()])
+    address = f"sqlite:///file:{path}?mode=ro&uri=true"
+    if os.getuid() != 0:
+        path.chmod(0o444)
+        address = str(path)
+
+    with open_knowledge_base(address) as store:
+        assert sum(1 for _ in store.observations()) == 1
+        store.remember("fit", [("a", "b", 1)])
+        assert store.recall("fit", [("a", "b")]) == {}
+        with pytest.raises(KnowledgeBaseError, match="is read-only"):
+            store.add([observation(round=1)])
+
+
+def test_a_read_only_file_of_an_older_revision_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "k.sqlite"
+    path.write_bytes(gzip.decompress(FROZEN[0].read_bytes()))
+
+    with pytest.raises(KnowledgeBaseError, match=r"read-only, and its tables of revision 0001 are older"):
+        open_knowledge_base(f"sqlite:///file:{path}?mode=ro&uri=true")
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "k.sqlite"
+    with open_knowledge_base(str(path), shipped=False) as store:
+        store.add(block({"2.0.0": 1.0, "1.26.4": 0.9}, rounds=3))
+        assert list(store.damages()) == []
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE observation SET document = replace(document, '1.0', '7.0') WHERE round = 0")
+        connection.execute("UPDATE observation SET status = 'crashed' WHERE round = 1 AND slot = 0")
+        connection.execute("DELETE FROM observation WHERE round = 2 AND slot = 0")
+
+    with open_knowledge_base(str(path), shipped=False) as store:
+        damages = "\n".join(store.damages())
+
+    assert "its content does not match its hash" in damages
+    assert "column `status` says `crashed`, its content `ok`" in damages
+    assert "block `b1` is counted as 6 observations, and has 5" in damages
+
+
+def test_removed_blocks_take_their_stacks_and_machines_along(store: SqlKnowledgeBase) -> None:
+    store.add([observation(), observation("1.26.4", block="b2")])
+    before = store.content()
+    store.remember("fit", [("a", "b", 1)])
+
+    gone = store.remove(["b2"])
+
+    after = store.content()
+    assert (gone, after.stacks, after.blocks, sum(n for _, n in after.observations)) == (1, 1, 1, 1)
+    assert after.digest != before.digest
+    assert store.recall("fit", [("a", "b")]) == {}
+    assert list(store.damages()) == []
+    store.add([observation("1.26.4", block="b2")])
+    assert store.content() == before
+
+
+def test_a_derived_value_is_recalled_only_of_the_state_it_saw(store: SqlKnowledgeBase) -> None:
+    store.remember("evidence", [("b1", "a" * 64, {"x": 1}), ("b2", "c" * 64, [2])])
+    store.remember("evidence", [("b1", "b" * 64, {"x": 3})])
+
+    assert store.recall("evidence", [("b1", "a" * 64), ("b2", "c" * 64)]) == {"b2": [2]}
+    assert store.recall("evidence", [("b1", "b" * 64)]) == {"b1": {"x": 3}}
+    assert store.recall("fit", [("b1", "b" * 64)]) == {}
+
+
+OBSERVATIONS = st.builds(
+    observation,
+    st.sampled_from(["2.0.0", "1.26.4"]),
+    round=st.integers(0, 3),
+    slot=st.integers(0, 1),
+    block=st.sampled_from(["b1", "b2"]),
+    status=st.sampled_from(["ok", "crashed"]),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(st.lists(OBSERVATIONS, max_size=6), min_size=1, max_size=4), data=st.data())
+def test_merging_in_any_order_gives_the_same_content(
+    parts: list[list[Observation]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("merge")
+    contents = []
+    for number, order in enumerate((parts, data.draw(st.permutations(parts)))):
+        with open_knowledge_base(str(folder / f"{number}.sqlite"), shipped=False) as merged:
+            for place, part in enumerate(order):
+                with open_knowledge_base(str(folder / f"{number}-{place}.sqlite"), shipped=False) as one:
+                    one.add(part)
+                    merged.add(one.observations())
+            content = merged.content()
+            contents.append((content.digest, content.observations, merged.blocks(), list(merged.observations())))
+
+    assert contents[0] == contents[1]
+    assert len(contents[0][3]) == len({o.identity for part in parts for o in part})
