@@ -126,6 +126,32 @@ def refusals(observations: Iterable[Observation]) -> tuple[Refusal, ...]:
     return tuple(found)
 
 
+def common_errors(observations: Iterable[Observation]) -> dict[str, float]:
+    """Return, by block, the standard error that all indicators of a slot have in common.
+
+    One process runs all indicators of a slot and round, and what slows it down slows all of them. So the mean over
+    indicators is less sure than independent errors would make it: its variance over rounds exceeds the mean variance of
+    one indicator by their number; the excess is common (the between-groups estimate of a one-way random-effects model,
+    Searle, Casella and McCulloch, Variance Components, 1992, section 3.6), pooled over the block's slots.
+    """
+    ratios: dict[tuple[str, int], list[dict[int, float]]] = defaultdict(list)
+    for pair in _pairs(observations):
+        (block, _, slot), runs, reference = pair
+        shared = [r for r in sorted(set(runs) & set(reference)) if not differing_conditions(runs[r], reference[r])]
+        if len(shared) > 1:
+            ratios[block, slot].append({r: math.log(_median(reference[r]) / _median(runs[r])) for r in shared})
+    excesses: dict[str, list[float]] = defaultdict(list)
+    for (block, _), rows in sorted(ratios.items()):
+        rounds = sorted(set.intersection(*(set(row) for row in rows)))
+        if len(rows) > 1 and len(rounds) > 1:
+            table = [[row[r] for r in rounds] for row in rows]
+            of_mean = statistics.variance([statistics.fmean(column) for column in zip(*table, strict=True)])
+            of_one = statistics.fmean(statistics.variance(row) for row in table)
+            # Of independent rows, the variance of the mean is `of_one / n`: what is beyond is common.
+            excesses[block].append((of_mean - of_one / len(rows)) * len(rows) / (len(rows) - 1) / len(rounds))
+    return {block: math.sqrt(max(0.0, statistics.fmean(found))) for block, found in excesses.items()}
+
+
 _Key = tuple[str, str, int]
 """Block, label of the indicator run, slot."""
 _Pair = tuple[_Key, dict[int, Observation], dict[int, Observation]]

@@ -1,0 +1,282 @@
+"""Whether the model is right about what it was not shown: errors, intervals and advice, against simple baselines.
+
+    python benchmarks/estimator.py [--only versions|machines|advice]
+
+Versions are hidden one at a time (all their contrasts, with and without settings), amplitudes are fitted anew on what
+is left, and the hidden contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the nearest version
+that was shown, at the same indicator), `mean` (the mean of all versions shown, at the same indicator) and `ridge`
+(regression on the version's place, by indicator and family). For advice a random quarter of the versions is hidden, and
+each method chooses among all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from packaging.version import Version
+from scipy.stats import norm, spearmanr
+
+from knowledge.domain.observation import Observation
+from knowledge.estimate.evidence import Contrast, Side, evidence_of
+from knowledge.estimate.kernel import Point
+from knowledge.estimate.process import Process, foresee
+from knowledge.estimate.workloads import workload_catalogue
+from knowledge.store.engine import open_knowledge_base
+
+Array = NDArray[np.float64]
+Predictor = Callable[[Sequence[Contrast], Sequence[Contrast]], Array]
+CLEAR = 0.1
+"""Standard error up to which a contrast is taken as truth."""
+CLEAR_CHOICE = 0.1
+"""Standard error up to which a version's speed at a workload is taken as truth."""
+HALF = float(norm.ppf(0.95))
+
+
+def plain(contrast: Contrast) -> bool:
+    """Whether a contrast is of versions alone."""
+    return not (contrast.side.settings or contrast.reference.settings or contrast.twin)
+
+
+def place(version: str) -> Version:
+    """Return a version to sort by."""
+    return Version(version)
+
+
+def newest(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
+    """Predict that no version differs."""
+    return np.zeros(len(asked))
+
+
+def nearest(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
+    """Predict what the nearest version shown did at the same indicator; the reference did nothing."""
+    every = sorted({c.side.version for c in [*shown, *asked]} | {c.reference.version for c in shown}, key=place)
+    order = {v: i for i, v in enumerate(every)}
+    found = []
+    for a in asked:
+        options = [(abs(order[a.side.version] - order[c.side.version]), c.mean) for c in shown if c.label == a.label]
+        options.append((abs(order[a.side.version] - order[a.reference.version]), 0.0))
+        closest = min(distance for distance, _ in options)
+        found.append(statistics.fmean(mean for distance, mean in options if distance == closest))
+    return np.array(found)
+
+
+def mean_of_package(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
+    """Predict the mean of all versions shown, at the same indicator."""
+    groups = defaultdict(list)
+    for c in shown:
+        groups[c.label].append(c.mean)
+    return np.array([statistics.fmean(groups[a.label]) if a.label in groups else 0.0 for a in asked])
+
+
+def ridge(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
+    """Predict by ridge regression on the version's distance from the reference, by indicator and family."""
+    every = sorted({c.side.version for c in [*shown, *asked]} | {c.reference.version for c in shown}, key=place)
+    order = {v: i / len(every) for i, v in enumerate(every)}
+    labels = sorted({c.label for c in [*shown, *asked]})
+    families = sorted({c.family for c in [*shown, *asked]})
+
+    def features(c: Contrast) -> list[float]:
+        step = order[c.side.version] - order[c.reference.version]
+        return [
+            step,
+            *(step * (c.label == label) for label in labels),
+            *(step * (c.family == family) for family in families),
+            *(float(c.label == label) for label in labels),
+        ]
+
+    x, y = np.array([features(c) for c in shown]), np.array([c.mean for c in shown])
+    weights = np.linalg.solve(x.T @ x + 1.0 * np.eye(x.shape[1]), x.T @ y)
+    return np.array([features(c) for c in asked]) @ weights
+
+
+BASELINES: dict[str, Predictor] = {"newest": newest, "nearest": nearest, "mean": mean_of_package, "ridge": ridge}
+
+
+def leave_out(contrasts: Sequence[Contrast], groups: Iterable[Callable[[Contrast], bool]]) -> dict[str, list[float]]:
+    """Predict each group from the rest; return predictions by method, with the truth and the model's deviations."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for hidden in groups:
+        shown = [c for c in contrasts if not hidden(c)]
+        asked = [c for c in contrasts if hidden(c) and plain(c)]
+        simple = [c for c in shown if plain(c)]
+        if not asked or len(simple) < 3:
+            continue
+        mean, deviation = foresee(shown, asked)
+        found["truth"] += [c.mean for c in asked]
+        found["error"] += [c.error for c in asked]
+        found["model"] += list(mean)
+        found["deviation"] += list(deviation)
+        for name, predict in BASELINES.items():
+            found[name] += list(predict(simple, asked))
+    return found
+
+
+def report(title: str, found: dict[str, list[float]]) -> None:
+    """Print errors, rank correlations and coverage."""
+    inside = np.abs(np.array(found["model"]) - np.array(found["truth"])) <= HALF * np.array(found["deviation"])
+    # What was measured badly says little of who foresees better.
+    clear = np.array(found["error"]) <= CLEAR
+    found = {name: list(np.array(values)[clear]) for name, values in found.items()}
+    truth = np.array(found["truth"])
+    errors = {m: np.array(found[m]) - truth for m in ("model", *BASELINES)}
+    cells = [f"{math.sqrt(float(np.mean(e**2))):.3f}" for e in errors.values()]
+    middles = [f"{float(np.median(np.abs(e))):.3f}" for e in errors.values()]
+    ranks = []
+    for method in errors:
+        values = np.array(found[method])
+        ranks.append(f"{spearmanr(values, truth).statistic:.2f}" if np.ptp(values) > 0 else "-")
+    print(f"| {title} | {len(truth)} of {len(clear)} | {' | '.join(cells)} | {inside.mean():.0%} |")
+    print(f"| median | | {' | '.join(middles)} | |")
+    print(f"| rank | | {' | '.join(ranks)} | |", flush=True)
+
+
+def hide_version(version: str) -> Callable[[Contrast], bool]:
+    """Return whether a contrast is of a version, or against it."""
+    return lambda c: version in (c.side.version, c.reference.version)
+
+
+def errors_of_left_out_versions(groups: dict[str, list[Contrast]]) -> None:
+    """Leave out each version of each framework, but the references that all are compared with."""
+    print("\n| left out | n | model | newest | nearest | mean | ridge | coverage |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    whole: dict[str, list[float]] = defaultdict(list)
+    for framework, contrasts in groups.items():
+        references = {c.reference.version for c in contrasts}
+        versions = sorted({c.side.version for c in contrasts if plain(c)} - references, key=place)
+        found = leave_out(contrasts, [hide_version(v) for v in versions])
+        if found:
+            report(f"versions of {framework}", found)
+        for name, values in found.items():
+            whole[name] += values
+    report("all versions", whole)
+
+
+def errors_of_left_out_machines(groups: dict[str, list[Contrast]]) -> None:
+    """Leave out each machine."""
+    whole: dict[str, list[float]] = defaultdict(list)
+    for contrasts in groups.values():
+        machines = sorted({c.machine.identity for c in contrasts})
+        if len(machines) > 1:
+            hidden = [lambda c, m=machine: c.machine.identity == m for machine in machines]
+            for name, values in leave_out(contrasts, hidden).items():
+                whole[name] += values
+    if whole:
+        report("machines", whole)
+
+
+def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[float]) -> None:
+    """Hide a random quarter of the versions, choose by each method, and tell how much slower the choice is.
+
+    Methods are shown the even rounds of every block and judged by the odd ones: else the luck of what was shown would
+    count as truth.
+    """
+    lost: dict[str, list[float]] = defaultdict(list)
+    generator = random.Random(20261121)
+    shown_half = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
+    judging_half = by_framework(evidence_of(o for o in observations if o.round % 2).contrasts)
+    for framework, every in shown_half.items():
+        for block in sorted({c.block for c in judging_half[framework] if plain(c)}):
+            inside = [c for c in judging_half[framework] if c.block == block and plain(c)]
+            references = {c.reference.version for c in inside}
+            versions = sorted({c.side.version for c in inside} | references, key=place)
+            if len(versions) < 4:
+                continue
+            for _ in range(draws):
+                hidden = set(generator.sample([v for v in versions if v not in references], max(1, len(versions) // 4)))
+                shown = [c for c in every if not hidden & {c.side.version, c.reference.version}]
+                for name, value in regret_of_choices(inside, shown, versions, risks).items():
+                    lost[name] += value
+    print("\n| method | choices | mean regret | 90th percentile | worst |\n| --- | --- | --- | --- | --- |")
+    for name, values in lost.items():
+        mean, high = statistics.fmean(values), float(np.quantile(values, 0.9))
+        print(f"| {name} | {len(values)} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
+
+
+def regret_of_choices(
+    inside: Sequence[Contrast], shown: Sequence[Contrast], versions: Sequence[str], risks: Sequence[float]
+) -> dict[str, list[float]]:
+    """Return the regrets, one for each workload, of each method's choices."""
+    process = Process(shown)
+    lost: dict[str, list[float]] = defaultdict(list)
+    simple = [c for c in shown if plain(c)]
+    reference = inside[0].reference
+    sides: dict[str, Side] = {c.side.version: c.side for c in inside} | {reference.version: reference}
+    for workload in workload_catalogue().values():
+        families = {c.family for c in inside} & workload.weights.keys()
+        if not families or (workload.backends and inside[0].backend not in workload.backends):
+            continue
+        wanted = [c for c in inside if c.family in families]
+        labels = sorted({(c.label, c.family) for c in wanted})
+        total = sum(workload.weights[f] for f in families)
+        share = {
+            label: workload.weights[family] / total / sum(f == family for _, f in labels) for label, family in labels
+        }
+        truth, doubt = dict.fromkeys(versions, 0.0), dict.fromkeys(versions, 0.0)
+        for c in wanted:
+            truth[c.side.version] += share[c.label] * c.mean
+            doubt[c.side.version] += (share[c.label] * c.error) ** 2
+        if max(doubt.values()) > CLEAR_CHOICE**2:
+            continue
+        best = max(truth.values())
+        asked = [
+            Point(side=sides[v], label=label, family=family, machine=inside[0].machine)
+            for v in versions
+            for label, family in labels
+        ]
+        mean, covariance = process.posterior(asked)
+        weigh = np.kron(np.eye(len(versions)), np.array([[share[label] for label, _ in labels]]))
+        mean, covariance = weigh @ mean, weigh @ covariance @ weigh.T
+        last = len(versions) - 1  # The newest, which the advice departs from.
+        spread = np.diag(covariance) + covariance[last, last] - 2 * covariance[last]
+        for risk in risks:
+            # What gains less than a step counts as none, as in the advice.
+            gains = mean - mean[last] - risk / 2 * np.maximum(spread, 0)
+            steps = np.trunc(gains / 0.01)
+            chosen = max(range(len(versions)), key=lambda i, s=steps: (s[i], i))
+            lost[f"model, risk {risk:g}"].append(math.expm1(best - truth[versions[chosen]]))
+        lost["newest"].append(math.expm1(best - truth[versions[-1]]))
+        for name in ("nearest", "mean", "ridge"):
+            guessed = dict.fromkeys(versions, 0.0)
+            for c, value in zip(wanted, BASELINES[name](simple, wanted), strict=True):
+                guessed[c.side.version] += value * share[c.label]
+            chosen_version = max(versions, key=lambda v: (guessed[v], place(v)))
+            lost[name].append(math.expm1(best - truth[chosen_version]))
+    return lost
+
+
+def by_framework(contrasts: Iterable[Contrast]) -> dict[str, list[Contrast]]:
+    """Return the contrasts of each framework of which versions were compared."""
+    groups: dict[str, list[Contrast]] = defaultdict(list)
+    for c in contrasts:
+        groups[c.framework].append(c)
+    return {name: found for name, found in groups.items() if any(plain(c) for c in found)}
+
+
+def main() -> None:
+    """Evaluate on the shipped observations."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", choices=["versions", "machines", "advice"])
+    parser.add_argument("--draws", type=int, default=5)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
+        observations = list(store.observations())
+    groups = by_framework(evidence_of(observations).contrasts)
+    if asked.only in (None, "versions"):
+        errors_of_left_out_versions(groups)
+    if asked.only in (None, "machines"):
+        errors_of_left_out_machines(groups)
+    if asked.only in (None, "advice"):
+        regret(observations, draws=asked.draws, risks=(0, 1, 4, 16, 64, 256))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""Contrasts: what blocks say of two stacks, small enough to keep and quick to read again.
+
+A contrast is the log speed-up of one slot of a block over the block's reference, for one indicator. What the block and
+the indicator add to both alike is gone from it. It carries what the model looks at, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import Observation
+from knowledge.estimate.compare import Comparison, common_errors, compare_block
+from knowledge.store.base import KnowledgeBase
+
+COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
+"""Packages beside the framework that may change its speed; versions of CUDA and its libraries count as well."""
+_CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
+_KIND = "evidence"
+_FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where it was measured, as far as two machines can be alike.
+
+    Attributes:
+        identity: Identity of the hardware profile.
+        name: Microarchitecture or accelerator model, for people.
+        kind: What machines of one kind share: the microarchitecture, or the compute capability.
+        family: What kinds of one family share: the processor's vendor, or the capability's major number.
+    """
+
+    identity: str
+    name: str
+    kind: str
+    family: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two stacks of a contrast.
+
+    Attributes:
+        version: Version of the framework.
+        companions: Versions of what else may matter, by name.
+        settings: Run-time switches, by name, as text.
+    """
+
+    version: str
+    companions: Mapping[str, str]
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """How much faster one slot is than the reference.
+
+    Attributes:
+        block: The block.
+        slot: The slot.
+        label: Label of the indicator run.
+        family: Name of the indicator.
+        backend: Backend that ran it.
+        framework: Distribution that provides the backend.
+        machine: Where.
+        side: The slot's stack.
+        reference: The reference's stack.
+        mean: Mean log speed-up of the slot over the reference.
+        error: Standard error of the mean.
+        common: The part of it that all indicators of the slot have in common, as a standard error.
+        low: Lower end of its interval, corrected for the block's comparisons.
+        high: Upper end of it.
+        rounds: How many rounds both ran in.
+        twin: Whether both are the same stack with the same settings.
+    """
+
+    block: str
+    slot: int
+    label: str
+    family: str
+    backend: str
+    framework: str
+    machine: Machine
+    side: Side
+    reference: Side
+    mean: float
+    error: float
+    common: float
+    low: float
+    high: float
+    rounds: int
+    twin: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Whether a version ran, on one kind of machine.
+
+    Attributes:
+        framework: Distribution that provides the backend.
+        version: Its version.
+        numpy: Version of the NumPy beside it, or empty.
+        device: ``cpu`` or ``cuda``.
+        machine: Where.
+        status: How it ended.
+        block: Where it was seen.
+    """
+
+    framework: str
+    version: str
+    numpy: str
+    device: str
+    machine: Machine
+    status: str
+    block: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the blocks of a knowledge base say.
+
+    Attributes:
+        contrasts: In order of block, label and slot.
+        runs: Distinct ones.
+    """
+
+    contrasts: tuple[Contrast, ...]
+    runs: tuple[Run, ...]
+
+
+def gather(store: KnowledgeBase) -> Evidence:
+    """Return the evidence of a knowledge base; only blocks that changed since it was last asked are read."""
+    blocks = [(block.name, f"{_FORMAT}{block.digest[1:]}") for block in store.blocks()]
+    kept = store.recall(_KIND, blocks)
+    fresh = []
+    for name, digest in blocks:
+        if name not in kept:
+            found = _of_block(store.observations(block=name))
+            kept[name] = {"contrasts": [asdict(c) for c in found.contrasts], "runs": [asdict(r) for r in found.runs]}
+            fresh.append((name, digest, kept[name]))
+    store.remember(_KIND, fresh)
+    parts = [kept[name] for name, _ in blocks]
+    return Evidence(
+        contrasts=tuple(_contrast_from(record) for part in parts for record in part["contrasts"]),
+        runs=tuple(_run_from(record) for part in parts for record in part["runs"]),
+    )
+
+
+def evidence_of(observations: Iterable[Observation]) -> Evidence:
+    """Return what observations say, without a knowledge base."""
+    return _of_block(observations)
+
+
+def _of_block(observations: Iterable[Observation]) -> Evidence:
+    observations = tuple(observations)
+    common = common_errors(observations)
+    contrasts = (_contrast(c, common.get(c.block, 0.0)) for c in compare_block(observations))
+    runs = {_run(o): None for o in observations if o.stack.version_of(o.framework) is not None}
+    return Evidence(contrasts=tuple(c for c in contrasts if c is not None), runs=tuple(runs))
+
+
+def _contrast(c: Comparison, common: float) -> Contrast | None:
+    """Turn a comparison into a contrast; none where a version is not known, or the frameworks differ."""
+    o = c.observation
+    versions = o.stack.version_of(o.framework), c.reference.stack.version_of(o.framework)
+    if o.framework != c.reference.framework or None in versions:
+        return None
+    return Contrast(
+        block=c.block,
+        slot=c.slot,
+        label=c.indicator,
+        family=o.indicator.name,
+        backend=o.indicator.backend,
+        framework=o.framework,
+        machine=machine_of(o.hardware, o.indicator.device),
+        side=_side(o),
+        reference=_side(c.reference),
+        mean=c.mean,
+        error=c.standard_error,
+        common=min(common, c.standard_error),
+        low=c.low,
+        high=c.high,
+        rounds=c.rounds,
+        twin=c.twin,
+    )
+
+
+def _side(o: Observation) -> Side:
+    companions = {name: v for name in COMPANIONS if name != o.framework and (v := o.stack.version_of(name)) is not None}
+    for library in ("cuda", "cudnn"):
+        if version := getattr(o.stack, library):
+            companions[library] = version
+    for package in o.stack.packages:
+        if package.name.startswith(_CUDA_LIBRARIES):
+            companions[package.name.removeprefix("nvidia-").split("-")[0]] = package.version
+    return Side(
+        version=str(o.stack.version_of(o.framework)),
+        companions=companions,
+        settings={name: str(value) for name, value in sorted(o.settings.items())},
+    )
+
+
+def machine_of(hardware: HardwareProfile, device: str) -> Machine:
+    """Return what the model looks at of a machine, for one of its devices."""
+    gpu = hardware.gpu
+    if device == "cuda" and gpu is not None:
+        capability = gpu.compute_capability or gpu.model
+        return Machine(
+            identity=hardware.identity, name=gpu.model, kind=f"sm {capability}", family=f"sm {capability.split('.')[0]}"
+        )
+    cpu = hardware.cpu
+    return Machine(
+        identity=hardware.identity,
+        name=cpu.microarchitecture,
+        kind=f"cpu {cpu.microarchitecture}",
+        family=f"cpu {cpu.vendor}",
+    )
+
+
+def _run(o: Observation) -> Run:
+    numpy = o.stack.version_of("numpy") or ""
+    return Run(
+        framework=o.framework,
+        version=str(o.stack.version_of(o.framework)),
+        numpy="" if o.framework == "numpy" else numpy,
+        device=o.indicator.device,
+        machine=machine_of(o.hardware, o.indicator.device),
+        status=o.status,
+        block=o.block,
+    )
+
+
+def _contrast_from(record: dict[str, Any]) -> Contrast:
+    values = dict(record)
+    values["machine"] = Machine(**record["machine"])
+    values["side"], values["reference"] = Side(**record["side"]), Side(**record["reference"])
+    return Contrast(**values)
+
+
+def _run_from(record: dict[str, Any]) -> Run:
+    return Run(**{**record, "machine": Machine(**record["machine"])})

@@ -1,0 +1,170 @@
+"""How alike two contrasts are expected to be: the covariance as a sum of parts, each with an amplitude to be fitted.
+
+The log speed of a stack with settings, at an indicator, on a machine, is a sum of independent Gaussian processes: one
+of the framework's version, one of each companion's, one of each pair of both, one of each setting. Each is the sum of
+what all indicators share, what those of one family share, and what is the label's own; the framework's also of what all
+machines share and what is the machine's own. Neighbouring versions are alike: k(v, w) = exp(-d(v, w) / length), d
+counting minor releases (an Ornstein-Uhlenbeck process; Rasmussen and Williams, Gaussian Processes for Machine
+Learning, 2006, section 4.2). A contrast is a difference of two such speeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from knowledge.estimate.evidence import Machine, Side
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+PARTS = (
+    ("framework", "all", "all"),
+    ("framework", "family", "all"),
+    ("framework", "label", "all"),
+    ("framework", "label", "kind"),
+    ("framework", "all", "machine"),
+    ("framework", "label", "machine"),
+    ("release", "all", "all"),
+    ("release", "family", "all"),
+    ("release", "label", "all"),
+    ("release", "label", "machine"),
+    ("companion", "all", "all"),
+    ("companion", "label", "all"),
+    ("pair", "label", "all"),
+    ("setting", "all", "all"),
+    ("setting", "family", "all"),
+    ("setting", "label", "all"),
+    ("setting", "label", "kind"),
+)
+"""What varies, over which indicators it is shared, over which machines it is shared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A stack's side at an indicator, on a machine: where the process has a value."""
+
+    side: Side
+    label: str
+    family: str
+    machine: Machine
+
+
+class Design:
+    """The points of a problem, coded so that covariances between any two sets of them are looked up."""
+
+    def __init__(self, points: Sequence[Point], *, length: float, scales: Mapping[str, float]) -> None:
+        """Code the points.
+
+        Args:
+            points: All that covariances are wanted of.
+            length: Minor releases over which versions are alike.
+            scales: How much more than usual, as a standard deviation, versions differ at an indicator, by label.
+        """
+        import numpy as np
+
+        self._scales = np.array([scales.get(p.label, 1.0) for p in points])
+        self._sides = _codes(_side_key(p.side) for p in points)
+        self._labels = _codes(p.label for p in points)
+        self._families = _codes(p.family for p in points)
+        self._kinds = _codes(p.machine.kind for p in points)
+        self._machines = _codes(p.machine.identity for p in points)
+        unique: dict[object, Side] = {}
+        for p in points:
+            unique.setdefault(_side_key(p.side), p.side)
+        sides = list(unique.values())
+        framework = _similar([s.version for s in sides], length)
+        names = sorted({name for s in sides for name in s.companions})
+        companions = [_similar([s.companions.get(name) for s in sides], length) for name in names]
+        none = np.zeros((len(sides), len(sides)))
+        self._kernels = {
+            "framework": framework,
+            "release": _similar([s.version for s in sides], 0.5),
+            "companion": sum(companions, none),
+            "pair": framework * sum(companions, none),
+            "setting": framework * _shared_settings(sides),
+        }
+
+    def covariance(self, part: tuple[str, str, str], left: Array, right: Array) -> Array:
+        """Covariance (n, m) of unit amplitude that one of the parts gives points, named by their places."""
+        what, indicators, machines = part
+        rows, columns = left[:, None], right[None, :]
+        found: Array = self._kernels[what][self._sides[rows], self._sides[columns]]
+        if indicators != "all":
+            codes = self._families if indicators == "family" else self._labels
+            found = found * (codes[rows] == codes[columns])
+        if machines != "all":
+            codes = self._kinds if machines == "kind" else self._machines
+            found = found * (codes[rows] == codes[columns])
+        return found * self._scales[rows] * self._scales[columns]
+
+    def contrasts(self, part: tuple[str, str, str], slots: Array, references: Array) -> Array:
+        """Covariance (n, n) of unit amplitude that a part gives the differences of slots and references."""
+        return (
+            self.covariance(part, slots, slots)
+            - self.covariance(part, slots, references)
+            - self.covariance(part, references, slots)
+            + self.covariance(part, references, references)
+        )
+
+
+def _side_key(side: Side) -> tuple[object, ...]:
+    return side.version, tuple(sorted(side.companions.items())), tuple(sorted(side.settings.items()))
+
+
+def _codes(values: Iterable[object]) -> Array:
+    import numpy as np
+
+    seen: dict[object, int] = {}
+    return np.array([seen.setdefault(value, len(seen)) for value in values])
+
+
+def _similar(versions: Sequence[str | None], length: float) -> Array:
+    """Return how alike versions are (n, n): 1 the same, towards 0 the more releases lie between; absent is its own."""
+    import numpy as np
+
+    present = sorted({v for v in versions if v is not None}, key=_version)
+    between = np.exp(-distances(tuple(_version(v) for v in present)) / length)
+    place = {v: i for i, v in enumerate(present)}
+    whole = np.eye(len(present) + 1)
+    whole[: len(present), : len(present)] = between
+    codes = np.array([len(present) if v is None else place[v] for v in versions])
+    found: Array = whole[codes[:, None], codes[None, :]]
+    return found
+
+
+def _version(text: str) -> Version:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return Version("0")
+
+
+def _shared_settings(sides: Sequence[Side]) -> Array:
+    """Return how many settings two sides share (n, n); what is not set has no effect."""
+    import numpy as np
+
+    every = sorted({item for s in sides for item in s.settings.items()})
+    table = np.array([[float(s.settings.get(name) == value) for name, value in every] for s in sides])
+    return table.reshape(len(sides), len(every)) @ table.reshape(len(sides), len(every)).T
+
+
+@lru_cache(maxsize=64)
+def distances(versions: tuple[Version, ...]) -> Array:
+    """Distances (n, n) of versions: 1 a minor release, 0.1 a patch release, 1 another build of the same release."""
+    import numpy as np
+
+    minors = {release: i for i, release in enumerate(sorted({(v.major, v.minor) for v in versions}))}
+    place = np.array([minors[v.major, v.minor] + min(v.micro, 9) / 10 for v in versions])
+    builds = np.array([[float(v.local != w.local) for w in versions] for v in versions]).reshape(len(versions), -1)
+    found: Array = np.abs(place[:, None] - place[None, :]) + builds
+    return found
+
+
