@@ -27,8 +27,7 @@ from scipy.stats import norm, spearmanr
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Side, evidence_of
-from knowledge.estimate.kernel import Point
-from knowledge.estimate.process import Process, foresee
+from knowledge.estimate.process import Process, Term, foresee
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.store.engine import open_knowledge_base
 
@@ -227,19 +226,13 @@ def regret_of_choices(
         if max(doubt.values()) > CLEAR_CHOICE**2:
             continue
         best = max(truth.values())
-        asked = [
-            Point(side=sides[v], label=label, family=family, machine=inside[0].machine)
-            for v in versions
-            for label, family in labels
-        ]
-        mean, covariance = process.posterior(asked)
-        weigh = np.kron(np.eye(len(versions)), np.array([[share[label] for label, _ in labels]]))
-        mean, covariance = weigh @ mean, weigh @ covariance @ weigh.T
-        last = len(versions) - 1  # The newest, which the advice departs from.
-        spread = np.diag(covariance) + covariance[last, last] - 2 * covariance[last]
+        shares = {(label, family): share[label] for label, family in labels}
+        found = process.posterior([Term(side=sides[v]) for v in versions], shares, inside[0].machine)
+        # The newest is what the advice departs from.
+        mean, variance = found.gains(range(len(versions)), [len(versions) - 1] * len(versions))
         for risk in risks:
             # What gains less than a step counts as none, as in the advice.
-            gains = mean - mean[last] - risk / 2 * np.maximum(spread, 0)
+            gains = mean - risk / 2 * process.amplitudes.widening**2 * variance
             steps = np.trunc(gains / 0.01)
             chosen = max(range(len(versions)), key=lambda i, s=steps: (s[i], i))
             lost[f"model, risk {risk:g}"].append(math.expm1(best - truth[versions[chosen]]))

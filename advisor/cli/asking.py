@@ -198,19 +198,20 @@ def opened(asked: Asked) -> Iterator[Opened]:
         platform=choose("platform", asked.platform, settings),
     )
     current = _current(asked, target)
-    estimator = _estimator(
-        choose("knowledge", asked.knowledge, settings), target, choose("workload", asked.workload, settings) or ""
-    )
+    address = choose("knowledge", asked.knowledge, settings)
+    workload = choose("workload", asked.workload, settings) or ""
     objective = choose("objective", asked.objective, settings) or ""
     min_age = choose("min-age", asked.min_age, settings) or ""
     client = _client(asked, project)
     problem = _problem(asked, project, target)
 
-    def ask(python: str | None) -> Inquiry:
-        return _inquiry(problem, client, estimator, objective, min_age, asked, python)
-
     try:
-        yield Opened(project=project, target=target, client=client, estimator=estimator, current=current, ask=ask)
+        with _estimator(address, target, workload) as estimator:
+
+            def ask(python: str | None) -> Inquiry:
+                return _inquiry(problem, client, estimator, objective, min_age, asked, python)
+
+            yield Opened(project=project, target=target, client=client, estimator=estimator, current=current, ask=ask)
     finally:
         client.close()
         if asked.verbose:
@@ -331,16 +332,18 @@ def _moment(text: str) -> str:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
-def _estimator(address: str | None, target: Target, workload: str) -> Estimator:
-    from knowledge.estimate.versions import VersionEstimator
+@contextmanager
+def _estimator(address: str | None, target: Target, workload: str) -> Iterator[Estimator]:
+    from knowledge.estimate.fits import Fits
+    from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload
     from knowledge.store.engine import default_address, open_knowledge_base
     from pi_runners.backends import FRAMEWORKS
 
     chosen = find_workload(workload)
     with open_knowledge_base(address or default_address()) as store:
-        return VersionEstimator(
-            store.observations(), hardware=target.hardware, workload=chosen, frameworks=frozenset(FRAMEWORKS)
+        yield PosteriorEstimator(
+            Fits(store), hardware=target.hardware, workload=chosen, frameworks=frozenset(FRAMEWORKS)
         )
 
 

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli import evidence
+from advisor.cli.console import say, warn
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store
 
 if TYPE_CHECKING:
-    from knowledge.store.base import KnowledgeBase
+    from knowledge.domain.observation import Observation
+    from knowledge.store.base import Block, KnowledgeBase
 
-app = typer.Typer(help="Look into, fill and copy the knowledge base.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Look into, fill, check and ask the knowledge base.", no_args_is_help=True, rich_markup_mode=None
+)
+_MANY = 20
 
 
 @app.command("status")
 def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> None:
     """Print where the knowledge base is and what it holds."""
     check_format(format)
-    with _open(knowledge) as store:
+    with open_store(knowledge) as store:
         content = store.content()
     if format == "json":
         typer.echo(json.dumps(asdict(content), indent=2))
@@ -29,6 +37,7 @@ def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> 
     total = sum(number for _, number in content.observations)
     by_status = ", ".join(f"{number} {name}" for name, number in content.observations)
     typer.echo(f"knowledge base  {content.address} (revision {content.revision})")
+    typer.echo(f"content         {content.digest[:16]}")
     typer.echo(f"observations    {total}{f' ({by_status})' if by_status else ''}")
     typer.echo(f"stacks          {content.stacks}")
     typer.echo(f"hardware        {content.hardware}")
@@ -39,23 +48,63 @@ def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> 
 
 @app.command("import")
 def import_(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Observation files (JSON Lines, also gzipped).")
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|URL...", help="Observation files (JSON Lines, also gzipped), or other knowledge bases."
+        ),
     ],
+    keep_valid: Annotated[
+        bool, typer.Option("--keep-valid", help="Store the sound observations of a damaged file, and list the rest.")
+    ] = False,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Store the observations of files; what is known already is not counted twice."""
-    from knowledge.domain.errors import InputError
-    from knowledge.exchange.files import read_lines, read_observations
+    """Store the observations of files and of other knowledge bases; what is known already is not counted twice."""
+    with open_store(knowledge) as store:
+        for source in sources:
+            with ExitStack() as opened:
+                if _is_knowledge_base(source):
+                    ingest = store.add(opened.enter_context(_other(source)).observations())
+                    lost = 0
+                else:
+                    ingest, lost = _import_file(store, Path(source), keep_valid=keep_valid)
+            left_out = f", {lost} lines left out" if lost else ""
+            typer.echo(f"{source}: {ingest.added} added, {ingest.known} known already{left_out}")
 
-    with _open(knowledge) as store:
-        for path in files:
-            try:
-                content = path.read_bytes()
-            except OSError as error:
-                raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-            ingest = store.add(read_observations(read_lines(content, where=str(path)), where=str(path)))
-            typer.echo(f"{path}: {ingest.added} added, {ingest.known} known already")
+
+def _is_knowledge_base(source: str) -> bool:
+    if "://" in source:
+        return True
+    try:
+        with Path(source).open("rb") as file:
+            return file.read(16) == b"SQLite format 3\x00"
+    except OSError:
+        return False
+
+
+def _other(source: str) -> KnowledgeBase:
+    """Open a knowledge base to read it."""
+    from knowledge.store.engine import open_knowledge_base
+
+    return open_knowledge_base(source, shipped=False)
+
+
+def _import_file(store: KnowledgeBase, path: Path, *, keep_valid: bool) -> tuple[object, int]:
+    from knowledge.domain.errors import InputError
+    from knowledge.exchange.files import DamagedLine, read_lines, read_observations
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
+    damaged: list[DamagedLine] | None = [] if keep_valid else None
+    lines = read_lines(content, where=str(path), damaged=damaged)
+    ingest = store.add(read_observations(lines, where=str(path), damaged=damaged))
+    for line in (damaged or [])[:_MANY]:
+        warn(f"{path}:{line.number}: left out: {line.reason}")
+    if damaged and len(damaged) > _MANY:
+        warn(f"and {len(damaged) - _MANY} more lines")
+    return ingest, len(damaged or [])
 
 
 @app.command("export")
@@ -64,22 +113,105 @@ def export(
         Path | None, typer.Argument(metavar="[FILE]", help="Where to; by default standard output.")
     ] = None,
     block: Annotated[str | None, typer.Option("--block", help="Only the observations of one block.")] = None,
+    indicator: Annotated[str | None, typer.Option("--indicator", help="Only those of one indicator.")] = None,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="One flat table in Apache Parquet, for analysis; it is not read back.")
+    ] = False,
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Write the observations as JSON Lines, in an order that does not depend on how they came in."""
-    from advisor.lock.write import write_atomically
-    from knowledge.exchange.files import write_observations
+    from advisor.lock.write import write_bytes_atomically
+    from knowledge.domain.errors import InputError
+    from knowledge.exchange.files import observation_file, write_observations
 
-    with _open(knowledge) as store:
-        lines = write_observations(store.observations(block=block))
+    if parquet and output is None:
+        raise InputError("a Parquet table is not text", hint="name a file: `advisor knowledge export --parquet FILE`")
+    with open_store(knowledge) as store:
+        found = store.observations(block=block, indicator=indicator)
         if output is None:
-            for line in lines:
+            for line in write_observations(found):
                 typer.echo(line)
+        elif parquet:
+            from knowledge.exchange.parquet import parquet_table
+
+            write_bytes_atomically(output, parquet_table(found))
         else:
-            write_atomically(output, "".join(f"{line}\n" for line in lines))
+            write_bytes_atomically(output, observation_file(found, compressed=output.suffix == ".gz"))
 
 
-def _open(address: str | None) -> KnowledgeBase:
-    from knowledge.store.engine import default_address, open_knowledge_base
+@app.command("verify")
+def verify(knowledge: KnowledgeOption = None) -> None:
+    """Read everything and check it against its hashes; exit code 1 where something is damaged."""
+    with open_store(knowledge) as store:
+        damages = 0
+        for damage in store.damages():
+            damages += 1
+            typer.echo(f"damaged: {damage}")
+        total = sum(block.observations for block in store.blocks())
+    if damages:
+        say(f"{damages} damages; export what is sound with `advisor knowledge export`, and start anew")
+        raise typer.Exit(1)
+    typer.echo(f"{total} observations: every one is as it was stored")
 
-    return open_knowledge_base(address or default_address())
+
+@app.command("prune")
+def prune(
+    block: Annotated[
+        list[str] | None, typer.Option("--block", metavar="NAME", help="Remove this block (repeatable).")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="DATE", help="Remove blocks that ended before this date.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Remove whole blocks, for good; what ships with the program does not come back."""
+    from knowledge.domain.errors import InputError
+
+    if not block and before is None:
+        raise InputError("nothing says what to remove", hint="name `--block NAME` or `--before 2025-01-01`")
+    with open_store(knowledge) as store:
+        known = {b.name: b for b in store.blocks()}
+        for name in block or ():
+            if name not in known:
+                import difflib
+
+                near = difflib.get_close_matches(name, known, n=1)
+                raise InputError(f"there is no block `{name}`", hint=f"did you mean `{near[0]}`?" if near else "")
+        chosen = sorted({*(block or ()), *(_ended_before(store, known.values(), before) if before else ())})
+        for name in chosen:
+            typer.echo(f"{'would remove' if dry_run else 'removed'} `{name}`: {known[name].observations} observations")
+        if not dry_run:
+            store.remove(chosen)
+    if not chosen:
+        typer.echo("no block is that old")
+
+
+def _ended_before(store: KnowledgeBase, blocks: Sequence[Block] | object, before: str) -> Iterator[str]:
+    """Yield the blocks whose last observation began before a date."""
+    from datetime import UTC, datetime
+
+    from knowledge.domain.errors import InputError
+
+    try:
+        moment = datetime.fromisoformat(before)
+    except ValueError:
+        raise InputError(f"`{before}` is not a date", hint="write it as `--before 2025-01-31`") from None
+    limit = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    for block in blocks:  # type: ignore[attr-defined]
+        last = max(_moment(o) for o in store.observations(block=block.name))
+        if last < limit:
+            yield block.name
+
+
+def _moment(observation: Observation) -> object:
+    from datetime import UTC, datetime
+
+    moment = datetime.fromisoformat(observation.started_at)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+app.command("compare")(evidence.compare)
+app.command("estimate")(evidence.estimate)
+app.command("import-mlperf")(evidence.import_mlperf)
+app.command("mlperf-table")(evidence.mlperf_table)

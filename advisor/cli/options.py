@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
+    from knowledge.store.sql import SqlKnowledgeBase
 
 HardwareOption = Annotated[
     str | None,
@@ -64,8 +65,15 @@ def cache_directory(chosen: Path | None) -> Path:
     return user_cache_path("seshat")
 
 
-def check_format(chosen: str, *, among: Sequence[str] = ("text", "json")) -> None:
-    """Refuse an unknown output format.
+def open_store(address: str | None) -> SqlKnowledgeBase:
+    """Open the knowledge base that was asked for, or the user's own."""
+    from knowledge.store.engine import default_address, open_knowledge_base
+
+    return open_knowledge_base(address or default_address())
+
+
+def check_format(chosen: str, *, among: Sequence[str] = ("text", "json"), what: str = "format") -> None:
+    """Refuse an unknown output format, or another word of a few.
 
     Raises:
         InputError: If it is none of those.
@@ -73,7 +81,7 @@ def check_format(chosen: str, *, among: Sequence[str] = ("text", "json")) -> Non
     from knowledge.domain.errors import InputError
 
     if chosen not in among:
-        raise InputError(f"there is no format `{chosen}`", hint=f"take one of {', '.join(f'`{f}`' for f in among)}")
+        raise InputError(f"there is no {what} `{chosen}`", hint=f"take one of {', '.join(f'`{f}`' for f in among)}")
 
 
 def open_client(
@@ -91,6 +99,7 @@ def open_client(
     """Return a client of the indexes that a project's directory and the command's options name."""
     from advisor.index.cache import DiskCache
     from advisor.index.client import IndexClient
+    from knowledge.store.sql import SqlKnowledgeBase
     from advisor.index.configuration import check_strategy, read_configuration
 
     configuration = read_configuration(directory)

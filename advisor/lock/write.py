@@ -11,6 +11,11 @@ from knowledge.domain.errors import InputError
 
 
 def write_atomically(path: Path, text: str) -> None:
+    """Write a text file whole or not at all; see :func:`write_bytes_atomically`."""
+    write_bytes_atomically(path, text.encode("utf-8"))
+
+
+def write_bytes_atomically(path: Path, content: bytes) -> None:
     """Write a file through a temporary one beside it, so that an interrupted run leaves the old one.
 
     Raises:
@@ -19,8 +24,8 @@ def write_atomically(path: Path, text: str) -> None:
     temporary = ""
     try:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644 if not path.exists() else path.stat().st_mode & 0o777)

@@ -197,13 +197,31 @@ class Criteria:
         """
         offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
         terms = self._estimator.terms(offered, self._baseline)
+        # What a version gains with its best partner counts as its own, and each pair pays what it stays behind that.
+        steps = {
+            ((NormalizedName(a), v), (NormalizedName(b), w)): int(term / SPEED_STEP)
+            for ((a, v), (b, w)), term in terms.pairs.items()
+        }
+        best: dict[tuple[Choice, NormalizedName], int] = {}
+        for (left, (partner, _)), gained in steps.items():
+            best[left, partner] = max(gained, best.get((left, partner), gained))
+        pairs = {
+            (left, right): best[left, right[0]] - gained
+            for (left, right), gained in steps.items()
+            if gained < best[left, right[0]]
+        }
+        bonus: dict[Choice, int] = {}
+        for (left, _), gained in best.items():
+            bonus[left] = bonus.get(left, 0) + gained
         costs: dict[Choice, int] = {}
         for name in sorted({NormalizedName(name) for name, _ in terms.unary} & set(candidates)):
-            versions = candidates[name]
-            steps = {c.version: int(terms.unary.get((name, c.version), 0.0) / SPEED_STEP) for c in versions}
-            for version, gained in steps.items():
-                costs[name, version] = max(steps.values()) - gained
-        return Objective(name="speed", costs=costs)
+            gains = {
+                c.version: int(terms.unary.get((name, c.version), 0.0) / SPEED_STEP) + bonus.get((name, c.version), 0)
+                for c in candidates[name]
+            }
+            for version, gained in gains.items():
+                costs[name, version] = max(gains.values()) - gained
+        return Objective(name="speed", costs=costs, pairs=pairs)
 
 
 def _counting(name: str, candidates: Candidates, count: Callable[[Candidate], int]) -> Objective:

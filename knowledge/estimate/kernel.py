@@ -10,7 +10,7 @@ Learning, 2006, section 4.2). A contrast is a difference of two such speeds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-PARTS = (
+Part = tuple[str, str, str]
+PARTS: tuple[Part, ...] = (
     ("framework", "all", "all"),
     ("framework", "family", "all"),
     ("framework", "label", "all"),
@@ -92,27 +93,61 @@ class Design:
             "setting": framework * _shared_settings(sides),
         }
 
-    def covariance(self, part: tuple[str, str, str], left: Array, right: Array) -> Array:
-        """Covariance (n, m) of unit amplitude that one of the parts gives points, named by their places."""
-        what, indicators, machines = part
+    def sums(self, part: Part, heads: Array, row: Array, weights: Array, others: Array) -> Array:
+        """Covariance (k, m) of unit amplitude of weighted sums over labels with points.
+
+        Args:
+            part: The part.
+            heads: Places (k,) of the first point of each sum; all sums run over the same labels, on one machine.
+            row: Places (n,) of the points of the first sum.
+            weights: Weight (n,) of each label.
+            others: Places (m,) of the points.
+        """
+        shared = self._alike(part, row, others) * self._scales[others]
+        weighted = (weights * self._scales[row]) @ shared
+        found: Array = self._kernels[part[0]][self._sides[heads][:, None], self._sides[others][None, :]] * weighted
+        return found
+
+    def sums_of_sums(self, part: Part, left: Array, right: Array, row: Array, weights: Array) -> Array:
+        """Covariances (k,) of unit amplitude of weighted sums over labels, two by two; see :meth:`sums`."""
+        scaled = weights * self._scales[row]
+        found: Array = self._kernels[part[0]][self._sides[left], self._sides[right]]
+        return found * float(scaled @ self._alike(part, row, row) @ scaled)
+
+    def _alike(self, part: Part, left: Array, right: Array) -> Array:
+        """Return which points (n, m) share a part, by their indicators and machines: 1 where they do."""
+        import numpy as np
+
+        _, indicators, machines = part
         rows, columns = left[:, None], right[None, :]
-        found: Array = self._kernels[what][self._sides[rows], self._sides[columns]]
+        found = np.ones((len(left), len(right)))
         if indicators != "all":
             codes = self._families if indicators == "family" else self._labels
-            found = found * (codes[rows] == codes[columns])
+            found *= codes[rows] == codes[columns]
         if machines != "all":
             codes = self._kinds if machines == "kind" else self._machines
-            found = found * (codes[rows] == codes[columns])
-        return found * self._scales[rows] * self._scales[columns]
+            found *= codes[rows] == codes[columns]
+        return found
 
-    def contrasts(self, part: tuple[str, str, str], slots: Array, references: Array) -> Array:
-        """Covariance (n, n) of unit amplitude that a part gives the differences of slots and references."""
-        return (
-            self.covariance(part, slots, slots)
-            - self.covariance(part, slots, references)
-            - self.covariance(part, references, slots)
-            + self.covariance(part, references, references)
+    def contrasts(self, slots: Array, references: Array) -> Iterator[Array]:
+        """Yield the covariance (n, n) of unit amplitude, of each part, of the differences of slots and references.
+
+        Slot and reference of a contrast are at one indicator on one machine.
+        """
+        scales = self._scales[slots][:, None] * self._scales[slots][None, :]
+        kernels = {what: self._differences(kernel, slots, references) for what, kernel in self._kernels.items()}
+        for part in PARTS:
+            yield kernels[part[0]] * self._alike(part, slots, slots) * scales
+
+    def _differences(self, kernel: Array, slots: Array, references: Array) -> Array:
+        a, r = self._sides[slots], self._sides[references]
+        found: Array = (
+            kernel[a[:, None], a[None, :]]
+            - kernel[a[:, None], r[None, :]]
+            - kernel[r[:, None], a[None, :]]
+            + kernel[r[:, None], r[None, :]]
         )
+        return found
 
 
 def _side_key(side: Side) -> tuple[object, ...]:

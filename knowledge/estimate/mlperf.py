@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -30,6 +31,7 @@ class Score:
         benchmark: Usual name of the benchmark.
         observation: One of the runs, for software, hardware and indicator.
         seconds: Times of the runs that count, ascending.
+        all_seconds: Times of all runs that converged, ascending.
         runs: How many runs there were.
         failed: How many of them did not converge.
         target: Quality that the round asks for, or none.
@@ -42,6 +44,7 @@ class Score:
     benchmark: str
     observation: Observation
     seconds: tuple[float, ...]
+    all_seconds: tuple[float, ...]
     runs: int
     failed: int
     target: float | None
@@ -97,7 +100,107 @@ def _score(key: tuple[str, str, str, str], runs: Sequence[Observation]) -> Score
         benchmark=benchmark,
         observation=next((o for o in runs if o.status == "ok"), runs[0]),
         seconds=tuple(counting),
+        all_seconds=tuple(sorted(o.samples[0] for o in runs if o.status == "ok")),
         runs=len(runs),
         failed=failed,
         target=rules.target,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """What other software gained on identical hardware, or other hardware with the same software.
+
+    Attributes:
+        earlier: What is compared with.
+        later: What is compared.
+        speedup: Minutes of the earlier over minutes of the later.
+        low: Lower end of its 95 % interval.
+        high: Upper end of it.
+        note: Why the speed-up is not of software alone, or empty.
+    """
+
+    earlier: Score
+    later: Score
+    speedup: float
+    low: float
+    high: float
+    note: str = ""
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval excludes 1."""
+        return not self.low <= 1 <= self.high
+
+
+def software_gains(scores: Iterable[Score]) -> tuple[Gain, ...]:
+    """Return what each round gained on the last one before it, on identical hardware, in the closed division.
+
+    The best submission of each round stands for it. Order: hardware, benchmark, round.
+    """
+    best: dict[tuple[str, int, str], dict[str, Score]] = defaultdict(dict)
+    for s in scores:
+        if s.minutes is None or s.division != "closed" or not s.accelerators:
+            continue
+        group = best[s.hardware.identity, s.accelerators, s.benchmark]
+        if s.round_ not in group or s.minutes < (group[s.round_].minutes or 0.0):
+            group[s.round_] = s
+    found = []
+    for group in best.values():
+        rounds = sorted(group)
+        found += [_gain(group[a], group[b]) for a, b in zip(rounds, rounds[1:], strict=False)]
+    return tuple(sorted(found, key=lambda g: (g.later.hardware.name, g.later.accelerators or 0, _order(g))))
+
+
+def scaling(scores: Iterable[Score]) -> tuple[Gain, ...]:
+    """Return what more accelerators gained over the fewest, with one submitter's software of one round."""
+    groups: dict[tuple[str, ...], list[Score]] = defaultdict(list)
+    for s in scores:
+        if s.minutes is not None and s.accelerators and s.division == "closed":
+            kinds = "+".join(a.model for a in s.hardware.accelerators)
+            framework = s.observation.framework
+            groups[s.round_, s.submitter, s.benchmark, framework, kinds].append(s)
+    found = []
+    for _, members in sorted(groups.items()):
+        ordered = sorted(members, key=lambda s: (s.accelerators or 0, s.minutes or 0.0))
+        found += [
+            _gain(ordered[0], later) for later in ordered[1:] if later.accelerators != ordered[0].accelerators
+        ]
+    return tuple(found)
+
+
+def efficiency(gain: Gain) -> float:
+    """Return the speed-up over the ratio of accelerators: 1 where twice as many take half the time."""
+    return gain.speedup * (gain.earlier.accelerators or 0) / (gain.later.accelerators or 1)
+
+
+def _order(gain: Gain) -> tuple[int, str, str]:
+    place = BENCHMARKS.index(gain.later.benchmark) if gain.later.benchmark in BENCHMARKS else len(BENCHMARKS)
+    return place, gain.later.benchmark, gain.later.round_
+
+
+def _gain(earlier: Score, later: Score) -> Gain:
+    """Compare two scores; the interval is Welch's over the logarithms of all runs that converged."""
+    from scipy.special import stdtrit
+
+    speedup = (earlier.minutes or 0.0) / (later.minutes or 1.0)
+    parts, weights = 0.0, 0.0
+    for score in (earlier, later):
+        logs = [math.log(seconds) for seconds in score.all_seconds]
+        variance = statistics.variance(logs) / len(logs)
+        parts += variance
+        weights += variance**2 / (len(logs) - 1)
+    half = float(stdtrit(parts**2 / weights, 0.975)) * math.sqrt(parts) if weights else 0.0
+    note = ""
+    if earlier.target != later.target:
+        note = f"trains to {later.target} instead of {earlier.target}"
+    elif earlier.observation.indicator.version != later.observation.indicator.version:
+        note = "the round changed the benchmark"
+    return Gain(
+        earlier=earlier,
+        later=later,
+        speedup=speedup,
+        low=speedup * math.exp(-half),
+        high=speedup * math.exp(half),
+        note=note,
     )

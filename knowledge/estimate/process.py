@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from knowledge.estimate.evidence import Contrast
+from knowledge.estimate.evidence import Contrast, Machine, Side
 from knowledge.estimate.kernel import PARTS, Design, Point
 
 if TYPE_CHECKING:
@@ -62,6 +62,54 @@ class Amplitudes:
     likelihood: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A stack, and which of its effects are asked for.
+
+    Attributes:
+        side: The stack.
+        effects: Names of effects (see :data:`knowledge.estimate.kernel.PARTS`), or none for all of them.
+    """
+
+    side: Side
+    effects: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posterior:
+    """Weighted sums of log speed over indicators; only differences of them mean anything: no contrast tells the level.
+
+    Attributes:
+        mean: Means (n,).
+        gain: How much each contrast weighs in each mean (n, contrasts).
+        cross: Prior covariance with each contrast (n, contrasts).
+        prior: Prior covariances of terms, two by two, by their places.
+    """
+
+    mean: Array
+    gain: Array
+    cross: Array
+    prior: Callable[[Array, Array], Array]
+
+    def between(self, left: Sequence[int], right: Sequence[int]) -> Array:
+        """Return the posterior covariances of terms, two by two, by their places."""
+        import numpy as np
+
+        a, b = np.array(left, dtype=int), np.array(right, dtype=int)
+        found: Array = self.prior(a, b) - np.einsum("ij,ij->i", self.gain[a], self.cross[b])
+        return found
+
+    def gains(self, places: Sequence[int], anchors: Sequence[int]) -> tuple[Array, Array]:
+        """Return means and variances of terms less their anchors."""
+        import numpy as np
+
+        variance = (
+            self.between(places, places) + self.between(anchors, anchors) - 2 * self.between(places, anchors)
+        )
+        chosen, base = np.array(places, dtype=int), np.array(anchors, dtype=int)
+        return self.mean[chosen] - self.mean[base], np.maximum(variance, 0.0)
+
+
 class Process:
     """The posterior given contrasts of one framework on one kind of device."""
 
@@ -76,39 +124,56 @@ class Process:
         self.amplitudes = amplitudes or fit_amplitudes(self.contrasts)
         self._solved: tuple[Array, Array] | None = None
 
-    def posterior(self, points: Sequence[Point]) -> tuple[Array, Array]:
-        """Return mean (n,) and covariance (n, n) of the process at points, in natural-log units.
+    def posterior(
+        self, sides: Sequence[Term], shares: Mapping[tuple[str, str], float], machine: Machine
+    ) -> Posterior:
+        """Return what the contrasts say of sides, as sums over indicators.
 
-        Only differences of them mean anything: no contrast tells the level.
+        Args:
+            sides: Stacks, each with which of its effects are asked for.
+            shares: Weight of each indicator, by label and family.
+            machine: Where the stacks would run.
         """
-        mean, covariance, _ = self.weights(points)
-        return mean, covariance
-
-    def weights(self, points: Sequence[Point]) -> tuple[Array, Array, Array]:
-        """Return mean (n,), covariance (n, n), and how much each contrast (m) weighs in each mean (n, m)."""
         import numpy as np
         from scipy.linalg import cho_solve
 
-        every = [*points, *_points(self.contrasts)]
-        design = Design(every, length=self.amplitudes.length, scales=self.amplitudes.scales)
-        count, here = len(self.contrasts), np.arange(len(points))
+        # Sums run over the same indicators, so that those of the first side stand for all.
+        (head_label, head_family), *_ = shares
+        points = [Point(side=sides[0].side, label=label, family=family, machine=machine) for label, family in shares]
+        points += [Point(side=t.side, label=head_label, family=head_family, machine=machine) for t in sides]
+        count, labels = len(self.contrasts), len(shares)
+        design = Design(
+            [*points, *_points(self.contrasts)], length=self.amplitudes.length, scales=self.amplitudes.scales
+        )
         slots, references = _places(count, len(points))
         factor, seen = self._factor(design, slots, references)
-        cross = np.zeros((len(points), count))
-        prior = np.zeros((len(points), len(points)))
+        row, heads = np.arange(labels), np.arange(labels, labels + len(sides))
+        weights = np.array(list(shares.values()))
+        cross = np.zeros((len(sides), count))
+        asked = {what: np.array([t.effects is None or what in t.effects for t in sides]) for what, *_ in PARTS}
         for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
-            cross += variance * (design.covariance(part, here, slots) - design.covariance(part, here, references))
-            prior += variance * design.covariance(part, here, here)
+            chosen = np.flatnonzero(asked[part[0]])
+            if variance > 0 and len(chosen):
+                cross[chosen] += variance * design.sums(part, heads[chosen], row, weights, slots)
+                cross[chosen] -= variance * design.sums(part, heads[chosen], row, weights, references)
         gain = cho_solve((factor, True), cross.T).T
-        return gain @ seen, prior - gain @ cross.T, gain
+
+        def prior(left: Array, right: Array) -> Array:
+            found = np.zeros(len(left))
+            for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
+                both = asked[part[0]][left] & asked[part[0]][right]
+                found += variance * both * design.sums_of_sums(part, heads[left], heads[right], row, weights)
+            return found
+
+        return Posterior(mean=gain @ seen, gain=gain, cross=cross, prior=prior)
 
     def _factor(self, design: Design, slots: Array, references: Array) -> tuple[Array, Array]:
         import numpy as np
 
         if self._solved is None:
             total = _noise(self.contrasts, self.amplitudes)
-            for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
-                total += variance * design.contrasts(part, slots, references)
+            for variance, matrix in zip(self.amplitudes.parts, design.contrasts(slots, references), strict=True):
+                total += variance * matrix
             self._solved = np.linalg.cholesky(total), np.array([c.mean for c in self.contrasts])
         return self._solved
 
@@ -127,8 +192,8 @@ def foresee(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> tuple[Array
     total = _noise(every, amplitudes)
     design = Design(_points(every), length=amplitudes.length, scales=amplitudes.scales)
     slots, references = _places(len(every))
-    for part, variance in zip(PARTS, amplitudes.parts, strict=True):
-        total += variance * design.contrasts(part, slots, references)
+    for variance, matrix in zip(amplitudes.parts, design.contrasts(slots, references), strict=True):
+        total += variance * matrix
     known = len(shown)
     factor = np.linalg.cholesky(total[:known, :known])
     gain = cho_solve((factor, True), total[:known, known:]).T
@@ -208,7 +273,7 @@ def _fit(contrasts: Sequence[Contrast], length: float) -> Amplitudes:
     scales = _scales(contrasts)
     design = Design(_points(contrasts), length=length, scales=scales)
     told, label, slot = _noise_parts(contrasts)
-    every = [design.contrasts(part, slots, references) for part in PARTS]
+    every = list(design.contrasts(slots, references))
     # A part that no contrast differs by cannot be told from nothing.
     spoken = [i for i, matrix in enumerate(every) if np.any(np.abs(matrix) > 1e-12)]
     parts = [*(every[i] for i in spoken), label, slot, told]

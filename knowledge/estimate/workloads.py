@@ -19,6 +19,7 @@ class Workload:
         weights: Weight of each indicator; they sum to 1.
         backends: Backends that count; empty counts all.
         source: Where the weights come from.
+        only: Of some indicators, what a parameter must be where a size has it, such as the model.
     """
 
     name: str
@@ -26,6 +27,19 @@ class Workload:
     weights: Mapping[str, float]
     backends: tuple[str, ...]
     source: str
+    only: Mapping[str, Mapping[str, str]]
+
+    def weight_of(self, label: str, family: str) -> float:
+        """Return the weight of one size and type of an indicator, before a family's weight is shared out.
+
+        Args:
+            label: Label of the indicator run, which spells its parameters.
+            family: Name of the indicator.
+        """
+        spelled = label.partition("[")[2].partition("]")[0].split(",")
+        told = dict(word.partition("=")[::2] for word in spelled)
+        wanted = self.only.get(family, {}).items()
+        return self.weights.get(family, 0.0) * all(told.get(key, value) == value for key, value in wanted)
 
 
 def workload_catalogue() -> dict[str, Workload]:
@@ -42,6 +56,7 @@ def workload_catalogue() -> dict[str, Workload]:
             weights={indicator: weight / total for indicator, weight in sorted(entry["weights"].items())},
             backends=tuple(entry.get("backends", ())),
             source=entry["source"],
+            only=entry.get("only", {}),
         )
     return found
 

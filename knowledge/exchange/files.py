@@ -7,7 +7,8 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
@@ -19,17 +20,67 @@ from knowledge.exchange.records import hardware_from, observation_from, stack_fr
 _SCHEMAS = (1, 2)
 
 
-def read_lines(content: bytes, *, where: str) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedLine:
+    """A line that is not a record.
+
+    Attributes:
+        number: Its number, from 1.
+        reason: What is wrong with it.
+    """
+
+    number: int
+    reason: str
+
+
+def read_lines(content: bytes, *, where: str, damaged: list[DamagedLine] | None = None) -> list[str]:
     """Return the lines of a file that may be compressed by gzip.
+
+    Args:
+        content: The file.
+        where: Its name, for messages.
+        damaged: Gathers what is wrong; by default that is an error.
 
     Raises:
         InputError: If it is no text, or damaged.
     """
+    plain, reason = content, ""
+    if content[:2] == b"\x1f\x8b":
+        try:
+            plain = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            plain, reason = _decompressed_part(content), f"the compressed file is damaged or cut off: {error}"
+    if reason and damaged is None:
+        raise InputError(
+            f"`{where}` cannot be read: {reason}", hint="nothing was stored; `--keep-valid` stores what can be read"
+        )
     try:
-        plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-        return plain.decode("utf-8").splitlines()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"`{where}` cannot be read: {error}") from None
+        lines = plain.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        if damaged is None:
+            raise InputError(f"`{where}` cannot be read: {error}") from None
+        lines = plain.decode("utf-8", "replace").splitlines()
+    if reason and damaged is not None:
+        damaged.append(DamagedLine(number=len(lines), reason=reason))
+    return lines
+
+
+def _decompressed_part(content: bytes) -> bytes:
+    """Return what can be decompressed of a damaged file."""
+    stream = zlib.decompressobj(wbits=31)
+    found = bytearray()
+    for start in range(0, len(content), 4096):
+        try:
+            found += stream.decompress(content[start : start + 4096])
+        except zlib.error:
+            break
+    return bytes(found)
+
+
+def observation_file(observations: Iterable[Observation], *, compressed: bool = False) -> bytes:
+    """Return an observation file; the same observations give the same bytes."""
+    content = "".join(f"{line}\n" for line in write_observations(observations)).encode()
+    return gzip.compress(content, mtime=0) if compressed else content
 
 
 def write_observations(observations: Iterable[Observation]) -> Iterator[str]:
@@ -44,12 +95,16 @@ def write_observations(observations: Iterable[Observation]) -> Iterator[str]:
         yield f'{{"id":"{observation.identity}","kind":"observation","record":{observation.document}}}'
 
 
-def read_observations(lines: Iterable[str], *, where: str) -> Iterator[Observation]:
+def read_observations(
+    lines: Iterable[str], *, where: str, damaged: list[DamagedLine] | None = None
+) -> Iterator[Observation]:
     """Yield the observations of a file.
 
     Args:
         lines: Its lines.
         where: Its name, for messages.
+        damaged: Gathers the lines that are no valid records, which are passed over; by default the first one is an
+            error.
 
     Raises:
         InputError: At the first line that is not a valid record; the message names the line. What was yielded before
@@ -57,6 +112,7 @@ def read_observations(lines: Iterable[str], *, where: str) -> Iterator[Observati
     """
     stacks: dict[str, Stack] = {}
     machines: dict[str, HardwareProfile] = {}
+    sound = 0
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -64,18 +120,33 @@ def read_observations(lines: Iterable[str], *, where: str) -> Iterator[Observati
             entry = json.loads(line)
             kind, identity, record = entry["kind"], entry["id"], entry["record"]
             if kind == "stack":
-                stacks[identity] = stack_from(record)
+                stacks[identity] = _known_by(stack_from(record), identity)
             elif kind == "hardware":
-                machines[identity] = hardware_from(record)
+                machines[identity] = _known_by(hardware_from(record), identity)
             elif kind == "observation":
-                yield _observation(identity, record, stacks, machines)
+                observation = _observation(identity, record, stacks, machines)
+                sound += 1
+                yield observation
             else:
                 raise ValueError(f"kind `{kind}` is not `stack`, `hardware` or `observation`")
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{where}:{number}: not a record of an observation file: {_first_line(error)}",
-                hint="the file is damaged or was written by another version; nothing of it was stored",
-            ) from None
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            reason = _first_line(error)
+            if damaged is None:
+                raise InputError(
+                    f"{where}:{number}: not a record of an observation file: {reason}",
+                    hint=f"the file is damaged or was written by another version; nothing of it was stored, though "
+                    f"{sound} observations before this line are sound: `--keep-valid` stores what is",
+                ) from None
+            damaged.append(DamagedLine(number=number, reason=reason))
+
+
+_Described = TypeVar("_Described", Stack, HardwareProfile)
+
+
+def _known_by(value: _Described, identity: str) -> _Described:
+    if value.identity != identity:
+        raise ValueError("its content does not match its hash")
+    return value
 
 
 def _observation(

@@ -16,10 +16,12 @@ from advisor.resolve.recommend import Advice, Inquiry, inquire, recommend
 from advisor.resolve.target import make_target
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.interface import Estimator
-from knowledge.estimate.versions import VersionEstimator
+from knowledge.estimate.fits import Fits
+from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Rule
+from knowledge.store.engine import open_knowledge_base
 from tests.package_index import PackageIndex
 
 MACHINE = HardwareProfile(name="made-up", cpu=Cpu(architecture="x86_64", microarchitecture="zen4"))
@@ -41,9 +43,10 @@ def problem_of(
     return Problem(roots=tuple(roots), target=target, policy=policy or Policy())
 
 
-def no_knowledge() -> VersionEstimator:
+def no_knowledge() -> PosteriorEstimator:
     """Return an estimator that has seen nothing."""
-    return VersionEstimator([], hardware=MACHINE, workload=find_workload("equal"), frameworks=())
+    empty = open_knowledge_base("sqlite://", shipped=False)
+    return PosteriorEstimator(Fits(empty), hardware=MACHINE, workload=find_workload("equal"), frameworks=())
 
 
 def advise(

@@ -1,26 +1,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 from packaging.version import Version
 
-from knowledge.domain.hardware import Accelerator
+from knowledge.domain.hardware import Accelerator, HardwareProfile
+from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import compare_block
-from knowledge.estimate.versions import VersionEstimator
+from knowledge.estimate.fits import Fits
+from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload, workload_catalogue
+from knowledge.store.engine import open_knowledge_base
 from pi_runners.backends import BACKENDS
 from pi_runners.indicators import INDICATORS
 from tests.knowledge.samples import MACHINE, block, observation
 
 
-def estimator(observations: object, hardware: object = MACHINE) -> VersionEstimator:
-    return VersionEstimator(
-        observations,  # type: ignore[arg-type]
-        hardware=hardware,  # type: ignore[arg-type]
-        workload=find_workload("equal"),
-        frameworks=("numpy", "torch"),
+def estimator(observations: Iterable[Observation], hardware: HardwareProfile = MACHINE) -> PosteriorEstimator:
+    store = open_knowledge_base("sqlite://", shipped=False)
+    store.add(observations)
+    return PosteriorEstimator(
+        Fits(store), hardware=hardware, workload=find_workload("equal"), frameworks=("numpy", "torch")
     )
 
 

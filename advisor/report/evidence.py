@@ -1,0 +1,276 @@
+"""What the knowledge base says, as tables and plots: comparisons of stacks, estimates, MLPerf's scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from knowledge.estimate.mlperf import BENCHMARKS, Gain, Score, efficiency
+from knowledge.estimate.posterior import Estimate
+from knowledge.estimate.stacks import Standings, stack_name
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table whose columns line up as plain text too."""
+    cells = [list(heads), *(list(row) for row in rows)]
+    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(heads))]
+
+    def line(row: Sequence[str]) -> str:
+        return f"| {' | '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))} |"
+
+    return "\n".join([line(cells[0]), line(["-" * width for width in widths]), *map(line, cells[1:])])
+
+
+def standings_text(standings: Standings) -> str:
+    """Return comparisons of stacks as tables, one for each size of the indicator in each block."""
+    lines: list[str] = []
+    keys = sorted({(c.indicator, c.block) for c in standings.comparisons})
+    for label, block in keys:
+        group = [c for c in standings.comparisons if (c.indicator, c.block) == (label, block)]
+        group.sort(key=lambda c: -c.mean)
+        first = group[0]
+        gpu = first.reference.hardware.gpu if first.reference.indicator.device == "cuda" else None
+        where = gpu.model if gpu else first.reference.hardware.cpu.microarchitecture
+        lines += [
+            f"{label} on {where}, block `{block}`: times as fast as `{stack_name(first.reference)}`",
+            "",
+            table(
+                ("stack", "ratio", "interval", "rounds", ""),
+                (
+                    (
+                        f"{'A/A ' if c.twin else ''}{stack_name(c.observation)}",
+                        f"{math.exp(c.mean):.3f}",
+                        f"{math.exp(c.low):.3f} to {math.exp(c.high):.3f}",
+                        str(c.rounds),
+                        "*" if c.significant else "",
+                    )
+                    for c in group
+                ),
+            ),
+            "",
+        ]
+    lines += [f"not compared: {reason}" for reason in standings.refused]
+    significant = sum(c.significant and not c.twin for c in standings.comparisons)
+    total = sum(not c.twin for c in standings.comparisons)
+    lines.append(
+        f"{significant} of {total} comparisons are significant (*): the interval, widened for the comparisons of its "
+        "block, excludes 1"
+    )
+    return "\n".join(lines)
+
+
+def standings_record(standings: Standings) -> dict[str, Any]:
+    """Return what :func:`standings_text` tells as JSON-ready values."""
+    return {
+        "schema_version": 1,
+        "comparisons": [
+            {
+                "block": c.block,
+                "indicator": c.indicator,
+                "stack": stack_name(c.observation),
+                "reference": stack_name(c.reference),
+                "hardware": c.observation.hardware.identity,
+                "ratio": round(math.exp(c.mean), 6),
+                "low": round(math.exp(c.low), 6),
+                "high": round(math.exp(c.high), 6),
+                "rounds": c.rounds,
+                "significant": c.significant,
+                "twin": c.twin,
+            }
+            for c in standings.comparisons
+        ],
+        "refused": list(standings.refused),
+    }
+
+
+def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, indicators: int, most: int = 10) -> str:
+    """Return an estimate and its nearest evidence."""
+    basis = "both measured" if estimate.measured else "inferred: not both versions were measured"
+    lines = [
+        f"{stack} against {against}, on {where}, over {indicators} size{'s' if indicators != 1 else ''} of indicators:",
+        f"{estimate.speedup:.3f} times as fast [{estimate.low:.3f}, {estimate.high:.3f}] at {estimate.confidence:.0%}; "
+        f"{basis}",
+        "",
+        "nearest evidence (the log speed-up is the sum of weight x log ratio over all "
+        f"{len(estimate.carried)} contrasts):",
+        table(
+            ("weight", "ratio", "interval", "measured", "against", "indicator", "on", "block"),
+            (
+                (
+                    f"{weight:+.3f}",
+                    f"{math.exp(c.mean):.3f}",
+                    f"{math.exp(c.low):.3f} to {math.exp(c.high):.3f}",
+                    _side(c.side.version, c.side.settings),
+                    _side(c.reference.version, c.reference.settings),
+                    c.label,
+                    c.machine.name,
+                    c.block,
+                )
+                for weight, c in estimate.carried[:most]
+            ),
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _side(version: str, settings: Any) -> str:
+    return version + "".join(f" {name}={value}" for name, value in sorted(settings.items()))
+
+
+def scores_text(scores: Sequence[Score]) -> str:
+    """Return MLPerf scores as the published tables show them: a row a system, a column a benchmark, minutes."""
+    names = [b for b in BENCHMARKS if any(s.benchmark == b for s in scores)]
+    names += sorted({s.benchmark for s in scores} - set(names))
+    rows = []
+    for key in sorted({(s.division, s.submitter, s.system) for s in scores}):
+        group = {s.benchmark: s for s in scores if (s.division, s.submitter, s.system) == key}
+        any_score = next(iter(group.values()))
+        models = ", ".join(a.model for a in any_score.hardware.accelerators) or any_score.hardware.cpu.model
+        count = "not told" if any_score.accelerators is None else str(any_score.accelerators or "")
+        rows.append((*key, models, count, *(_minutes(group[b]) if b in group else "" for b in names)))
+    return table(("division", "submitter", "system", "accelerator", "count", *names), rows)
+
+
+def _minutes(score: Score) -> str:
+    if score.minutes is None:
+        return f"none: {score.failed} of {score.runs} failed"
+    return f"{score.minutes:.2f}"
+
+
+def scores_record(scores: Iterable[Score]) -> list[dict[str, Any]]:
+    """Return MLPerf scores as JSON-ready values."""
+    return [
+        {
+            "round": s.round_,
+            "division": s.division,
+            "submitter": s.submitter,
+            "system": s.system,
+            "benchmark": s.benchmark,
+            "minutes": None if s.minutes is None else round(s.minutes, 4),
+            "runs": s.runs,
+            "failed": s.failed,
+            "accelerators": s.accelerators,
+            "target": s.target,
+        }
+        for s in scores
+    ]
+
+
+def software(score: Score) -> str:
+    """Return the software of a score, for people."""
+    o = score.observation
+    version = o.stack.version_of(o.framework)
+    index = next((p.index for p in o.stack.packages if p.name == o.framework), "")
+    return f"{o.framework}{f' {version}' if version else ''}{' (NGC)' if index == 'ngc' else ''}"
+
+
+def gains_text(gains: Sequence[Gain], *, of: str) -> str:
+    """Return speed-ups of MLPerf scores, of software (``software``) or of accelerators (``scaling``), as a table."""
+    if of == "scaling":
+        heads = ("round", "submitter", "benchmark", "software", "from", "to", "speed-up", "95 % interval", "efficiency")
+        return table(
+            heads,
+            (
+                (
+                    g.later.round_,
+                    g.later.submitter,
+                    g.later.benchmark,
+                    software(g.later),
+                    str(g.earlier.accelerators),
+                    str(g.later.accelerators),
+                    f"{g.speedup:.2f}",
+                    f"{g.low:.2f} to {g.high:.2f}",
+                    f"{efficiency(g):.0%}",
+                )
+                for g in gains
+            ),
+        )
+    heads = ("machine", "accelerators", "benchmark", "from", "to", "minutes", "speed-up", "95 % interval", "", "note")
+    return table(
+        heads,
+        (
+            (
+                g.later.hardware.name,
+                str(g.later.accelerators),
+                g.later.benchmark,
+                f"{g.earlier.round_} {software(g.earlier)}",
+                f"{g.later.round_} {software(g.later)}",
+                f"{g.earlier.minutes:.2f} -> {g.later.minutes:.2f}",
+                f"{g.speedup:.2f}",
+                f"{g.low:.2f} to {g.high:.2f}",
+                "*" if g.significant else "",
+                g.note,
+            )
+            for g in gains
+        ),
+    )
+
+
+def gains_record(gains: Iterable[Gain]) -> list[dict[str, Any]]:
+    """Return speed-ups of MLPerf scores as JSON-ready values."""
+    return [
+        {
+            "benchmark": g.later.benchmark,
+            "machine": g.later.hardware.name,
+            "from": {"round": g.earlier.round_, "software": software(g.earlier), "accelerators": g.earlier.accelerators},
+            "to": {"round": g.later.round_, "software": software(g.later), "accelerators": g.later.accelerators},
+            "speedup": round(g.speedup, 6),
+            "low": round(g.low, 6),
+            "high": round(g.high, 6),
+            "significant": g.significant,
+            "note": g.note,
+        }
+        for g in gains
+    ]
+
+
+def ratios_plot(rows: Sequence[tuple[str, float, float, float]], *, title: str) -> Callable[[Any], None]:
+    """Return what draws ratios with their intervals, a row each, on matplotlib's axes.
+
+    Args:
+        rows: Name, ratio, and the ends of its interval.
+        title: What the ratios are of.
+    """
+
+    def draw(axes: Any) -> None:
+        places = range(len(rows))
+        for place, (_, ratio, low, high) in zip(places, rows, strict=True):
+            axes.plot([low, high], [place, place], color="tab:blue", linewidth=1.5)
+            axes.plot([ratio], [place], "o", color="tab:blue", markersize=4)
+        axes.axvline(1, color="0.5", linewidth=1)
+        axes.set_yticks(list(places), [name for name, *_ in rows])
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(axis="both", which="both", labelsize=8)
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.set_xlabel("times as fast (log scale)", fontsize=8)
+
+    return draw
+
+
+def draw_svg(draw: Callable[[Any], None], *, rows: int) -> str:
+    """Return a plot as SVG; the same values give the same text.
+
+    Raises:
+        InputError: If matplotlib is not installed.
+    """
+    from io import StringIO
+
+    from knowledge.domain.errors import InputError
+
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError(
+            "plots need matplotlib, which is not installed", hint="install it with `pip install 'seshat[plot]'`"
+        ) from None
+    with mpl.rc_context({"svg.hashsalt": "seshat", "svg.fonttype": "none"}):
+        figure = Figure(figsize=(8, 1.2 + 0.22 * rows), layout="constrained")
+        draw(figure.subplots())
+        text = StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()

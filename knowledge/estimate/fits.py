@@ -1,0 +1,148 @@
+"""Fitted processes, kept with the hash of what they saw, and made anew when the knowledge has changed."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any
+
+from knowledge.domain.identity import content_hash
+from knowledge.estimate.evidence import Contrast, Evidence, Machine, Run, Side, gather
+from knowledge.estimate.process import MOST_CONTRASTS, Amplitudes, Process, fit_amplitudes
+from knowledge.store.base import KnowledgeBase
+
+_KIND = "fit"
+_FORMAT = 1
+_SHIPPED = "fits.json"
+
+
+class Fits:
+    """The fits of a knowledge base, by framework and device."""
+
+    def __init__(self, store: KnowledgeBase) -> None:
+        """Remember where to look; nothing is read before it is asked for."""
+        self._store = store
+        self._read: dict[str, dict[str, Any]] = {}
+
+    def process(self, framework: str, device: str) -> Process | None:
+        """Return the fitted process of a framework, or none where its versions were not compared."""
+        record = self._record(framework, device)
+        if record["amplitudes"] is None:
+            return None
+        return Process(_unpacked(record["contrasts"]), Amplitudes(**record["amplitudes"]))
+
+    def runs(self, framework: str, device: str) -> tuple[Run, ...]:
+        """Return which versions ran, and which did not."""
+        rows = self._record(framework, device)["runs"]
+        return tuple(Run(**{**row, "machine": Machine(**row["machine"])}) for row in rows)
+
+    @cached_property
+    def _state(self) -> str:
+        """Hash of everything that the knowledge base holds."""
+        return content_hash([_FORMAT, *((block.name, block.digest) for block in self._store.blocks())])
+
+    @cached_property
+    def _evidence(self) -> Evidence:
+        return gather(self._store)
+
+    def _record(self, framework: str, device: str) -> dict[str, Any]:
+        key = f"{framework}/{device}"
+        if key not in self._read:
+            kept = self._store.recall(_KIND, [(key, self._state)])
+            self._read[key] = kept.get(key) or self._made(key, framework, device)
+        return self._read[key]
+
+    def _made(self, key: str, framework: str, device: str) -> dict[str, Any]:
+        """Fit, unless exactly these contrasts were fitted before; and keep it."""
+        suffix = f"/{device}"
+        contrasts = tuple(
+            c for c in self._evidence.contrasts if c.framework == framework and c.label.endswith(suffix)
+        )
+        runs = [asdict(r) for r in self._evidence.runs if (r.framework, r.device) == (framework, device)]
+        record = fit_record(_nearest(contrasts), known=_shipped_fits())
+        made = {**record, "runs": runs}
+        self._store.remember(_KIND, [(key, self._state, made)])
+        return made
+
+
+def fit_record(contrasts: Sequence[Contrast], *, known: dict[str, Any]) -> dict[str, Any]:
+    """Return contrasts with their amplitudes and the hash of what was seen.
+
+    Args:
+        contrasts: Of one framework and device.
+        known: Amplitudes by hash of what they saw, to be taken where they saw the same.
+    """
+    packed = pack(contrasts)
+    seen = content_hash([_FORMAT, packed])
+    compared = any(c.side.version != c.reference.version for c in contrasts)
+    amplitudes = known.get(seen) or (asdict(fit_amplitudes(contrasts)) if compared else None)
+    return {"seen": seen, "contrasts": packed, "amplitudes": amplitudes}
+
+
+def _nearest(contrasts: Sequence[Contrast]) -> tuple[Contrast, ...]:
+    """Return the contrasts to condition on: the last blocks' where there are too many."""
+    return tuple(contrasts[-MOST_CONTRASTS:])
+
+
+def _shipped_fits() -> dict[str, Any]:
+    """Return the amplitudes that ship with the program, by hash of what they saw; first use need not fit."""
+    file = importlib.resources.files("knowledge.data") / _SHIPPED
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+
+
+def pack(contrasts: Sequence[Contrast]) -> dict[str, Any]:
+    """Return contrasts as tables and rows that name their entries: a tenth of the size."""
+    tables: dict[str, dict[str, int]] = {"texts": {}, "machines": {}, "sides": {}}
+
+    def place(table: str, value: object) -> int:
+        text = json.dumps(value, sort_keys=True)
+        return tables[table].setdefault(text, len(tables[table]))
+
+    rows = [
+        [
+            place("texts", c.block),
+            c.slot,
+            place("texts", c.label),
+            place("texts", c.family),
+            place("texts", c.backend),
+            place("texts", c.framework),
+            place("machines", asdict(c.machine)),
+            place("sides", asdict(c.side)),
+            place("sides", asdict(c.reference)),
+            *(round(value, 9) for value in (c.mean, c.error, c.common, c.low, c.high)),
+            c.rounds,
+            c.twin,
+        ]
+        for c in contrasts
+    ]
+    return {"rows": rows, **{name: [json.loads(text) for text in table] for name, table in tables.items()}}
+
+
+def _unpacked(record: dict[str, Any]) -> tuple[Contrast, ...]:
+    texts = record["texts"]
+    machines = [Machine(**entry) for entry in record["machines"]]
+    sides = [Side(**entry) for entry in record["sides"]]
+    return tuple(
+        Contrast(
+            block=texts[row[0]],
+            slot=row[1],
+            label=texts[row[2]],
+            family=texts[row[3]],
+            backend=texts[row[4]],
+            framework=texts[row[5]],
+            machine=machines[row[6]],
+            side=sides[row[7]],
+            reference=sides[row[8]],
+            mean=row[9],
+            error=row[10],
+            common=row[11],
+            low=row[12],
+            high=row[13],
+            rounds=row[14],
+            twin=row[15],
+        )
+        for row in record["rows"]
+    )

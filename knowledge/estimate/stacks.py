@@ -1,0 +1,137 @@
+"""Which of the stacks that were measured is faster, for one indicator: what is comparable, and why the rest is not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import Observation
+from knowledge.estimate.compare import Comparison, compare_block, refusals
+
+
+class NotComparableError(InputError):
+    """Raised when stacks that are to be compared were not measured so that they can be."""
+
+    code = "not-comparable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standings:
+    """The comparisons of one indicator, and what was not compared.
+
+    Attributes:
+        comparisons: By block, label and slot.
+        refused: One sentence for each group of runs that is not compared, with the reason.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    refused: tuple[str, ...]
+
+
+def stack_name(o: Observation) -> str:
+    """Return the framework's version and the settings of a run, for people."""
+    switches = "".join(f" {name}={value}" for name, value in sorted(o.settings.items()))
+    return f"{o.framework} {o.stack.version_of(o.framework) or '(version not told)'}{switches}"
+
+
+def is_machine(hardware: HardwareProfile, wanted: str) -> bool:
+    """Whether a machine is meant by its name, microarchitecture, accelerator model, or the begin of its identity."""
+    names = {hardware.name, hardware.cpu.microarchitecture, *(a.model for a in hardware.accelerators)}
+    return wanted.lower() in {name.lower() for name in names} or (len(wanted) > 5 and hardware.identity.startswith(wanted))
+
+
+def compare_stacks(observations: Iterable[Observation], *, stacks: Collection[str] = ()) -> Standings:
+    """Compare stacks within the blocks that they share.
+
+    Args:
+        observations: Of one indicator, in any sizes.
+        stacks: Only these, written as ``FRAMEWORK==VERSION``; all by default.
+
+    Raises:
+        NotComparableError: If stacks were asked for and no block compares them; the message says why.
+    """
+    observations = tuple(observations)
+    asked = frozenset(stacks)
+    if asked:
+        _check(observations, asked)
+    comparisons = tuple(
+        c
+        for c in compare_block(observations)
+        if not asked or {_requirement(c.observation), _requirement(c.reference)} <= asked
+    )
+    refused = [
+        f"`{stack_name(r.observation)}` in block `{r.block}`, {r.indicator}, {r.rounds} rounds: {r.reason}"
+        for r in refusals(observations)
+        if not asked or _requirement(r.observation) in asked
+    ]
+    if asked and not comparisons:
+        raise NotComparableError(
+            f"{_listed(asked)} are not compared: neither was the reference of a block that both are in",
+            hint=refused[0] if refused else "compare each with the reference, without `--stack`",
+        )
+    refused += _alone(observations) if not asked else []
+    return Standings(comparisons=comparisons, refused=tuple(refused))
+
+
+def _requirement(o: Observation) -> str:
+    return f"{o.framework}=={o.stack.version_of(o.framework)}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " and ".join(f"`{name}`" for name in sorted(names))
+
+
+def _check(observations: tuple[Observation, ...], asked: frozenset[str]) -> None:
+    """Refuse stacks that no one block holds with one indicator."""
+    places: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in asked}
+    for o in observations:
+        if o.status == "ok" and (name := _requirement(o)) in asked:
+            for key, value in (
+                ("label", o.indicator.label),
+                ("block", o.block),
+                ("machine", o.hardware.identity),
+                ("both", f"{o.block} {o.indicator.label}"),
+            ):
+                places[name][key].add(value)
+    missing = [name for name in asked if not places[name]]
+    if missing:
+        raise NotComparableError(
+            f"{_listed(missing)} was not measured with this indicator",
+            hint="`advisor knowledge compare --indicator NAME` lists what was",
+        )
+    if set.intersection(*(places[name]["both"] for name in asked)):
+        return
+    reasons = {
+        "machine": "they were measured on different machines",
+        "label": "they ran other sizes, element types, backends or versions of the indicator",
+        "block": "they were measured in different blocks, at different times",
+    }
+    why = next(
+        (reason for key, reason in reasons.items() if not set.intersection(*(places[name][key] for name in asked))),
+        "no block ran one size of the indicator on all of them",
+    )
+    raise NotComparableError(
+        f"{_listed(asked)} cannot be compared: {why}, and ratios across those are not of stacks alone",
+        hint="measure them in one block (`advisor pi run --stack ... --stack ...`), or ask `advisor knowledge estimate`",
+    )
+
+
+def _alone(observations: Iterable[Observation]) -> list[str]:
+    """Tell which runs have no reference to be compared with."""
+    references: set[tuple[str, str]] = set()
+    others: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for o in observations:
+        if o.status == "ok":
+            key = o.block, o.indicator.label
+            if o.reference:
+                references.add(key)
+            else:
+                others[key].add(stack_name(o))
+    return [
+        f"{', '.join(f'`{name}`' for name in sorted(names))} in block `{block}`, {label}: the reference did not run"
+        for (block, label), names in sorted(others.items())
+        if (block, label) not in references
+    ]
