@@ -12,13 +12,16 @@ KEYS = {
     "hardware": "detect",
     "python": None,
     "platform": None,
-    "workload": "equal",
+    "workload": None,
     "objective": "performance",
     "knowledge": None,
     "min-age": "14",
     "index-strategy": None,
 }
 """Keys of `[tool.advisor]` that hold text or a number, with their defaults; none means that the command decides."""
+
+DEFAULT_WORKLOAD = "equal"
+"""Workload of a project that names none, and whose sources speak for none."""
 
 LISTS = ("constraints", "overrides")
 """Keys that hold lists of requirements."""

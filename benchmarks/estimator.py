@@ -3,10 +3,10 @@
     python benchmarks/estimator.py [--only versions|machines|advice]
 
 Versions are hidden one at a time (all their contrasts, with and without settings), amplitudes are fitted anew on what
-is left, and the hidden contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the nearest version
-that was shown, at the same indicator), `mean` (the mean of all versions shown, at the same indicator) and `ridge`
-(regression on the version's place, by indicator and family). For advice a random quarter of the versions is hidden, and
-each method chooses among all of them.
+is left, and the hidden contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the nearest
+version that was shown, at the same indicator), `mean` (the mean of all versions shown, at the same indicator) and
+`ridge` (regression on the version's place, by indicator and family). For advice a random quarter of the versions is
+hidden, and each method chooses among all of them.
 """
 
 from __future__ import annotations
@@ -143,6 +143,11 @@ def hide_version(version: str) -> Callable[[Contrast], bool]:
     return lambda c: version in (c.side.version, c.reference.version)
 
 
+def hide_machine(identity: str) -> Callable[[Contrast], bool]:
+    """Return whether a contrast is of a machine."""
+    return lambda c: c.machine.identity == identity
+
+
 def errors_of_left_out_versions(groups: dict[str, list[Contrast]]) -> None:
     """Leave out each version of each framework, but the references that all are compared with."""
     print("\n| left out | n | model | newest | nearest | mean | ridge | coverage |")
@@ -165,7 +170,7 @@ def errors_of_left_out_machines(groups: dict[str, list[Contrast]]) -> None:
     for contrasts in groups.values():
         machines = sorted({c.machine.identity for c in contrasts})
         if len(machines) > 1:
-            hidden = [lambda c, m=machine: c.machine.identity == m for machine in machines]
+            hidden = [hide_machine(machine) for machine in machines]
             for name, values in leave_out(contrasts, hidden).items():
                 whole[name] += values
     if whole:
@@ -234,7 +239,7 @@ def regret_of_choices(
             # What gains less than a step counts as none, as in the advice.
             gains = mean - risk / 2 * process.amplitudes.widening**2 * variance
             steps = np.trunc(gains / 0.01)
-            chosen = max(range(len(versions)), key=lambda i, s=steps: (s[i], i))
+            chosen = max((float(step), i) for i, step in enumerate(steps))[1]
             lost[f"model, risk {risk:g}"].append(math.expm1(best - truth[versions[chosen]]))
         lost["newest"].append(math.expm1(best - truth[versions[-1]]))
         for name in ("nearest", "mean", "ridge"):

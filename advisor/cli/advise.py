@@ -45,7 +45,11 @@ def advise(
         advice = recommend(inquiry, current=project.current)
         _write(paths, advice, inquiry, project)
     report = Report(
-        advice=advice, target=project.target, written=tuple(map(str, paths)), direct=frozenset(inquiry.direct)
+        advice=advice,
+        target=project.target,
+        written=tuple(map(str, paths)),
+        direct=frozenset(inquiry.direct),
+        proposal=project.proposal,
     )
     typer.echo(advice_json(report) if format == "json" else advice_text(report))
 

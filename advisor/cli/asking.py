@@ -24,6 +24,8 @@ from advisor.cli.options import (
     KnowledgeOption,
     OfflineOption,
     open_client,
+    open_store,
+    read_moment,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
+    from advisor.project.sources import Proposal
     from advisor.resolve.problem import Policy, Problem
     from advisor.resolve.recommend import Inquiry
     from advisor.resolve.target import Target
@@ -135,6 +138,7 @@ class Opened:
         client: The indexes.
         estimator: What the observations imply.
         current: Versions that the project has now, by package; none where it has no lock.
+        proposal: The workload that the project's sources speak for, where nobody chose one.
         ask: Makes an inquiry; for another Python version than the target's where one is given.
     """
 
@@ -143,6 +147,7 @@ class Opened:
     client: IndexClient
     estimator: Estimator
     current: Mapping[str, Version] | None
+    proposal: Proposal | None
     ask: Callable[[str | None], Inquiry]
 
 
@@ -176,8 +181,9 @@ def opened(asked: Asked) -> Iterator[Opened]:
     Raises:
         AdvisorError: If anything that was asked for cannot be used.
     """
-    from advisor.config import check_table, choose
+    from advisor.config import DEFAULT_WORKLOAD, check_table, choose
     from advisor.project.read import read_project
+    from advisor.project.sources import propose_workload
 
     project = read_project(
         asked.directory,
@@ -199,7 +205,10 @@ def opened(asked: Asked) -> Iterator[Opened]:
     )
     current = _current(asked, target)
     address = choose("knowledge", asked.knowledge, settings)
-    workload = choose("workload", asked.workload, settings) or ""
+    workload, proposal = choose("workload", asked.workload, settings), None
+    if workload is None:
+        proposal = propose_workload(asked.directory)
+        workload = proposal.workload if proposal else DEFAULT_WORKLOAD
     objective = choose("objective", asked.objective, settings) or ""
     min_age = choose("min-age", asked.min_age, settings) or ""
     client = _client(asked, project)
@@ -211,7 +220,15 @@ def opened(asked: Asked) -> Iterator[Opened]:
             def ask(python: str | None) -> Inquiry:
                 return _inquiry(problem, client, estimator, objective, min_age, asked, python)
 
-            yield Opened(project=project, target=target, client=client, estimator=estimator, current=current, ask=ask)
+            yield Opened(
+                project=project,
+                target=target,
+                client=client,
+                estimator=estimator,
+                current=current,
+                proposal=proposal,
+                ask=ask,
+            )
     finally:
         client.close()
         if asked.verbose:
@@ -315,21 +332,8 @@ def _policy(asked: Asked, project: ProjectRequirements) -> Policy:
         only_binary=names(asked.only_binary, project.only_binary),
         no_binary=names(asked.no_binary, project.no_binary),
         build_sdists=asked.build_sdists,
-        exclude_newer=_moment(asked.exclude_newer) if asked.exclude_newer else None,
+        exclude_newer=read_moment(asked.exclude_newer, "--exclude-newer").isoformat() if asked.exclude_newer else None,
     )
-
-
-def _moment(text: str) -> str:
-    """Return a date as ISO 8601 time in UTC."""
-    from datetime import UTC, datetime
-
-    from knowledge.domain.errors import InputError
-
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError(f"`{text}` is not a date", hint="write it as `--exclude-newer 2026-01-31`") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
 @contextmanager
@@ -337,11 +341,10 @@ def _estimator(address: str | None, target: Target, workload: str) -> Iterator[E
     from knowledge.estimate.fits import Fits
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload
-    from knowledge.store.engine import default_address, open_knowledge_base
     from pi_runners.backends import FRAMEWORKS
 
     chosen = find_workload(workload)
-    with open_knowledge_base(address or default_address()) as store:
+    with open_store(address) as store:
         yield PosteriorEstimator(
             Fits(store), hardware=target.hardware, workload=chosen, frameworks=frozenset(FRAMEWORKS)
         )

@@ -27,6 +27,7 @@ from advisor.cli.options import (
     OfflineOption,
     cache_directory,
     open_client,
+    open_store,
 )
 
 if TYPE_CHECKING:
@@ -59,11 +60,10 @@ def plan(
 ) -> None:
     """Print what a matrix expands to, what is dropped and why, and about what it takes. Nothing is installed."""
     from advisor.campaign.plan import estimate, history_of
-    from knowledge.store.engine import default_address, open_knowledge_base
 
     client = _client(index_url, extra_index_url, find_links, cache_dir, offline)
     planned = _plan(matrix, client, most=most, python=python, repetition=repetition)
-    with open_knowledge_base(knowledge or default_address()) as store:
+    with open_store(knowledge) as store:
         history = history_of(store.observations())
     total = 0.0
     for block in planned.blocks:

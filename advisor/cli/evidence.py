@@ -124,9 +124,8 @@ def _best(scores: Sequence[Score]) -> list[str]:
     for (machine, count, benchmark, _), members in sorted(groups.items()):
         if len({(m.round_, software(m)) for m in members}) > 1:
             best = min(members, key=lambda s: s.minutes or 0.0)
-            lines.append(
-                f"fastest {benchmark} on {machine} ({count}): {software(best)}, {best.round_}, {best.minutes:.2f} minutes"
-            )
+            won = f"{software(best)}, {best.round_}, {best.minutes:.2f} minutes"
+            lines.append(f"fastest {benchmark} on {machine} ({count}): {won}")
     return lines
 
 
@@ -156,7 +155,7 @@ def estimate(
     ],
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="NAME==VERSION...", help="Compared with this; by default the usual reference."),
+        typer.Option("--against", metavar="NAME==VERSION...", help="Compared with this; else the usual reference."),
     ] = None,
     hardware: Annotated[
         str, typer.Option("--hardware", metavar="NAME|FILE|detect", envvar="ADVISOR_HARDWARE", help="Target hardware.")
@@ -185,9 +184,7 @@ def estimate(
         )
     profile = find_profile(hardware)
     with open_store(knowledge) as store:
-        estimator = PosteriorEstimator(
-            Fits(store), hardware=profile, workload=chosen, frameworks=frozenset(FRAMEWORKS)
-        )
+        estimator = PosteriorEstimator(Fits(store), hardware=profile, workload=chosen, frameworks=frozenset(FRAMEWORKS))
         model = estimator.model(framework)
         if model is None:
             raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -13,11 +13,10 @@ import typer
 
 from advisor.cli import evidence
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store, read_moment
 
 if TYPE_CHECKING:
-    from knowledge.domain.observation import Observation
-    from knowledge.store.base import Block, KnowledgeBase
+    from knowledge.store.base import Block, Ingest, KnowledgeBase
 
 app = typer.Typer(
     help="Look into, fill, check and ask the knowledge base.", no_args_is_help=True, rich_markup_mode=None
@@ -89,7 +88,7 @@ def _other(source: str) -> KnowledgeBase:
     return open_knowledge_base(source, shipped=False)
 
 
-def _import_file(store: KnowledgeBase, path: Path, *, keep_valid: bool) -> tuple[object, int]:
+def _import_file(store: KnowledgeBase, path: Path, *, keep_valid: bool) -> tuple[Ingest, int]:
     from knowledge.domain.errors import InputError
     from knowledge.exchange.files import DamagedLine, read_lines, read_observations
 
@@ -187,28 +186,12 @@ def prune(
         typer.echo("no block is that old")
 
 
-def _ended_before(store: KnowledgeBase, blocks: Sequence[Block] | object, before: str) -> Iterator[str]:
+def _ended_before(store: KnowledgeBase, blocks: Iterable[Block], before: str) -> Iterator[str]:
     """Yield the blocks whose last observation began before a date."""
-    from datetime import UTC, datetime
-
-    from knowledge.domain.errors import InputError
-
-    try:
-        moment = datetime.fromisoformat(before)
-    except ValueError:
-        raise InputError(f"`{before}` is not a date", hint="write it as `--before 2025-01-31`") from None
-    limit = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    for block in blocks:  # type: ignore[attr-defined]
-        last = max(_moment(o) for o in store.observations(block=block.name))
-        if last < limit:
+    limit = read_moment(before, "--before")
+    for block in blocks:
+        if max(read_moment(o.started_at, "--before") for o in store.observations(block=block.name)) < limit:
             yield block.name
-
-
-def _moment(observation: Observation) -> object:
-    from datetime import UTC, datetime
-
-    moment = datetime.fromisoformat(observation.started_at)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 app.command("compare")(evidence.compare)

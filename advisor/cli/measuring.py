@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.console import say
-from advisor.cli.options import cache_directory
+from advisor.cli.options import cache_directory, open_store
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
@@ -82,14 +82,13 @@ def run_and_report(
     """Run what is missing of some blocks, and return all their observations, oldest first."""
     from advisor.campaign.plan import check_disk, estimate
     from advisor.report.prometheus import PrometheusSink
-    from knowledge.store.engine import default_address, open_knowledge_base
     from pi_runners.campaign import observed, run_block
     from pi_runners.executors.local import LocalExecutor
 
     environments = cache_directory(cache_dir) / "environments"
     if budget_bytes is not None:
         check_disk([estimate(b, client, {}) for b in blocks], environments, budget_bytes=budget_bytes)
-    with open_knowledge_base(knowledge or default_address()) as store:
+    with open_store(knowledge) as store:
         for block in blocks:
             run_block(
                 block,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from advisor.index.client import IndexClient
     from knowledge.store.sql import SqlKnowledgeBase
 
@@ -72,6 +74,23 @@ def open_store(address: str | None) -> SqlKnowledgeBase:
     return open_knowledge_base(address or default_address())
 
 
+def read_moment(text: str, option: str) -> datetime:
+    """Read a date or a time of an option; without a time zone it is UTC.
+
+    Raises:
+        InputError: If it is neither.
+    """
+    from datetime import UTC, datetime
+
+    from knowledge.domain.errors import InputError
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"`{text}` is not a date", hint=f"write it as `{option} 2026-01-31`") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+
+
 def check_format(chosen: str, *, among: Sequence[str] = ("text", "json"), what: str = "format") -> None:
     """Refuse an unknown output format, or another word of a few.
 
@@ -99,7 +118,6 @@ def open_client(
     """Return a client of the indexes that a project's directory and the command's options name."""
     from advisor.index.cache import DiskCache
     from advisor.index.client import IndexClient
-    from knowledge.store.sql import SqlKnowledgeBase
     from advisor.index.configuration import check_strategy, read_configuration
 
     configuration = read_configuration(directory)

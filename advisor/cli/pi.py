@@ -31,6 +31,7 @@ from advisor.cli.options import (
     OfflineOption,
     check_format,
     open_client,
+    open_store,
 )
 
 if TYPE_CHECKING:
@@ -177,10 +178,9 @@ def show(
     """Print the comparisons of a block that was measured before."""
     from advisor.report.measurements import block_record, block_table
     from knowledge.domain.errors import InputError
-    from knowledge.store.engine import default_address, open_knowledge_base
 
     check_format(format)
-    with open_knowledge_base(knowledge or default_address()) as store:
+    with open_store(knowledge) as store:
         observations = tuple(store.observations(block=block))
     if not observations:
         raise InputError(

@@ -168,9 +168,8 @@ def software(score: Score) -> str:
 def gains_text(gains: Sequence[Gain], *, of: str) -> str:
     """Return speed-ups of MLPerf scores, of software (``software``) or of accelerators (``scaling``), as a table."""
     if of == "scaling":
-        heads = ("round", "submitter", "benchmark", "software", "from", "to", "speed-up", "95 % interval", "efficiency")
         return table(
-            heads,
+            ("round", "submitter", "benchmark", "software", "from", "to", "speed-up", "95 % interval", "efficiency"),
             (
                 (
                     g.later.round_,
@@ -186,9 +185,8 @@ def gains_text(gains: Sequence[Gain], *, of: str) -> str:
                 for g in gains
             ),
         )
-    heads = ("machine", "accelerators", "benchmark", "from", "to", "minutes", "speed-up", "95 % interval", "", "note")
     return table(
-        heads,
+        ("machine", "accelerators", "benchmark", "from", "to", "minutes", "speed-up", "95 % interval", "", "note"),
         (
             (
                 g.later.hardware.name,
@@ -213,8 +211,8 @@ def gains_record(gains: Iterable[Gain]) -> list[dict[str, Any]]:
         {
             "benchmark": g.later.benchmark,
             "machine": g.later.hardware.name,
-            "from": {"round": g.earlier.round_, "software": software(g.earlier), "accelerators": g.earlier.accelerators},
-            "to": {"round": g.later.round_, "software": software(g.later), "accelerators": g.later.accelerators},
+            "from": _score_record(g.earlier),
+            "to": _score_record(g.later),
             "speedup": round(g.speedup, 6),
             "low": round(g.low, 6),
             "high": round(g.high, 6),
@@ -223,6 +221,10 @@ def gains_record(gains: Iterable[Gain]) -> list[dict[str, Any]]:
         }
         for g in gains
     ]
+
+
+def _score_record(score: Score) -> dict[str, Any]:
+    return {"round": score.round_, "software": software(score), "accelerators": score.accelerators}
 
 
 def ratios_plot(rows: Sequence[tuple[str, float, float, float]], *, title: str) -> Callable[[Any], None]:

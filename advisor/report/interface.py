@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from advisor.project.sources import Proposal
 from advisor.resolve.recommend import Advice
 from advisor.resolve.target import Target
 
@@ -20,12 +21,14 @@ class Report:
         target: The target.
         written: The locks that were written.
         direct: Packages that the user asked for by name.
+        proposal: The workload that the sources speak for, where nobody chose one; none where they tell nothing.
     """
 
     advice: Advice
     target: Target
     written: tuple[str, ...]
     direct: frozenset[str]
+    proposal: Proposal | None = None
 
     @property
     def dated(self) -> bool:

@@ -29,6 +29,10 @@ def advice_json(report: Report) -> str:
             "driver": driver.version if driver else None,
         },
         "objective": advice.objective,
+        "workload": {
+            "name": advice.prediction.workload,
+            "proposed_by": list(report.proposal.signs) if report.proposal else [],
+        },
         "baseline": {
             "packages": [_package(c, report) for c in advice.baseline],
             "libyears": round(report.advice.behind[1], 3),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from advisor.project.sources import Proposal
 from advisor.report.interface import Report, changes, changes_from_current
 from knowledge.estimate.interface import Change, Prediction
 
@@ -26,6 +27,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"baseline   {len(advice.baseline)} packages, {report.advice.behind[1]:.1f} libyears behind{basis}"
     if advice.current is not None:
         yield f"current    {_current(report)}"
+    if report.proposal is not None:
+        yield f"workload   {_proposal(report.proposal)}"
     yield f"prediction {_prediction(advice.prediction)}"
     yield f"proof      {_proof(report)}"
     yield ""
@@ -50,6 +53,12 @@ def _prediction(prediction: Prediction) -> str:
         f"{prediction.speedup:.3f}x the baseline [{prediction.low:.3f}, {prediction.high:.3f}] at "
         f"{prediction.confidence:.0%}, workload `{prediction.workload}`"
     )
+
+
+def _proposal(proposal: Proposal) -> str:
+    first, *others = proposal.signs
+    more = f" and {len(others)} more" if others else ""
+    return f"{proposal.workload}, by the sources' {first}{more}; choose another with `--workload`"
 
 
 def _current(report: Report) -> str:

@@ -25,8 +25,8 @@ Status = Literal[
     "not-installed",
     "not-converged",
 ]
-"""How a run ended. Everything but ``ok``, ``unsupported`` and ``not-converged`` (it trained, but not to the quality asked
-for) is knowledge that a stack does not run."""
+"""How a run ended. Everything but ``ok``, ``unsupported`` and ``not-converged`` (it trained, but not to the quality
+that was asked for) is knowledge that a stack does not run."""
 
 Scalar = str | int | float | bool | None
 

@@ -58,9 +58,7 @@ class Fits:
     def _made(self, key: str, framework: str, device: str) -> dict[str, Any]:
         """Fit, unless exactly these contrasts were fitted before; and keep it."""
         suffix = f"/{device}"
-        contrasts = tuple(
-            c for c in self._evidence.contrasts if c.framework == framework and c.label.endswith(suffix)
-        )
+        contrasts = tuple(c for c in self._evidence.contrasts if c.framework == framework and c.label.endswith(suffix))
         runs = [asdict(r) for r in self._evidence.runs if (r.framework, r.device) == (framework, device)]
         record = fit_record(_nearest(contrasts), known=_shipped_fits())
         made = {**record, "runs": runs}

@@ -13,17 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
 from knowledge.estimate.evidence import Machine, Side
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    Array = NDArray[Any]
 
 Part = tuple[str, str, str]
 PARTS: tuple[Part, ...] = (
@@ -188,7 +187,9 @@ def _shared_settings(sides: Sequence[Side]) -> Array:
 
     every = sorted({item for s in sides for item in s.settings.items()})
     table = np.array([[float(s.settings.get(name) == value) for name, value in every] for s in sides])
-    return table.reshape(len(sides), len(every)) @ table.reshape(len(sides), len(every)).T
+    table = table.reshape(len(sides), len(every))
+    shared: Array = table @ table.T
+    return shared
 
 
 @lru_cache(maxsize=64)
@@ -201,5 +202,3 @@ def distances(versions: tuple[Version, ...]) -> Array:
     builds = np.array([[float(v.local != w.local) for w in versions] for v in versions]).reshape(len(versions), -1)
     found: Array = np.abs(place[:, None] - place[None, :]) + builds
     return found
-
-

@@ -7,6 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
@@ -148,7 +149,7 @@ def software_gains(scores: Iterable[Score]) -> tuple[Gain, ...]:
     found = []
     for group in best.values():
         rounds = sorted(group)
-        found += [_gain(group[a], group[b]) for a, b in zip(rounds, rounds[1:], strict=False)]
+        found += [_gain(group[a], group[b]) for a, b in pairwise(rounds)]
     return tuple(sorted(found, key=lambda g: (g.later.hardware.name, g.later.accelerators or 0, _order(g))))
 
 
@@ -163,9 +164,7 @@ def scaling(scores: Iterable[Score]) -> tuple[Gain, ...]:
     found = []
     for _, members in sorted(groups.items()):
         ordered = sorted(members, key=lambda s: (s.accelerators or 0, s.minutes or 0.0))
-        found += [
-            _gain(ordered[0], later) for later in ordered[1:] if later.accelerators != ordered[0].accelerators
-        ]
+        found += [_gain(ordered[0], later) for later in ordered[1:] if later.accelerators != ordered[0].accelerators]
     return tuple(found)
 
 

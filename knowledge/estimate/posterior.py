@@ -96,18 +96,23 @@ class PosteriorEstimator:
             confidence=CONFIDENCE,
             workload=self._workload.name,
             changes=tuple(changes),
-            unmeasured=tuple(sorted(self._frameworks & set(stack) - set(measured))),
+            unmeasured=tuple(sorted(n for n in self._frameworks & set(stack) - set(measured) if self._counts(n))),
         )
 
     def _measured(self, names: Iterable[str]) -> list[str]:
         """Return of which packages versions were compared, sorted."""
         return sorted(name for name in self._frameworks & set(names) if self.model(name) is not None)
 
+    def _counts(self, name: str) -> bool:
+        """Whether a framework has a part in the workload, as far as measurements tell what runs through it."""
+        process = self._fits.process(name, self._device(name))
+        return process is None or not self._workload.backends or process.backend in self._workload.backends
+
     def _device(self, framework: str) -> str:
         return "cuda" if self._hardware.gpu and framework != "numpy" else "cpu"
 
     def model(self, name: str) -> FrameworkModel | None:
-        """Return the model of a framework, or none where its versions were not compared at the workload's indicators."""
+        """Return the model of a framework, or none where nothing of the workload compared its versions."""
         if name not in self._modelled:
             device = self._device(name)
             process = self._fits.process(name, device)
@@ -121,7 +126,7 @@ class PosteriorEstimator:
 
 
 def find_failures(runs: Iterable[Run], machine: Machine) -> dict[str, str]:
-    """Return the versions that failed on machines of a kind and never ran there; a failed installation proves nothing."""
+    """Return the versions that failed on machines of a kind and never ran there; failing to install proves nothing."""
     ran: set[str] = set()
     failed: dict[str, str] = {}
     for run in runs:
@@ -183,9 +188,7 @@ class Estimate:
 class FrameworkModel:
     """One framework of which versions were compared, for a workload on a machine."""
 
-    def __init__(
-        self, name: str, process: Process, shares: Mapping[tuple[str, str], float], machine: Machine
-    ) -> None:
+    def __init__(self, name: str, process: Process, shares: Mapping[tuple[str, str], float], machine: Machine) -> None:
         self._name = name
         self._process = process
         self._shares = shares
@@ -270,9 +273,7 @@ class FrameworkModel:
         companions = {name: str(stack[name]) for name in self._companions if name in stack}
         return Side(version=str(stack[self._name]), companions=companions, settings={})
 
-    def estimate(
-        self, stack: Mapping[str, Version], against: Mapping[str, Version], *, confidence: float
-    ) -> Estimate:
+    def estimate(self, stack: Mapping[str, Version], against: Mapping[str, Version], *, confidence: float) -> Estimate:
         """Return the predicted speed-up of a stack over another, and the contrasts that carry it, weightiest first."""
         asked = [Term(side=self._whole(stack)), Term(side=self._whole(against))]
         found = self._process.posterior(asked, self._shares, self._machine)

@@ -19,10 +19,7 @@ from knowledge.estimate.evidence import Contrast, Machine, Side
 from knowledge.estimate.kernel import PARTS, Design, Point
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from knowledge.estimate.kernel import Array
 
 LENGTHS = (1.0, 3.0, 9.0)
 """Releases over which versions are alike: the likeliest of these is taken."""
@@ -103,9 +100,7 @@ class Posterior:
         """Return means and variances of terms less their anchors."""
         import numpy as np
 
-        variance = (
-            self.between(places, places) + self.between(anchors, anchors) - 2 * self.between(places, anchors)
-        )
+        variance = self.between(places, places) + self.between(anchors, anchors) - 2 * self.between(places, anchors)
         chosen, base = np.array(places, dtype=int), np.array(anchors, dtype=int)
         return self.mean[chosen] - self.mean[base], np.maximum(variance, 0.0)
 
@@ -124,9 +119,7 @@ class Process:
         self.amplitudes = amplitudes or fit_amplitudes(self.contrasts)
         self._solved: tuple[Array, Array] | None = None
 
-    def posterior(
-        self, sides: Sequence[Term], shares: Mapping[tuple[str, str], float], machine: Machine
-    ) -> Posterior:
+    def posterior(self, sides: Sequence[Term], shares: Mapping[tuple[str, str], float], machine: Machine) -> Posterior:
         """Return what the contrasts say of sides, as sums over indicators.
 
         Args:
@@ -207,8 +200,7 @@ def _points(contrasts: Sequence[Contrast]) -> list[Point]:
     sides = [*(c.side for c in contrasts), *(c.reference for c in contrasts)]
     both = [*contrasts, *contrasts]
     return [
-        Point(side=side, label=c.label, family=c.family, machine=c.machine)
-        for side, c in zip(sides, both, strict=True)
+        Point(side=side, label=c.label, family=c.family, machine=c.machine) for side, c in zip(sides, both, strict=True)
     ]
 
 

@@ -40,7 +40,9 @@ def stack_name(o: Observation) -> str:
 def is_machine(hardware: HardwareProfile, wanted: str) -> bool:
     """Whether a machine is meant by its name, microarchitecture, accelerator model, or the begin of its identity."""
     names = {hardware.name, hardware.cpu.microarchitecture, *(a.model for a in hardware.accelerators)}
-    return wanted.lower() in {name.lower() for name in names} or (len(wanted) > 5 and hardware.identity.startswith(wanted))
+    if wanted.lower() in {name.lower() for name in names}:
+        return True
+    return len(wanted) > 5 and hardware.identity.startswith(wanted)
 
 
 def compare_stacks(observations: Iterable[Observation], *, stacks: Collection[str] = ()) -> Standings:
@@ -115,7 +117,7 @@ def _check(observations: tuple[Observation, ...], asked: frozenset[str]) -> None
     )
     raise NotComparableError(
         f"{_listed(asked)} cannot be compared: {why}, and ratios across those are not of stacks alone",
-        hint="measure them in one block (`advisor pi run --stack ... --stack ...`), or ask `advisor knowledge estimate`",
+        hint="measure them in one block with `advisor pi run`, or ask `advisor knowledge estimate`",
     )
 
 

@@ -15,8 +15,8 @@ from advisor.resolve.problem import Candidate, Policy, Problem, RootRequirement
 from advisor.resolve.recommend import Advice, Inquiry, inquire, recommend
 from advisor.resolve.target import make_target
 from knowledge.domain.hardware import Cpu, HardwareProfile
-from knowledge.estimate.interface import Estimator
 from knowledge.estimate.fits import Fits
+from knowledge.estimate.interface import Estimator
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload
 from knowledge.rules.engine import RuleBook

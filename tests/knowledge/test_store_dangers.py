@@ -95,8 +95,8 @@ def test_rows_of_the_first_revision_are_upgraded_on_postgresql(address: str) -> 
         )
         connection.execute(
             sa.text(
-                "INSERT INTO observation VALUES (:i, 'matmul', 'numpy', 'numpy', 'cpu', :s, :h, 'b1', 0, 0, false, 'ok', "
-                "'2026-01-01T00:00:00Z', 1.0, :d)"
+                "INSERT INTO observation VALUES (:i, 'matmul', 'numpy', 'numpy', 'cpu', :s, :h, 'b1', 0, 0, false, "
+                "'ok', '2026-01-01T00:00:00Z', 1.0, :d)"
             ),
             {"i": one.identity, "s": one.stack.identity, "h": one.hardware.identity, "d": one.document},
         )
@@ -138,7 +138,9 @@ def test_a_killed_writer_leaves_whole_transactions_only(address: str) -> None:
     assert found >= 50 * len(told)
 
 
-def test_a_killed_server_is_one_sentence_and_loses_nothing_that_was_added(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_killed_server_is_one_sentence_and_loses_nothing_that_was_added(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     pgserver = pytest.importorskip("pgserver", reason="pgserver is not installed")
     folder = Path(tmp_path_factory.mktemp("killed"))
     server = pgserver.get_server(folder)

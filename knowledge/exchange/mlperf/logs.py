@@ -1,7 +1,7 @@
 """One training run's log, in any of MLPerf's three dialects.
 
-``:::MLPv0.5.0`` (v0.5) writes time, place and key before an optional value; ``:::MLL`` (v0.6) time and key before a JSON
-object; ``:::MLLOG`` (v0.7 and later) one JSON object. The keys are those of
+``:::MLPv0.5.0`` (v0.5) writes time, place and key before an optional value; ``:::MLL`` (v0.6) time and key before a
+JSON object; ``:::MLLOG`` (v0.7 and later) one JSON object. The keys are those of
 https://github.com/mlcommons/logging (``mlperf_logging/mllog/constants.py``).
 """
 

@@ -133,7 +133,8 @@ def _round_of(parts: Iterable[str], given: str | None) -> tuple[str, int]:
         return given or places[-1][0], places[-1][1]
     if given is None:
         raise InputError(
-            "no directory's name tells the round of these results", hint="name it with `--round`, such as `--round v0.7`"
+            "no directory's name tells the round of these results",
+            hint="name it with `--round`, such as `--round v0.7`",
         )
     return given, -1
 
@@ -172,9 +173,7 @@ def _observation(place: _Place, run: TrainingRun, described: Mapping[str, str] |
     benchmark = place.benchmark or benchmark_name(run.benchmark)
     if described is None:
         described = read_description(run.entry) if run.entry.startswith("{") else {}
-    system = make_system(
-        place.system, described, benchmark=benchmark, submitter=place.submitter, place=run.place
-    )
+    system = make_system(place.system, described, benchmark=benchmark, submitter=place.submitter, place=run.place)
     rules = round_rules(place.round_, benchmark)
     parameters: dict[str, int | float | str] = {"benchmark": benchmark}
     if rules.target is not None:
@@ -185,7 +184,7 @@ def _observation(place: _Place, run: TrainingRun, described: Mapping[str, str] |
             version=rules.version,
             backend=system.framework,
             device=system.device,
-            dtype="",
+            dtype="as-submitted",
             parameters=parameters,
         ),
         framework=system.framework,
@@ -216,7 +215,11 @@ def _environment(place: _Place, run: TrainingRun, system: System) -> dict[str, S
         "division": system.division or str(run.told.get("submission_division", "closed")).lower(),
         "category": system.status or str(run.told.get("submission_status", "")).lower(),
     }
-    return {**{f"system:{k}": v for k, v in system.described.items()}, **{f"log:{k}": v for k, v in told.items()}, **own}
+    return {
+        **{f"system:{k}": v for k, v in system.described.items()},
+        **{f"log:{k}": v for k, v in told.items()},
+        **own,
+    }
 
 
 def _metrics(run: TrainingRun) -> dict[str, float]:

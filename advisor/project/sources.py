@@ -1,0 +1,202 @@
+"""What a project's sources say it does: a look at imports and calls proposes a workload. Nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_SKIPPED_FOLDERS = frozenset({"node_modules", "site-packages", "build", "dist", "__pycache__", "tests", "test", "docs"})
+_MOST_FILES = 2000
+_MOST_FOLDERS = 5000
+_LARGEST_FILE = 2_000_000
+
+_SIGNS: dict[str, tuple[str, ...]] = {
+    "cnn": (
+        "torch.nn.Conv", "torch.nn.functional.conv", "torchvision.models", "timm.create_model", "keras.layers.Conv",
+        "keras.layers.SeparableConv", "keras.layers.DepthwiseConv", "keras.applications", "flax.linen.Conv",
+        "flax.nnx.Conv", "jax.lax.conv", "tensorflow.nn.conv", "ultralytics.YOLO",
+    ),
+    "transformer": (
+        "transformers.Auto", "transformers.Bert", "transformers.GPT", "transformers.Llama", "transformers.T5",
+        "transformers.pipeline", "transformers.Trainer", "sentence_transformers.", "torch.nn.Transformer",
+        "torch.nn.MultiheadAttention", "torch.nn.functional.scaled_dot_product_attention",
+        "keras.layers.MultiHeadAttention", "keras_hub.", "keras_nlp.", "flax.linen.MultiHeadDotProductAttention",
+        "flax.nnx.MultiHeadAttention", "peft.", "vllm.", "diffusers.",
+    ),
+    "recurrent": (
+        "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNN", "keras.layers.LSTM", "keras.layers.GRU",
+        "keras.layers.SimpleRNN", "keras.layers.Bidirectional", "flax.linen.LSTM", "flax.linen.GRU",
+    ),
+    "recommender": ("torch.nn.EmbeddingBag", "torchrec.", "tensorflow_recommenders."),
+    "volume": ("torch.nn.Conv3d", "keras.layers.Conv3D", "monai."),
+}  # fmt: skip
+"""Calls that tell a kind of model, by how their full names begin; the longest that fits decides."""
+
+_TRAINING = (
+    "torch.optim.", "tensorflow.GradientTape", "keras.optimizers.", "transformers.Trainer",
+    "transformers.Seq2SeqTrainer", "lightning.", "pytorch_lightning.", "jax.grad", "jax.value_and_grad", "optax.", "accelerate.", "deepspeed.",
+    "trl.",
+)  # fmt: skip
+_TRAINING_METHODS = frozenset({"backward", "fit"})
+_WORKLOADS = {
+    ("cnn", True): "cnn-training",
+    ("cnn", False): "cnn-inference",
+    ("transformer", True): "transformer-training",
+    ("transformer", False): "transformer-inference",
+    ("recurrent", True): "recurrent-training",
+    ("recurrent", False): "rnnt-inference",
+    ("recommender", True): "recommender-training",
+    ("recommender", False): "dlrm-inference",
+    ("volume", True): "unet3d-training",
+    ("volume", False): "unet3d-inference",
+}
+_FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "jax", "flax", "onnxruntime", "transformers"})
+_ARRAYS = frozenset({"numpy", "scipy"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """The workload that a project's sources speak for.
+
+    Attributes:
+        workload: Its name.
+        signs: What spoke for it, such as ``torch.nn.Conv2d (model.py:12)``, the most frequent first.
+        skipped: Files that could not be read as Python, each with the reason.
+    """
+
+    workload: str
+    signs: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+
+
+def propose_workload(directory: Path) -> Proposal | None:
+    """Propose a workload for a project by the names it imports and calls; none where they tell nothing."""
+    signs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    imported: set[str] = set()
+    training: list[str] = []
+    skipped: list[str] = []
+    for path in _sources(directory):
+        where = path.relative_to(directory)
+        try:
+            names = _Names()
+            with warnings.catch_warnings():
+                # What their strings escape is theirs to know.
+                warnings.simplefilter("ignore")
+                names.visit(ast.parse(_code(path)))
+        except (SyntaxError, ValueError, RecursionError, OSError, MemoryError) as error:
+            skipped.append(f"`{where}`: {' '.join(str(error).split())}")
+            continue
+        imported |= names.imported
+        for name, line in names.called:
+            kind = _kind(name)
+            if kind is not None:
+                signs[kind][name].append(f"{where}:{line}")
+            if name.startswith(_TRAINING) or name.rpartition(".")[2] in _TRAINING_METHODS:
+                training.append(name)
+    if signs:
+        kind = max(sorted(signs), key=lambda k: sum(map(len, signs[k].values())))
+        told = sorted(signs[kind].items(), key=lambda item: (-len(item[1]), item[0]))
+        return Proposal(
+            workload=_WORKLOADS[kind, bool(training)],
+            signs=tuple(f"{name} ({places[0]})" for name, places in told),
+            skipped=tuple(skipped),
+        )
+    if "onnxruntime" in imported:
+        return Proposal(workload="inference", signs=("import onnxruntime",), skipped=tuple(skipped))
+    if imported & _ARRAYS and not imported & _FRAMEWORKS:
+        found = tuple(f"import {name}" for name in sorted(imported & _ARRAYS))
+        return Proposal(workload="numeric", signs=found, skipped=tuple(skipped))
+    return None
+
+
+def _kind(name: str) -> str | None:
+    """Return the kind of model that a call speaks of, by the longest sign that its name begins with."""
+    fitting = [(len(sign), kind) for kind, found in _SIGNS.items() for sign in found if name.startswith(sign)]
+    return max(fitting)[1] if fitting else None
+
+
+def _sources(directory: Path) -> Iterator[Path]:
+    """Yield the project's own Python files and notebooks, in order, up to a number."""
+    found = 0
+    for visited, (place, inside, files) in enumerate(os.walk(directory)):
+        folder = Path(place)
+        inside[:] = sorted(
+            name
+            for name in inside
+            if not name.startswith(".") and name not in _SKIPPED_FOLDERS and not (folder / name / "pyvenv.cfg").exists()
+        )
+        if visited > _MOST_FOLDERS:
+            return
+        for name in sorted(files):
+            path = folder / name
+            if path.suffix in (".py", ".ipynb") and path.is_file() and path.stat().st_size < _LARGEST_FILE:
+                found += 1
+                if found > _MOST_FILES:
+                    return
+                yield path
+
+
+def _code(path: Path) -> str:
+    """Return the code of a file; of a notebook, that of its cells without what is not Python."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if path.suffix != ".ipynb":
+        return text
+    cells = json.loads(text).get("cells", [])
+    lines = [line for cell in cells if cell.get("cell_type") == "code" for line in [*cell.get("source", []), "\n"]]
+    return "".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+
+
+class _Names(ast.NodeVisitor):
+    """Full names of what is imported and called, as far as imports tell them."""
+
+    def __init__(self) -> None:
+        self.imported: set[str] = set()
+        self.called: list[tuple[str, int]] = []
+        self._aliases: dict[str, str] = {}
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self.imported.add(alias.name.partition(".")[0])
+            self._aliases[alias.asname or alias.name.partition(".")[0]] = (
+                alias.name if alias.asname else alias.name.partition(".")[0]
+            )
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.module and not node.level:
+            self.imported.add(node.module.partition(".")[0])
+            for alias in node.names:
+                self._aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = self._full(node.func)
+        if name:
+            self.called.append((name, node.lineno))
+        self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for base in node.bases:
+            if name := self._full(base):
+                self.called.append((name, node.lineno))
+        self.generic_visit(node)
+
+    def _full(self, node: ast.expr) -> str:
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            # A method of something that was called: only the method's name is known.
+            return f".{parts[0]}" if parts else ""
+        parts.append(self._aliases.get(node.id, node.id))
+        # Keras is one thing under two names.
+        return ".".join(reversed(parts)).removeprefix("tensorflow.") if _is_keras(parts) else ".".join(reversed(parts))
+
+
+def _is_keras(parts: list[str]) -> bool:
+    return ".".join(reversed(parts)).startswith("tensorflow.keras.")
