@@ -1,6 +1,6 @@
 """Whether the model is right about what it was not shown: errors, intervals and advice, against simple baselines.
 
-    python benchmarks/estimator.py [--only versions|machines|advice]
+    python benchmarks/estimator.py [--only versions|machines|mlperf|advice]
 
 Versions are hidden one at a time (all their contrasts, with and without settings), amplitudes are fitted anew on what
 is left, and the hidden contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the nearest
@@ -26,7 +26,8 @@ from packaging.version import Version
 from scipy.stats import norm, spearmanr
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.evidence import Contrast, Side, evidence_of
+from knowledge.estimate.evidence import Contrast, Machine, Side, evidence_of
+from knowledge.estimate.mlperf import score_submissions, software_gains
 from knowledge.estimate.process import Process, Term, foresee
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.store.engine import open_knowledge_base
@@ -57,7 +58,7 @@ def newest(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
 
 def nearest(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
     """Predict what the nearest version shown did at the same indicator; the reference did nothing."""
-    every = sorted({c.side.version for c in [*shown, *asked]} | {c.reference.version for c in shown}, key=place)
+    every = sorted({v for c in [*shown, *asked] for v in (c.side.version, c.reference.version)}, key=place)
     order = {v: i for i, v in enumerate(every)}
     found = []
     for a in asked:
@@ -78,7 +79,7 @@ def mean_of_package(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Arr
 
 def ridge(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
     """Predict by ridge regression on the version's distance from the reference, by indicator and family."""
-    every = sorted({c.side.version for c in [*shown, *asked]} | {c.reference.version for c in shown}, key=place)
+    every = sorted({v for c in [*shown, *asked] for v in (c.side.version, c.reference.version)}, key=place)
     order = {v: i / len(every) for i, v in enumerate(every)}
     labels = sorted({c.label for c in [*shown, *asked]})
     families = sorted({c.family for c in [*shown, *asked]})
@@ -148,10 +149,14 @@ def hide_machine(identity: str) -> Callable[[Contrast], bool]:
     return lambda c: c.machine.identity == identity
 
 
-def errors_of_left_out_versions(groups: dict[str, list[Contrast]]) -> None:
-    """Leave out each version of each framework, but the references that all are compared with."""
+def heads() -> None:
+    """Print the heads of the table of errors."""
     print("\n| left out | n | model | newest | nearest | mean | ridge | coverage |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+
+
+def errors_of_left_out_versions(groups: dict[str, list[Contrast]]) -> None:
+    """Leave out each version of each framework, but the references that all are compared with."""
     whole: dict[str, list[float]] = defaultdict(list)
     for framework, contrasts in groups.items():
         references = {c.reference.version for c in contrasts}
@@ -175,6 +180,68 @@ def errors_of_left_out_machines(groups: dict[str, list[Contrast]]) -> None:
                 whole[name] += values
     if whole:
         report("machines", whole)
+
+
+def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:
+    """Return what each round's software gained on identical hardware, as contrasts of NVIDIA's container releases.
+
+    A label is a benchmark with the targets that both rounds trained to; a block is a machine with a benchmark.
+    """
+    found = []
+    for gain in software_gains(score_submissions(observations)):
+        versions = [s.observation.stack.version_of(s.observation.framework) for s in (gain.later, gain.earlier)]
+        indexes = {p.index for s in (gain.later, gain.earlier) for p in s.observation.stack.packages}
+        if "ngc" not in indexes or None in versions:
+            continue
+        hardware = gain.later.hardware
+        later, earlier = (Side(version=str(v), companions={}, settings={}) for v in versions)
+        found.append(
+            Contrast(
+                block=f"{hardware.name} x {hardware.nodes} {gain.later.benchmark} {gain.later.round_}",
+                slot=1,
+                label=f"{gain.later.benchmark} {gain.earlier.target} {gain.later.target}",
+                family=gain.later.benchmark,
+                backend="ngc",
+                framework="ngc",
+                machine=Machine(identity=hardware.identity, name=hardware.name, kind=f"{hardware.name}", family="sm 7"),
+                side=later,
+                reference=earlier,
+                mean=math.log(gain.speedup),
+                error=math.log(gain.high / gain.low) / 4,
+                common=0.0,
+                low=math.log(gain.low),
+                high=math.log(gain.high),
+                rounds=min(gain.earlier.runs, gain.later.runs),
+                twin=False,
+            )
+        )
+    return found
+
+
+def errors_on_mlperf(observations: Iterable[Observation]) -> None:
+    """Leave out each machine, and each container release, of MLPerf's public record."""
+    contrasts = mlperf_contrasts(observations)
+    kinds = sorted({c.machine.kind for c in contrasts})
+    report("MLPerf: machines", leave_out(contrasts, [hide_kind(kind) for kind in kinds]))
+    families = sorted({c.family for c in contrasts})
+    report("MLPerf: benchmarks", leave_out(contrasts, [hide_family(family) for family in families]))
+    pairs = sorted({(c.reference.version, c.side.version) for c in contrasts})
+    report("MLPerf: releases", leave_out(contrasts, [hide_release(*pair) for pair in pairs]))
+
+
+def hide_kind(kind: str) -> Callable[[Contrast], bool]:
+    """Return whether a contrast is of a kind of machine."""
+    return lambda c: c.machine.kind == kind
+
+
+def hide_family(family: str) -> Callable[[Contrast], bool]:
+    """Return whether a contrast is of a family of indicators."""
+    return lambda c: c.family == family
+
+
+def hide_release(earlier: str, later: str) -> Callable[[Contrast], bool]:
+    """Return whether a contrast is of the step from one release to another."""
+    return lambda c: (c.reference.version, c.side.version) == (earlier, later)
 
 
 def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[float]) -> None:
@@ -234,10 +301,10 @@ def regret_of_choices(
         shares = {(label, family): share[label] for label, family in labels}
         found = process.posterior([Term(side=sides[v]) for v in versions], shares, inside[0].machine)
         # The newest is what the advice departs from.
-        mean, variance = found.gains(range(len(versions)), [len(versions) - 1] * len(versions))
+        gained = found.less(range(len(versions)), len(versions) - 1)
         for risk in risks:
             # What gains less than a step counts as none, as in the advice.
-            gains = mean - risk / 2 * process.amplitudes.widening**2 * variance
+            gains = gained.mean - risk / 2 * process.amplitudes.widening**2 * gained.variance
             steps = np.trunc(gains / 0.01)
             chosen = max((float(step), i) for i, step in enumerate(steps))[1]
             lost[f"model, risk {risk:g}"].append(math.expm1(best - truth[versions[chosen]]))
@@ -262,16 +329,19 @@ def by_framework(contrasts: Iterable[Contrast]) -> dict[str, list[Contrast]]:
 def main() -> None:
     """Evaluate on the shipped observations."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", choices=["versions", "machines", "advice"])
+    parser.add_argument("--only", choices=["versions", "machines", "mlperf", "advice"])
     parser.add_argument("--draws", type=int, default=5)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         observations = list(store.observations())
     groups = by_framework(evidence_of(observations).contrasts)
+    heads()
     if asked.only in (None, "versions"):
         errors_of_left_out_versions(groups)
     if asked.only in (None, "machines"):
         errors_of_left_out_machines(groups)
+    if asked.only in (None, "mlperf"):
+        errors_on_mlperf(observations)
     if asked.only in (None, "advice"):
         regret(observations, draws=asked.draws, risks=(0, 1, 4, 16, 64, 256))
 

@@ -40,8 +40,8 @@ _SIGNS: dict[str, tuple[str, ...]] = {
 
 _TRAINING = (
     "torch.optim.", "tensorflow.GradientTape", "keras.optimizers.", "transformers.Trainer",
-    "transformers.Seq2SeqTrainer", "lightning.", "pytorch_lightning.", "jax.grad", "jax.value_and_grad", "optax.", "accelerate.", "deepspeed.",
-    "trl.",
+    "transformers.Seq2SeqTrainer", "lightning.", "pytorch_lightning.", "jax.grad", "jax.value_and_grad", "optax.",
+    "accelerate.", "deepspeed.", "trl.",
 )  # fmt: skip
 _TRAINING_METHODS = frozenset({"backward", "fit"})
 _WORKLOADS = {

@@ -57,10 +57,9 @@ class Fits:
 
     def _made(self, key: str, framework: str, device: str) -> dict[str, Any]:
         """Fit, unless exactly these contrasts were fitted before; and keep it."""
-        suffix = f"/{device}"
-        contrasts = tuple(c for c in self._evidence.contrasts if c.framework == framework and c.label.endswith(suffix))
+        contrasts = of_framework(self._evidence, framework, device)
         runs = [asdict(r) for r in self._evidence.runs if (r.framework, r.device) == (framework, device)]
-        record = fit_record(_nearest(contrasts), known=_shipped_fits())
+        record = fit_record(contrasts, known=_shipped_fits())
         made = {**record, "runs": runs}
         self._store.remember(_KIND, [(key, self._state, made)])
         return made
@@ -76,13 +75,20 @@ def fit_record(contrasts: Sequence[Contrast], *, known: dict[str, Any]) -> dict[
     packed = pack(contrasts)
     seen = content_hash([_FORMAT, packed])
     compared = any(c.side.version != c.reference.version for c in contrasts)
-    amplitudes = known.get(seen) or (asdict(fit_amplitudes(contrasts)) if compared else None)
+    shipped = {name: value for name, value in known.get(seen, {}).items() if name != "of"}
+    amplitudes = shipped or (asdict(fit_amplitudes(contrasts)) if compared else None)
     return {"seen": seen, "contrasts": packed, "amplitudes": amplitudes}
 
 
-def _nearest(contrasts: Sequence[Contrast]) -> tuple[Contrast, ...]:
-    """Return the contrasts to condition on: the last blocks' where there are too many."""
-    return tuple(contrasts[-MOST_CONTRASTS:])
+def of_framework(evidence: Evidence, framework: str, device: str) -> tuple[Contrast, ...]:
+    """Return the contrasts of a framework on a device; of too many, the last blocks'."""
+    found = [c for c in evidence.contrasts if c.framework == framework and c.label.endswith(f"/{device}")]
+    return tuple(found[-MOST_CONTRASTS:])
+
+
+def frameworks_of(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+    """Return the frameworks and devices that there are contrasts of, sorted."""
+    return tuple(sorted({(c.framework, c.label.rpartition("/")[2]) for c in evidence.contrasts}))
 
 
 def _shipped_fits() -> dict[str, Any]:

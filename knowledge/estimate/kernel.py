@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
@@ -47,6 +46,11 @@ PARTS: tuple[Part, ...] = (
 """What varies, over which indicators it is shared, over which machines it is shared."""
 
 
+_RELEASE_LENGTH = 0.5
+"""Minor releases over which what is one release's own is alike."""
+_USUAL_SPAN = 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """A stack's side at an indicator, on a machine: where the process has a value."""
@@ -60,13 +64,16 @@ class Point:
 class Design:
     """The points of a problem, coded so that covariances between any two sets of them are looked up."""
 
-    def __init__(self, points: Sequence[Point], *, length: float, scales: Mapping[str, float]) -> None:
+    def __init__(
+        self, points: Sequence[Point], *, length: float, scales: Mapping[str, float], measured: Sequence[Side]
+    ) -> None:
         """Code the points.
 
         Args:
             points: All that covariances are wanted of.
             length: Minor releases over which versions are alike.
             scales: How much more than usual, as a standard deviation, versions differ at an indicator, by label.
+            measured: Stacks that were measured, which tell how many minor releases a major one has.
         """
         import numpy as np
 
@@ -76,21 +83,39 @@ class Design:
         self._families = _codes(p.family for p in points)
         self._kinds = _codes(p.machine.kind for p in points)
         self._machines = _codes(p.machine.identity for p in points)
-        unique: dict[object, Side] = {}
-        for p in points:
-            unique.setdefault(_side_key(p.side), p.side)
-        sides = list(unique.values())
-        framework = _similar([s.version for s in sides], length)
-        names = sorted({name for s in sides for name in s.companions})
-        companions = [_similar([s.companions.get(name) for s in sides], length) for name in names]
-        none = np.zeros((len(sides), len(sides)))
-        self._kernels = {
-            "framework": framework,
-            "release": _similar([s.version for s in sides], 0.5),
-            "companion": sum(companions, none),
-            "pair": framework * sum(companions, none),
-            "setting": framework * _shared_settings(sides),
-        }
+        sides = list({_side_key(p.side): p.side for p in points}.values())
+        own = [s.version for s in sides]
+        spans = _spans(s.version for s in measured)
+        self._framework = _Alike(own, spans, length)
+        self._release = _Alike(own, spans, _RELEASE_LENGTH)
+        self._companions = [
+            _Alike(
+                [s.companions.get(name) for s in sides],
+                _spans(s.companions[name] for s in measured if name in s.companions),
+                length,
+            )
+            for name in sorted({name for s in sides for name in s.companions})
+        ]
+        settings = [tuple(sorted(s.settings.items())) for s in sides]
+        self._settings = _codes(settings)
+        self._shared_settings = _shared(list(dict.fromkeys(settings)))
+
+    def _kernel(self, what: str, left: Array, right: Array) -> Array:
+        """Return how alike the stacks of points are in one effect; places broadcast against each other."""
+        a, b = self._sides[left], self._sides[right]
+        found: Array = 0.0 * (a + b)
+        if what == "release":
+            return self._release.between(a, b)
+        if what == "framework":
+            return self._framework.between(a, b)
+        if what == "setting":
+            found = self._framework.between(a, b) * self._shared_settings[self._settings[a], self._settings[b]]
+            return found
+        for alike in self._companions:
+            found += alike.between(a, b)
+        if what == "pair":
+            found *= self._framework.between(a, b)
+        return found
 
     def sums(self, part: Part, heads: Array, row: Array, weights: Array, others: Array) -> Array:
         """Covariance (k, m) of unit amplitude of weighted sums over labels with points.
@@ -104,14 +129,12 @@ class Design:
         """
         shared = self._alike(part, row, others) * self._scales[others]
         weighted = (weights * self._scales[row]) @ shared
-        found: Array = self._kernels[part[0]][self._sides[heads][:, None], self._sides[others][None, :]] * weighted
-        return found
+        return self._kernel(part[0], heads[:, None], others[None, :]) * weighted
 
     def sums_of_sums(self, part: Part, left: Array, right: Array, row: Array, weights: Array) -> Array:
         """Covariances (k,) of unit amplitude of weighted sums over labels, two by two; see :meth:`sums`."""
         scaled = weights * self._scales[row]
-        found: Array = self._kernels[part[0]][self._sides[left], self._sides[right]]
-        return found * float(scaled @ self._alike(part, row, row) @ scaled)
+        return self._kernel(part[0], left, right) * float(scaled @ self._alike(part, row, row) @ scaled)
 
     def _alike(self, part: Part, left: Array, right: Array) -> Array:
         """Return which points (n, m) share a part, by their indicators and machines: 1 where they do."""
@@ -134,18 +157,36 @@ class Design:
         Slot and reference of a contrast are at one indicator on one machine.
         """
         scales = self._scales[slots][:, None] * self._scales[slots][None, :]
-        kernels = {what: self._differences(kernel, slots, references) for what, kernel in self._kernels.items()}
+        kernels = {what: self._differences(what, slots, references) for what in sorted({what for what, *_ in PARTS})}
         for part in PARTS:
             yield kernels[part[0]] * self._alike(part, slots, slots) * scales
 
-    def _differences(self, kernel: Array, slots: Array, references: Array) -> Array:
-        a, r = self._sides[slots], self._sides[references]
-        found: Array = (
-            kernel[a[:, None], a[None, :]]
-            - kernel[a[:, None], r[None, :]]
-            - kernel[r[:, None], a[None, :]]
-            + kernel[r[:, None], r[None, :]]
+    def _differences(self, what: str, slots: Array, references: Array) -> Array:
+        a, r = slots[:, None], references[:, None]
+        return (
+            self._kernel(what, a, a.T)
+            - self._kernel(what, a, r.T)
+            - self._kernel(what, r, a.T)
+            + self._kernel(what, r, r.T)
         )
+
+
+class _Alike:
+    """How alike versions are: 1 the same, towards 0 the more releases lie between; absent is like absent only."""
+
+    def __init__(self, versions: Sequence[str | None], spans: Mapping[int, int], length: float) -> None:
+        import numpy as np
+
+        present = sorted({v for v in versions if v is not None})
+        code = {v: i for i, v in enumerate(present)}
+        self._codes = np.array([len(present) if v is None else code[v] for v in versions])
+        self._alike = np.eye(len(present) + 1)
+        found = np.exp(-distances([_version(v) for v in present], spans) / length)
+        self._alike[: len(present), : len(present)] = found
+
+    def between(self, left: Array, right: Array) -> Array:
+        """Return how alike the versions of stacks are, named by their places."""
+        found: Array = self._alike[self._codes[left], self._codes[right]]
         return found
 
 
@@ -160,20 +201,6 @@ def _codes(values: Iterable[object]) -> Array:
     return np.array([seen.setdefault(value, len(seen)) for value in values])
 
 
-def _similar(versions: Sequence[str | None], length: float) -> Array:
-    """Return how alike versions are (n, n): 1 the same, towards 0 the more releases lie between; absent is its own."""
-    import numpy as np
-
-    present = sorted({v for v in versions if v is not None}, key=_version)
-    between = np.exp(-distances(tuple(_version(v) for v in present)) / length)
-    place = {v: i for i, v in enumerate(present)}
-    whole = np.eye(len(present) + 1)
-    whole[: len(present), : len(present)] = between
-    codes = np.array([len(present) if v is None else place[v] for v in versions])
-    found: Array = whole[codes[:, None], codes[None, :]]
-    return found
-
-
 def _version(text: str) -> Version:
     try:
         return Version(text)
@@ -181,24 +208,36 @@ def _version(text: str) -> Version:
         return Version("0")
 
 
-def _shared_settings(sides: Sequence[Side]) -> Array:
-    """Return how many settings two sides share (n, n); what is not set has no effect."""
+def _shared(settings: Sequence[tuple[tuple[str, str], ...]]) -> Array:
+    """Return how many settings two sets share (n, n); what is not set has no effect."""
     import numpy as np
 
-    every = sorted({item for s in sides for item in s.settings.items()})
-    table = np.array([[float(s.settings.get(name) == value) for name, value in every] for s in sides])
-    table = table.reshape(len(sides), len(every))
-    shared: Array = table @ table.T
-    return shared
+    return np.array([[float(len(set(a) & set(b))) for b in settings] for a in settings])
 
 
-@lru_cache(maxsize=64)
-def distances(versions: tuple[Version, ...]) -> Array:
-    """Distances (n, n) of versions: 1 a minor release, 0.1 a patch release, 1 another build of the same release."""
+def _spans(versions: Iterable[str]) -> dict[int, int]:
+    """Return how many minor releases each major one has, as far as versions tell."""
+    spans: dict[int, int] = {}
+    for version in map(_version, versions):
+        spans[version.major] = max(spans.get(version.major, 0), version.minor + 1)
+    return spans
+
+
+def distances(versions: Sequence[Version], spans: Mapping[int, int]) -> Array:
+    """Distances (n, n) of versions: 1 a minor release, 0.1 a patch release, 1 another build of the same release.
+
+    Args:
+        versions: The versions.
+        spans: How many minor releases each major one has; of one that is not told, 20.
+    """
     import numpy as np
 
-    minors = {release: i for i, release in enumerate(sorted({(v.major, v.minor) for v in versions}))}
-    place = np.array([minors[v.major, v.minor] + min(v.micro, 9) / 10 for v in versions])
+    majors = sorted({v.major for v in versions} | spans.keys())
+    begins, begin = {}, 0
+    for major in majors:
+        begins[major] = begin
+        begin += spans.get(major, _USUAL_SPAN)
+    place = np.array([begins[v.major] + v.minor + min(v.micro, 9) / 10 for v in versions])
     builds = np.array([[float(v.local != w.local) for w in versions] for v in versions]).reshape(len(versions), -1)
     found: Array = np.abs(place[:, None] - place[None, :]) + builds
     return found

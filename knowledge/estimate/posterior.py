@@ -21,17 +21,17 @@ from packaging.version import Version
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.evidence import COMPANIONS, Contrast, Machine, Run, Side, machine_of
 from knowledge.estimate.interface import Change, Evidence, PackageChoice, Prediction, ScoreTerms
-from knowledge.estimate.process import Posterior, Process, Term
+from knowledge.estimate.process import Gains, Process, Term
 from knowledge.estimate.workloads import Workload
 
 if TYPE_CHECKING:
     from knowledge.estimate.fits import Fits
-    from knowledge.estimate.kernel import Array
 
 CONFIDENCE = 0.95
-RISK = 256.0
-"""How much variance counts against a gain: one of 5 % is worth something where it is known to 2 % (one standard
-deviation). By `python benchmarks/estimator.py --only advice`, where lesser ones follow the luck of few rounds."""
+RISK = 64.0
+"""How much variance counts against a gain: one of 5 % is worth something where it is known to 4 % (one standard
+deviation), one of 20 % where it is known to 8 %. By `python benchmarks/estimator.py --only advice`, lesser ones follow
+the luck of few rounds; much greater ones follow no measurement at all."""
 _OWN = frozenset({"framework", "release"})
 _PAIR = frozenset({"pair"})
 _COMPANION = frozenset({"companion"})
@@ -224,6 +224,8 @@ class FrameworkModel:
         Covariances among the framework and two companions are left out.
         """
         name = self._name
+        import numpy as np
+
         own = list(candidates[name])
         anchor = baseline.get(name, own[0])
         caution = RISK / 2 * share * self._process.amplitudes.widening**2
@@ -234,40 +236,44 @@ class FrameworkModel:
             other = baseline.get(companion, versions[0])
             first[companion] = len(asked)
             asked += [Term(side=_side(anchor, companion, c), effects=_COMPANION) for c in [*versions, other]]
-            both = [*((v, c) for v in own for c in versions), (anchor, other)]
-            asked += [Term(side=_side(v, companion, c), effects=_PAIR) for v, c in both]
+            pairs_of = [*((v, c) for v in own for c in versions), (anchor, other)]
+            asked += [Term(side=_side(v, companion, c), effects=_PAIR) for v, c in pairs_of]
         found = self._process.posterior(asked, self._shares, self._machine)
-
-        def values(places: Sequence[int], base: int) -> list[float]:
-            mean, variance = found.gains(places, [base] * len(places))
-            return [share * float(value) for value in mean - caution * variance]
-
-        unary = {(name, v): u for v, u in zip(own, values(range(len(own)), len(own)), strict=True)}
+        mine = found.less(range(len(own)), len(own))
+        unary = self._unary(name, own, mine, share, caution)
         pairs: dict[tuple[PackageChoice, PackageChoice], float] = {}
         for companion, versions in beside.items():
             start = first[companion]
-            places = range(start, start + len(versions))
-            unary |= {(companion, c): u for c, u in zip(versions, values(places, start + len(versions)), strict=True)}
+            theirs = found.less(range(start, start + len(versions)), start + len(versions))
+            unary |= self._unary(companion, versions, theirs, share, caution)
             start += len(versions) + 1
-            grid = [(i, j) for i in range(len(own)) for j in range(len(versions))]
-            at = [start + k for k in range(len(grid))]
-            mine, theirs = [i for i, _ in grid], [first[companion] + j for _, j in grid]
-            bases = len(own), first[companion] + len(versions), start + len(grid)
-            crossed = (
-                _covariance(found, mine, bases[0], theirs, bases[1])
-                + _covariance(found, mine, bases[0], at, bases[2])
-                + _covariance(found, theirs, bases[1], at, bases[2])
+            size = len(own) * len(versions)
+            both = found.less(range(start, start + size), start + size)
+            grid = both.told.reshape(len(own), len(versions), -1)
+            # Effects are independent before anything is measured: what is told of both makes their covariance.
+            covariance = -(
+                mine.told @ theirs.told.T
+                + np.einsum("in,ijn->ij", mine.told, grid)
+                + np.einsum("jn,ijn->ij", theirs.told, grid)
             )
-            for (i, j), value, covariance in zip(grid, values(at, bases[2]), crossed, strict=True):
-                term = value - 2 * share * caution * float(covariance)
-                pairs[(name, own[i]), (companion, versions[j])] = term
+            value = (both.mean - caution * both.variance).reshape(covariance.shape) - 2 * caution * covariance
+            for left, row in zip(own, (share * value).tolist(), strict=True):
+                for right, term in zip(versions, row, strict=True):
+                    pairs[(name, left), (companion, right)] = term
         return ScoreTerms(unary=unary, pairs=pairs)
+
+    @staticmethod
+    def _unary(
+        name: str, versions: Sequence[Version], gains: Gains, share: float, caution: float
+    ) -> dict[PackageChoice, float]:
+        values = (share * (gains.mean - caution * gains.variance)).tolist()
+        return {(name, version): value for version, value in zip(versions, values, strict=True)}
 
     def gain(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> tuple[float, float]:
         """Return mean and standard deviation of the log speed-up of a stack over a baseline."""
         asked = [Term(side=self._whole(stack)), Term(side=self._whole(baseline))]
-        mean, variance = self._process.posterior(asked, self._shares, self._machine).gains([0], [1])
-        return float(mean[0]), self._process.amplitudes.widening * math.sqrt(float(variance[0]))
+        found = self._process.posterior(asked, self._shares, self._machine).less([0], 1)
+        return float(found.mean[0]), self._process.amplitudes.widening * math.sqrt(float(found.variance[0]))
 
     def _whole(self, stack: Mapping[str, Version]) -> Side:
         companions = {name: str(stack[name]) for name in self._companions if name in stack}
@@ -279,7 +285,7 @@ class FrameworkModel:
         found = self._process.posterior(asked, self._shares, self._machine)
         gain, deviation = self.gain(stack, against)
         half = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * deviation
-        weights = (found.gain[0] - found.gain[1]).tolist()
+        weights = found.weights(0, 1).tolist()
         carried = sorted(
             zip(weights, self._process.contrasts, strict=True), key=lambda c: (-abs(c[0] * c[1].mean), c[1].label)
         )
@@ -316,17 +322,6 @@ class FrameworkModel:
 
 def _side(version: Version, companion: str = "", other: Version | None = None) -> Side:
     return Side(version=str(version), companions={companion: str(other)} if companion else {}, settings={})
-
-
-def _covariance(found: Posterior, left: Sequence[int], left_base: int, right: Sequence[int], right_base: int) -> Array:
-    """Return the covariances, two by two, of terms less one anchor with terms less another."""
-    bases = [left_base] * len(left), [right_base] * len(right)
-    return (
-        found.between(left, right)
-        - found.between(left, bases[1])
-        - found.between(bases[0], right)
-        + found.between(*bases)
-    )
 
 
 def evidence_line(c: Contrast) -> Evidence:

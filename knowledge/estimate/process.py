@@ -73,36 +73,53 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gains:
+    """Differences of terms from one of them.
+
+    Attributes:
+        mean: Means (n,).
+        variance: Variances (n,).
+        told: Prior covariance with the contrasts (n, contrasts), in coordinates in which those are independent: the
+            posterior covariance of two gains that were independent before is less its inner product.
+    """
+
+    mean: Array
+    variance: Array
+    told: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior:
     """Weighted sums of log speed over indicators; only differences of them mean anything: no contrast tells the level.
 
     Attributes:
         mean: Means (n,).
-        gain: How much each contrast weighs in each mean (n, contrasts).
-        cross: Prior covariance with each contrast (n, contrasts).
+        told: Prior covariance with the contrasts (n, contrasts), in coordinates in which those are independent.
+        factor: Cholesky factor of the contrasts' covariance, which leads to those coordinates.
         prior: Prior covariances of terms, two by two, by their places.
     """
 
     mean: Array
-    gain: Array
-    cross: Array
+    told: Array
+    factor: Array
     prior: Callable[[Array, Array], Array]
 
-    def between(self, left: Sequence[int], right: Sequence[int]) -> Array:
-        """Return the posterior covariances of terms, two by two, by their places."""
+    def less(self, places: Sequence[int], anchor: int) -> Gains:
+        """Return what terms gain over an anchor, both named by their places."""
         import numpy as np
 
-        a, b = np.array(left, dtype=int), np.array(right, dtype=int)
-        found: Array = self.prior(a, b) - np.einsum("ij,ij->i", self.gain[a], self.cross[b])
+        chosen, base = np.array(places, dtype=int), np.full(len(places), anchor)
+        told = self.told[chosen] - self.told[anchor]
+        before = self.prior(chosen, chosen) + self.prior(base, base) - 2 * self.prior(chosen, base)
+        variance = np.maximum(before - np.einsum("ij,ij->i", told, told), 0.0)
+        return Gains(mean=self.mean[chosen] - self.mean[anchor], variance=variance, told=told)
+
+    def weights(self, place: int, anchor: int) -> Array:
+        """Return how much each contrast weighs in the mean of a term less its anchor."""
+        from scipy.linalg import solve_triangular
+
+        found: Array = solve_triangular(self.factor.T, self.told[place] - self.told[anchor], lower=False)
         return found
-
-    def gains(self, places: Sequence[int], anchors: Sequence[int]) -> tuple[Array, Array]:
-        """Return means and variances of terms less their anchors."""
-        import numpy as np
-
-        variance = self.between(places, places) + self.between(anchors, anchors) - 2 * self.between(places, anchors)
-        chosen, base = np.array(places, dtype=int), np.array(anchors, dtype=int)
-        return self.mean[chosen] - self.mean[base], np.maximum(variance, 0.0)
 
 
 class Process:
@@ -119,6 +136,11 @@ class Process:
         self.amplitudes = amplitudes or fit_amplitudes(self.contrasts)
         self._solved: tuple[Array, Array] | None = None
 
+    @property
+    def backend(self) -> str:
+        """Backend that the contrasts ran through."""
+        return self.contrasts[0].backend
+
     def posterior(self, sides: Sequence[Term], shares: Mapping[tuple[str, str], float], machine: Machine) -> Posterior:
         """Return what the contrasts say of sides, as sums over indicators.
 
@@ -128,7 +150,7 @@ class Process:
             machine: Where the stacks would run.
         """
         import numpy as np
-        from scipy.linalg import cho_solve
+        from scipy.linalg import solve_triangular
 
         # Sums run over the same indicators, so that those of the first side stand for all.
         (head_label, head_family), *_ = shares
@@ -136,7 +158,10 @@ class Process:
         points += [Point(side=t.side, label=head_label, family=head_family, machine=machine) for t in sides]
         count, labels = len(self.contrasts), len(shares)
         design = Design(
-            [*points, *_points(self.contrasts)], length=self.amplitudes.length, scales=self.amplitudes.scales
+            [*points, *_points(self.contrasts)],
+            length=self.amplitudes.length,
+            scales=self.amplitudes.scales,
+            measured=_sides(self.contrasts),
         )
         slots, references = _places(count, len(points))
         factor, seen = self._factor(design, slots, references)
@@ -149,7 +174,7 @@ class Process:
             if variance > 0 and len(chosen):
                 cross[chosen] += variance * design.sums(part, heads[chosen], row, weights, slots)
                 cross[chosen] -= variance * design.sums(part, heads[chosen], row, weights, references)
-        gain = cho_solve((factor, True), cross.T).T
+        told = solve_triangular(factor, cross.T, lower=True, check_finite=False).T
 
         def prior(left: Array, right: Array) -> Array:
             found = np.zeros(len(left))
@@ -158,16 +183,19 @@ class Process:
                 found += variance * both * design.sums_of_sums(part, heads[left], heads[right], row, weights)
             return found
 
-        return Posterior(mean=gain @ seen, gain=gain, cross=cross, prior=prior)
+        return Posterior(mean=told @ seen, told=told, factor=factor, prior=prior)
 
     def _factor(self, design: Design, slots: Array, references: Array) -> tuple[Array, Array]:
+        """Return the Cholesky factor of the contrasts' covariance, and the contrasts in its coordinates."""
         import numpy as np
+        from scipy.linalg import solve_triangular
 
         if self._solved is None:
             total = _noise(self.contrasts, self.amplitudes)
             for variance, matrix in zip(self.amplitudes.parts, design.contrasts(slots, references), strict=True):
                 total += variance * matrix
-            self._solved = np.linalg.cholesky(total), np.array([c.mean for c in self.contrasts])
+            factor = np.linalg.cholesky(total)
+            self._solved = factor, solve_triangular(factor, np.array([c.mean for c in self.contrasts]), lower=True)
         return self._solved
 
 
@@ -183,7 +211,7 @@ def foresee(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> tuple[Array
     amplitudes = fit_amplitudes(shown)
     every = [*shown, *asked]
     total = _noise(every, amplitudes)
-    design = Design(_points(every), length=amplitudes.length, scales=amplitudes.scales)
+    design = Design(_points(every), length=amplitudes.length, scales=amplitudes.scales, measured=_sides(shown))
     slots, references = _places(len(every))
     for variance, matrix in zip(amplitudes.parts, design.contrasts(slots, references), strict=True):
         total += variance * matrix
@@ -202,6 +230,10 @@ def _points(contrasts: Sequence[Contrast]) -> list[Point]:
     return [
         Point(side=side, label=c.label, family=c.family, machine=c.machine) for side, c in zip(sides, both, strict=True)
     ]
+
+
+def _sides(contrasts: Sequence[Contrast]) -> list[Side]:
+    return [side for c in contrasts for side in (c.side, c.reference)]
 
 
 def _places(count: int, offset: int = 0) -> tuple[Array, Array]:
@@ -263,7 +295,7 @@ def _fit(contrasts: Sequence[Contrast], length: float) -> Amplitudes:
 
     slots, references = _places(len(contrasts))
     scales = _scales(contrasts)
-    design = Design(_points(contrasts), length=length, scales=scales)
+    design = Design(_points(contrasts), length=length, scales=scales, measured=_sides(contrasts))
     told, label, slot = _noise_parts(contrasts)
     every = list(design.contrasts(slots, references))
     # A part that no contrast differs by cannot be told from nothing.

@@ -1,0 +1,75 @@
+"""How long the model takes to fit, and to predict.
+
+    python benchmarks/fit.py
+
+Observations are the shipped ones of TensorFlow, again and again in blocks of other names with other noise, as many as
+the table says; predictions are of 100 versions of the framework beside 100 of NumPy: the scores of 10 000 stacks, as
+the optimiser asks for them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.resources import files
+
+from packaging.version import Version
+
+from knowledge.domain.observation import Observation
+from knowledge.estimate.evidence import gather
+from knowledge.estimate.fits import Fits
+from knowledge.estimate.posterior import PosteriorEstimator
+from knowledge.estimate.workloads import find_workload
+from knowledge.exchange.files import read_lines, read_observations
+from knowledge.store.engine import open_knowledge_base
+
+
+def generate() -> Iterator[Observation]:
+    """Yield observations without end."""
+    file = next(f for f in files("knowledge.data").iterdir() if f.name.endswith("campaign-cpu-vm.jsonl.gz"))
+    lines = read_lines(file.read_bytes(), where=file.name)
+    model = [o for o in read_observations(lines, where=file.name) if o.framework == "tensorflow-cpu"]
+    generator = random.Random(5)
+    for turn in itertools.count():
+        for o in model:
+            seconds = tuple(s * generator.lognormvariate(0, 0.02) for s in o.samples)
+            yield replace(o, samples=seconds, block=f"{o.block}-{turn}")
+
+
+def main() -> None:
+    """Fit and predict."""
+    print("| observations | contrasts | gather | fit | recall | 10 000 stacks |\n| --- | --- | --- | --- | --- | --- |")
+    for count in (2_500, 5_000, 20_000):
+        with open_knowledge_base("sqlite://", shipped=False) as store:
+            store.add(itertools.islice(generate(), count))
+            hardware = next(store.observations()).hardware
+            start = time.perf_counter()
+            contrasts = len(gather(store).contrasts)
+            gathered = time.perf_counter()
+            Fits(store).process("tensorflow-cpu", "cpu")
+            fitted = time.perf_counter()
+            fits = Fits(store)
+            fits.process("tensorflow-cpu", "cpu")
+            recalled = time.perf_counter()
+            estimator = PosteriorEstimator(
+                fits, hardware=hardware, workload=find_workload("equal"), frameworks=["tensorflow-cpu"]
+            )
+            candidates = {
+                "tensorflow-cpu": [Version(f"2.{i}.{j}") for i in range(21, 1, -1) for j in range(5)],
+                "numpy": [Version(f"{m}.{i}.{j}") for m in (2, 1) for i in range(10) for j in range(5)],
+            }
+            baseline = {name: versions[0] for name, versions in candidates.items()}
+            estimator.terms(candidates, baseline)  # Conditions on the contrasts, once for all predictions.
+            conditioned = time.perf_counter()
+            terms = estimator.terms(candidates, baseline)
+            assert len(terms.pairs) == 10_000
+            predicted = time.perf_counter()
+        cells = [gathered - start, fitted - gathered, recalled - fitted, predicted - conditioned]
+        print(f"| {count} | {contrasts} | {' | '.join(f'{seconds:.2f} s' for seconds in cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
