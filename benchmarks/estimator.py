@@ -101,12 +101,21 @@ def ridge(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
 BASELINES: dict[str, Predictor] = {"newest": newest, "nearest": nearest, "mean": mean_of_package, "ridge": ridge}
 
 
-def leave_out(contrasts: Sequence[Contrast], groups: Iterable[Callable[[Contrast], bool]]) -> dict[str, list[float]]:
-    """Predict each group from the rest; return predictions by method, with the truth and the model's deviations."""
+def leave_out(
+    contrasts: Sequence[Contrast], groups: Iterable[Callable[[Contrast], bool]], *, new: bool | None = None
+) -> dict[str, list[float]]:
+    """Predict each group from the rest; return predictions by method, with the truth and the model's deviations.
+
+    Args:
+        contrasts: All of them.
+        groups: What is hidden, in turn.
+        new: Whether to predict only indicators that were not shown, or only those that were; by default all.
+    """
     found: dict[str, list[float]] = defaultdict(list)
     for hidden in groups:
         shown = [c for c in contrasts if not hidden(c)]
-        asked = [c for c in contrasts if hidden(c) and plain(c)]
+        known = {c.label for c in shown}
+        asked = [c for c in contrasts if hidden(c) and plain(c) and new in (None, c.label not in known)]
         simple = [c for c in shown if plain(c)]
         if not asked or len(simple) < 3:
             continue
@@ -171,15 +180,15 @@ def errors_of_left_out_versions(groups: dict[str, list[Contrast]]) -> None:
 
 def errors_of_left_out_machines(groups: dict[str, list[Contrast]]) -> None:
     """Leave out each machine."""
-    whole: dict[str, list[float]] = defaultdict(list)
-    for contrasts in groups.values():
-        machines = sorted({c.machine.identity for c in contrasts})
-        if len(machines) > 1:
-            hidden = [hide_machine(machine) for machine in machines]
-            for name, values in leave_out(contrasts, hidden).items():
-                whole[name] += values
-    if whole:
-        report("machines", whole)
+    for new, title in ((False, "machines"), (True, "machines, indicators nobody ran elsewhere")):
+        whole: dict[str, list[float]] = defaultdict(list)
+        for contrasts in groups.values():
+            machines = sorted({c.machine.identity for c in contrasts})
+            if len(machines) > 1:
+                hidden = [hide_machine(machine) for machine in machines]
+                for name, values in leave_out(contrasts, hidden, new=new).items():
+                    whole[name] += values
+        report(title, whole)
 
 
 def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:

@@ -32,7 +32,8 @@ class Fits:
         record = self._record(framework, device)
         if record["amplitudes"] is None:
             return None
-        return Process(_unpacked(record["contrasts"]), Amplitudes(**record["amplitudes"]))
+        amplitudes = {**record["amplitudes"], "parts": tuple(record["amplitudes"]["parts"])}
+        return Process(_unpacked(record["contrasts"]), Amplitudes(**amplitudes))
 
     def runs(self, framework: str, device: str) -> tuple[Run, ...]:
         """Return which versions ran, and which did not."""

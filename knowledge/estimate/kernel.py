@@ -109,7 +109,8 @@ class Design:
         if what == "framework":
             return self._framework.between(a, b)
         if what == "setting":
-            found = self._framework.between(a, b) * self._shared_settings[self._settings[a], self._settings[b]]
+            found = self._framework.between(a, b)
+            found *= self._shared_settings[self._settings[a], self._settings[b]]
             return found
         for alike in self._companions:
             found += alike.between(a, b)
@@ -129,7 +130,8 @@ class Design:
         """
         shared = self._alike(part, row, others) * self._scales[others]
         weighted = (weights * self._scales[row]) @ shared
-        return self._kernel(part[0], heads[:, None], others[None, :]) * weighted
+        found: Array = self._kernel(part[0], heads[:, None], others[None, :]) * weighted
+        return found
 
     def sums_of_sums(self, part: Part, left: Array, right: Array, row: Array, weights: Array) -> Array:
         """Covariances (k,) of unit amplitude of weighted sums over labels, two by two; see :meth:`sums`."""

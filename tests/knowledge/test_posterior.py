@@ -1,0 +1,239 @@
+"""The model: what it decomposes into, what it remembers, and whether its intervals hold where the truth is known."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from packaging.version import Version
+
+from knowledge.domain.observation import Observation
+from knowledge.domain.stack import PackageVersion, make_stack
+from knowledge.estimate.compare import common_errors
+from knowledge.estimate.evidence import Contrast, Side, evidence_of, gather
+from knowledge.estimate.fits import Fits, fit_record, frameworks_of, of_framework
+from knowledge.estimate.kernel import distances
+from knowledge.estimate.posterior import RISK, PosteriorEstimator, label_shares
+from knowledge.estimate.process import Amplitudes, Process, Term, fit_amplitudes, foresee
+from knowledge.estimate.workloads import Workload, find_workload
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
+from tests.knowledge.samples import MACHINE, RUN, observation
+
+
+def torch_block(seed: int, *, sizes: int = 4, rounds: int = 6) -> Iterator[Observation]:
+    """Yield a block of PyTorch beside NumPy, in which newer is 4 % faster a release, and NumPy 2 costs 3 %."""
+    generator = random.Random(seed)
+    stacks = [("2.4.0", "1.26.4"), ("2.5.0", "1.26.4"), ("2.6.0", "2.0.0"), ("2.7.0", "2.0.0"), ("2.7.0", "1.26.4")]
+    for size in range(sizes):
+        run = replace(RUN, backend="torch", parameters={"m": 8 * 2**size, "n": 8, "k": 8})
+        for number in range(rounds):
+            for slot, (torch, numpy) in enumerate(stacks):
+                speed = 0.04 * (int(torch[2]) - 7) - 0.03 * (numpy == "2.0.0")
+                one = observation(round=number, slot=slot, reference=slot == 4, block=f"t{seed}")
+                packages = [PackageVersion(name="torch", version=torch), PackageVersion(name="numpy", version=numpy)]
+                seconds = math.exp(-speed + generator.gauss(0, 0.01))
+                yield replace(
+                    one,
+                    indicator=run,
+                    framework="torch",
+                    stack=make_stack(packages, python="3.11.7", platform="manylinux_2_28_x86_64"),
+                    samples=(seconds, seconds),
+                )
+
+
+@pytest.fixture
+def store() -> Iterator[SqlKnowledgeBase]:
+    with open_knowledge_base("sqlite://", shipped=False) as opened:
+        opened.add(torch_block(1))
+        yield opened
+
+
+def estimator(store: SqlKnowledgeBase) -> PosteriorEstimator:
+    return PosteriorEstimator(
+        Fits(store), hardware=MACHINE, workload=find_workload("equal"), frameworks=("torch", "numpy")
+    )
+
+
+CANDIDATES = {
+    "torch": [Version(v) for v in ("2.7.0", "2.6.0", "2.5.0", "2.4.0", "2.3.0")],
+    "numpy": [Version(v) for v in ("2.1.0", "2.0.0", "1.26.4")],
+}
+BASELINE = {"torch": Version("2.7.0"), "numpy": Version("2.1.0")}
+
+
+def test_the_terms_sum_to_the_certainty_equivalent_of_every_stack(store: SqlKnowledgeBase) -> None:
+    model = estimator(store).model("torch")
+    assert model is not None
+    terms = estimator(store).terms(CANDIDATES, BASELINE)
+
+    for torch in CANDIDATES["torch"]:
+        for numpy in CANDIDATES["numpy"]:
+            mean, deviation = model.gain({"torch": torch, "numpy": numpy}, BASELINE)
+            choices = ("torch", torch), ("numpy", numpy)
+            found = sum(terms.unary[c] for c in choices) + terms.pairs[choices]
+            assert found == pytest.approx(mean - RISK / 2 * deviation**2, abs=1e-9)
+
+
+def test_the_baseline_scores_nothing(store: SqlKnowledgeBase) -> None:
+    terms = estimator(store).terms(CANDIDATES, BASELINE)
+
+    choices = ("torch", BASELINE["torch"]), ("numpy", BASELINE["numpy"])
+    assert sum(terms.unary[c] for c in choices) + terms.pairs[choices] == pytest.approx(0, abs=1e-12)
+
+
+def test_a_known_truth_is_found_within_its_interval(store: SqlKnowledgeBase) -> None:
+    model = estimator(store).model("torch")
+    assert model is not None
+
+    found = model.estimate(
+        {"torch": Version("2.4.0"), "numpy": Version("1.26.4")},
+        {"torch": Version("2.7.0"), "numpy": Version("1.26.4")},
+        confidence=0.95,
+    )
+
+    assert found.low < math.exp(-0.12) < found.high < 1
+    assert found.measured
+    assert math.log(found.speedup) == pytest.approx(sum(w * c.mean for w, c in found.carried))
+
+
+def test_intervals_of_left_out_versions_hold() -> None:
+    contrasts = [c for seed in range(4) for c in evidence_of(torch_block(seed)).contrasts]
+    inside = []
+    for version in ("2.4.0", "2.5.0", "2.6.0"):
+        shown = [c for c in contrasts if c.side.version != version]
+        asked = [c for c in contrasts if c.side.version == version]
+        mean, deviation = foresee(shown, asked)
+        inside += [abs(m - c.mean) < 1.645 * d for m, d, c in zip(mean, deviation, asked, strict=True)]
+
+    assert np.mean(inside) > 0.8
+
+
+def test_what_everything_in_a_slot_shares_is_told_from_what_each_has() -> None:
+    generator = random.Random(3)
+    rows = []
+    for number in range(40):
+        shared = generator.gauss(0, 0.1)
+        for size in range(6):
+            run = replace(RUN, parameters={"m": size, "n": 8, "k": 8})
+            for slot in range(2):
+                seconds = math.exp(slot * shared + generator.gauss(0, 0.01))
+                one = observation(round=number, slot=slot, reference=slot == 0)
+                rows.append(replace(one, indicator=run, samples=(seconds, seconds)))
+
+    (found,) = common_errors(rows).values()
+
+    assert found == pytest.approx(0.1 / math.sqrt(40), rel=0.4)
+
+
+def test_a_fit_is_remembered_and_made_anew_when_the_knowledge_changes(
+    store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted: list[int] = []
+
+    def fit(contrasts: Sequence[Contrast]) -> Amplitudes:
+        fitted.append(len(contrasts))
+        return fit_amplitudes(contrasts)
+
+    monkeypatch.setattr("knowledge.estimate.fits.fit_amplitudes", fit)
+
+    first = Fits(store).process("torch", "cpu")
+    again = Fits(store).process("torch", "cpu")
+    store.add([observation(block="of something else")])
+    unmoved = Fits(store).process("torch", "cpu")
+    count = len(fitted)
+    store.add(torch_block(2))
+    moved = Fits(store).process("torch", "cpu")
+
+    assert first is not None
+    assert again is not None
+    assert unmoved is not None
+    assert moved is not None
+    assert first.amplitudes == again.amplitudes
+    # The state changed, what was seen did not: at most one fit more, and the same amplitudes.
+    assert unmoved.amplitudes == first.amplitudes
+    assert len(fitted) == count + 1
+    assert len(moved.contrasts) == 2 * len(first.contrasts)
+
+
+def test_only_changed_blocks_are_read_again(store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    gather(store)
+    store.add(torch_block(2))
+    read: list[str | None] = []
+    real = store.observations
+
+    def reading(*, block: str) -> Iterator[Observation]:
+        read.append(block)
+        return real(block=block)
+
+    monkeypatch.setattr(store, "observations", reading)
+
+    found = gather(store)
+
+    assert read == ["t2"]
+    assert {c.block for c in found.contrasts} == {"t1", "t2"}
+
+
+def test_the_shipped_fits_are_of_the_shipped_observations() -> None:
+    shipped = json.loads((files("knowledge.data") / "fits.json").read_text())
+    with open_knowledge_base("sqlite://") as store:
+        evidence = gather(store)
+
+    records = [fit_record(of_framework(evidence, *key), known=shipped) for key in frameworks_of(evidence)]
+
+    assert {r["seen"] for r in records if r["amplitudes"] is not None} == set(shipped)
+
+
+def test_a_size_counts_where_it_is_of_the_workloads_model() -> None:
+    workload = Workload(
+        name="x",
+        summary="",
+        weights={"matmul": 0.5, "inference": 0.5},
+        backends=(),
+        source="",
+        only={"inference": {"model": "cnn"}},
+    )
+
+    assert workload.weight_of("inference@1[batch=1,model=cnn] float32 torch/cpu", "inference") == 0.5
+    assert workload.weight_of("inference@1[batch=1,model=transformer] float32 torch/cpu", "inference") == 0
+    assert workload.weight_of("inference@1[batch=1] float32 torch/cpu", "inference") == 0.5
+    assert workload.weight_of("sort@1[n=1] float32 torch/cpu", "sort") == 0
+
+
+def test_the_weight_of_a_family_is_shared_by_its_sizes(store: SqlKnowledgeBase) -> None:
+    shares = label_shares(gather(store).contrasts, find_workload("transformer-training"))
+
+    assert len(shares) == 4
+    assert list(shares.values()) == pytest.approx([0.25] * 4)
+
+
+def test_distances_do_not_depend_on_which_versions_are_asked() -> None:
+    versions = [Version(v) for v in ("1.24.0", "1.26.4", "2.0.0", "2.0.0+cu126")]
+
+    few, many = distances(versions[:3], {1: 27}), distances([*versions, Version("1.25.0")], {1: 27})
+
+    assert few[0, 1] == pytest.approx(2.4)
+    assert few[1, 2] == pytest.approx(0.6)
+    assert np.allclose(few, many[:3, :3])
+    assert many[2, 3] == 1
+
+
+def test_what_nobody_measured_keeps_its_prior_uncertainty(store: SqlKnowledgeBase) -> None:
+    process = Fits(store).process("torch", "cpu")
+    assert isinstance(process, Process)
+    shares = label_shares(process.contrasts, find_workload("equal"))
+    sides = [Side(version="2.7.0", companions={}, settings={}), Side(version="9.0.0", companions={}, settings={})]
+
+    near = process.posterior([Term(side=sides[0]), Term(side=replace(sides[0], version="2.6.0"))], shares, MACHINE_SEEN)
+    far = process.posterior([Term(side=side) for side in sides], shares, MACHINE_SEEN)
+
+    assert far.less([1], 0).variance[0] > near.less([1], 0).variance[0] > 0
+
+
+MACHINE_SEEN = next(iter(evidence_of(torch_block(1)).contrasts)).machine
