@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
-from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
@@ -69,13 +68,14 @@ def _row(o: Observation) -> Row:
 def _add_stacks_and_machines(connection: Connection, batch: Sequence[Observation], stored: set[str]) -> None:
     """Insert the stacks and machines that are not there; ``stored`` remembers which need no look."""
     stacks: dict[str, Stack] = {o.stack.identity: o.stack for o in batch}
-    machines: dict[str, HardwareProfile] = {o.hardware.identity: o.hardware for o in batch}
-    new_machines = sorted(_missing(connection, tables.hardware, machines.keys() - stored))
+    machines = _described(batch, stored)
+    new_machines = sorted(_missing(connection, tables.hardware, machines))
+    _rename(connection, {i: record for i, record in machines.items() if i not in set(new_machines)})
     new_stacks = sorted(_missing(connection, tables.stack, stacks.keys() - stored))
     _insert(
         connection,
         tables.hardware,
-        [(i, machines[i].cpu.microarchitecture, canonical_json(machines[i].record())) for i in new_machines],
+        [(i, machines[i][0], machines[i][1]) for i in new_machines],
     )
     _insert(
         connection,
@@ -84,7 +84,31 @@ def _add_stacks_and_machines(connection: Connection, batch: Sequence[Observation
     )
     packages = {(i, p.name): p.version for i in new_stacks for p in stacks[i].packages}
     _insert(connection, tables.stack_package, [(*key, version) for key, version in sorted(packages.items())])
-    stored |= stacks.keys() | machines.keys()
+    stored |= stacks.keys() | {f"{i} {o.hardware.name}" for o in batch for i in [o.hardware.identity]}
+
+
+def _described(batch: Sequence[Observation], stored: set[str]) -> dict[str, tuple[str, str]]:
+    """Return microarchitecture and document of each machine.
+
+    A name is no part of a machine's identity. Of several, the first in order of the documents stays, so that it does
+    not matter which came first.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for machine in {(o.hardware.identity, o.hardware.name): o.hardware for o in batch}.values():
+        if f"{machine.identity} {machine.name}" not in stored:
+            described = machine.cpu.microarchitecture, canonical_json(machine.record())
+            found[machine.identity] = min(described, found.get(machine.identity, described))
+    return found
+
+
+def _rename(connection: Connection, machines: dict[str, tuple[str, str]]) -> None:
+    """Keep the first of two documents of a machine that differ in what is no part of its identity."""
+    table = tables.hardware
+    known = connection.execute(select(table.c.id, table.c.document).where(table.c.id.in_(sorted(machines)))).all()
+    for identity, document in known:
+        # Compared here: databases order text each in their own way.
+        if machines[identity][1] < document:
+            connection.execute(update(table).where(table.c.id == identity).values(document=machines[identity][1]))
 
 
 def _missing(connection: Connection, table: Table, identities: Iterable[str]) -> set[str]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from knowledge.store import tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
-from tests.knowledge.samples import block, observation
+from tests.knowledge.samples import MACHINE, block, observation
 
 FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
 WRITER = """
@@ -279,6 +280,7 @@ OBSERVATIONS = st.builds(
     round=st.integers(0, 3),
     slot=st.integers(0, 1),
     block=st.sampled_from(["b1", "b2"]),
+    hardware=st.sampled_from([MACHINE, replace(MACHINE, name="another name")]),
     status=st.sampled_from(["ok", "crashed"]),
 )
 

@@ -257,6 +257,7 @@ def _hardware(name: str, left: dict[str, str]) -> HardwareProfile:
     if accelerator is not None and accelerator.vendor == "google":
         # Its hosts are told one way in one round and another, or not at all, in the next: a slice is so many chips.
         processor, sockets, count, nodes = "", None, count * (nodes or 1), 1
+        name = f"{accelerator.model} x {count}"
     return HardwareProfile(
         name=name,
         cpu=Cpu(architecture="x86_64", microarchitecture="", model=processor, sockets=sockets),
