@@ -21,7 +21,7 @@ from packaging.version import Version
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.evidence import COMPANIONS, Contrast, Machine, Run, Side, machine_of
 from knowledge.estimate.interface import Change, Evidence, PackageChoice, Prediction, ScoreTerms
-from knowledge.estimate.process import Gains, Process, Term
+from knowledge.estimate.process import Gains, Posterior, Process, Term
 from knowledge.estimate.workloads import Workload
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class FrameworkModel:
 
     @cached_property
     def _companions(self) -> tuple[str, ...]:
-        """Packages beside which it was compared."""
+        """Packages beside which it was compared; which CUDA a candidate would bring is not known of it."""
         sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
         return tuple(sorted({name for side in sides for name in side.companions if name in COMPANIONS}))
 
@@ -223,9 +223,9 @@ class FrameworkModel:
 
         Covariances among the framework and two companions are left out.
         """
-        name = self._name
         import numpy as np
 
+        name = self._name
         own = list(candidates[name])
         anchor = baseline.get(name, own[0])
         caution = RISK / 2 * share * self._process.amplitudes.widening**2
@@ -271,8 +271,14 @@ class FrameworkModel:
 
     def gain(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> tuple[float, float]:
         """Return mean and standard deviation of the log speed-up of a stack over a baseline."""
+        return self._told(self._posterior(stack, baseline))
+
+    def _posterior(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Posterior:
         asked = [Term(side=self._whole(stack)), Term(side=self._whole(baseline))]
-        found = self._process.posterior(asked, self._shares, self._machine).less([0], 1)
+        return self._process.posterior(asked, self._shares, self._machine)
+
+    def _told(self, posterior: Posterior) -> tuple[float, float]:
+        found = posterior.less([0], 1)
         return float(found.mean[0]), self._process.amplitudes.widening * math.sqrt(float(found.variance[0]))
 
     def _whole(self, stack: Mapping[str, Version]) -> Side:
@@ -281,9 +287,8 @@ class FrameworkModel:
 
     def estimate(self, stack: Mapping[str, Version], against: Mapping[str, Version], *, confidence: float) -> Estimate:
         """Return the predicted speed-up of a stack over another, and the contrasts that carry it, weightiest first."""
-        asked = [Term(side=self._whole(stack)), Term(side=self._whole(against))]
-        found = self._process.posterior(asked, self._shares, self._machine)
-        gain, deviation = self.gain(stack, against)
+        found = self._posterior(stack, against)
+        gain, deviation = self._told(found)
         half = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * deviation
         weights = found.weights(0, 1).tolist()
         carried = sorted(

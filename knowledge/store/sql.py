@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -109,12 +109,13 @@ class SqlKnowledgeBase:
         return {key: json.loads(document) for key, digest, document in rows if asked.get(key) == digest}
 
     def remember(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
-        """Leave derived values, by key and digest of what they saw; nothing where it is read-only."""
+        """Leave derived values, by key and digest of what they saw; nothing where it cannot be written."""
         rows = [{"kind": kind, "key": k, "seen": s, "document": canonical_json(v)} for k, s, v in values]
         if not (rows and self._writable):
             return
         table = tables.derived
-        with self._write() as connection:
+        # Whoever worked them out has them: a full disk or a busy writer costs only the time to do so again.
+        with suppress(KnowledgeBaseError), self._write() as connection:
             gone = delete(table).where(table.c.kind == kind, table.c.key.in_([row["key"] for row in rows]))
             connection.execute(gone)
             connection.execute(insert(table), rows)

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from packaging.version import Version
 
 from advisor.resolve.baseline import Impossible
@@ -29,12 +31,18 @@ CRASH = Conflict(
 class Scores:
     """An estimator that says what a test needs it to say."""
 
-    def __init__(self, scores: dict[tuple[str, str], float], failing: dict[str, dict[str, str]] | None = None) -> None:
+    def __init__(
+        self,
+        scores: dict[tuple[str, str], float],
+        failing: dict[str, dict[str, str]] | None = None,
+        pairs: dict[tuple[tuple[str, str], tuple[str, str]], float] | None = None,
+    ) -> None:
         self._scores = {(name, Version(version)): score for (name, version), score in scores.items()}
         self._failing = failing or {}
+        self._pairs = {((a, Version(v)), (b, Version(w))): score for ((a, v), (b, w)), score in (pairs or {}).items()}
 
     def terms(self, candidates: object, baseline: object) -> ScoreTerms:
-        return ScoreTerms(unary=self._scores)
+        return ScoreTerms(unary=self._scores, pairs=self._pairs)
 
     def predict(self, stack: object, baseline: object) -> Prediction:
         return no_knowledge().predict({}, {})
@@ -55,6 +63,32 @@ def test_without_knowledge_the_newest_is_advised(index: PackageIndex, tmp_path: 
 
     assert versions(advice.optimum.stack) == versions(advice.baseline) == {"a": "2.0", "b": "2.0"}
     assert advice.optimum.proven
+
+
+@given(
+    unary=st.lists(st.integers(-8, 8), min_size=4, max_size=4),
+    pairs=st.lists(st.integers(-8, 8), min_size=4, max_size=4),
+)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_pairs_count_as_the_estimator_says(
+    index: PackageIndex, tmp_path: Path, unary: list[int], pairs: list[int]
+) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("a", version, ["b"])
+        index.add("b", version)
+    choices = [("a", "2.0"), ("a", "1.0"), ("b", "2.0"), ("b", "1.0")]
+    both = [(left, right) for left in choices[:2] for right in choices[2:]]
+    # A little more than whole steps, so that cutting towards none takes nothing away.
+    terms = {choice: steps * 0.0101 for choice, steps in zip(choices, unary, strict=True)}
+    paired = {pair: steps * 0.0101 for pair, steps in zip(both, pairs, strict=True)}
+    steps = {
+        pair: unary[choices.index(pair[0])] + unary[choices.index(pair[1])] + pairs[both.index(pair)] for pair in both
+    }
+
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores(terms, pairs=paired))
+
+    chosen = versions(advice.optimum.stack)
+    assert steps[("a", chosen["a"]), ("b", chosen["b"])] == max(steps.values())
 
 
 def test_a_faster_version_is_advised_over_a_newer_one(index: PackageIndex, tmp_path: Path) -> None:
