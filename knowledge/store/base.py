@@ -130,7 +130,7 @@ class KnowledgeBase(Protocol):
         """
 
     def remember(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
-        """Leave derived values, JSON-ready, by key and digest of what they saw; nothing where that cannot be written."""
+        """Leave derived values, JSON-ready, by key and digest of what they saw; nothing where it cannot be written."""
 
     def content(self) -> Content:
         """Count what is there."""
