@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from advisor.cli.app import main
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from knowledge.domain.errors import UnavailableError
+from knowledge.estimate.fits import Fits
 from knowledge.store.engine import open_knowledge_base
+from pi_runners.backends import FRAMEWORKS
 from tests.package_index import PackageIndex
 
 MACHINES = Path(__file__).parent / "fixtures" / "machines"
@@ -32,9 +35,11 @@ def index() -> Iterator[PackageIndex]:
 
 @pytest.fixture(scope="session")
 def first_knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A knowledge base as first use leaves it: made once, then copied."""
+    """A knowledge base as first use and first advice leave it: made once, then copied."""
     path = tmp_path_factory.mktemp("knowledge") / "knowledge.sqlite"
-    open_knowledge_base(str(path)).close()
+    with open_knowledge_base(str(path)) as store:
+        for framework in FRAMEWORKS:
+            Fits(store).process(framework, "cpu")
     return path
 
 
@@ -53,6 +58,28 @@ def advisor(tmp_path: Path, first_knowledge: Path) -> Advisor:
     def run(*arguments: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from advisor.cli.app import main; main()", *arguments]
         return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=variables, timeout=900)
+
+    return run
+
+
+@pytest.fixture
+def advisor_here(
+    tmp_path: Path, first_knowledge: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Advisor:
+    """Run the command line in this process, which saves starting one, with a knowledge base of its own."""
+    knowledge = shutil.copy(first_knowledge, tmp_path / "own.sqlite")
+    monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{knowledge}")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["advisor", *arguments])
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        told = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
 
     return run
 

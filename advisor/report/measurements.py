@@ -9,6 +9,7 @@ from typing import Any
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
+from knowledge.estimate.stacks import stack_name
 from knowledge.estimate.summary import Summary, summarise_block
 
 
@@ -90,7 +91,7 @@ def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
 
 
 def _row(s: Summary, c: Comparison | None) -> str:
-    name = _name(s.observation)
+    name = stack_name(s.observation)
     cells = [
         f"A/A `{name}`" if c is not None and c.twin else f"`{name}`",
         _seconds(s.median),
@@ -113,7 +114,7 @@ def _scaling(summaries: Iterable[Summary]) -> list[str]:
     for s in summaries:
         run = s.observation.indicator
         if run.name == "communication" and run.parameters["pattern"] == "scaling":
-            key = _name(s.observation), run.dtype, s.observation.slot
+            key = stack_name(s.observation), run.dtype, s.observation.slot
             rates.setdefault(key, {})[int(run.parameters["processes"])] = s.items
     return [
         f"scaling efficiency: `{name}` {dtype}: {found[count] / (count * found[1]):.0%} from 1 to {count} processes"
@@ -125,14 +126,14 @@ def _scaling(summaries: Iterable[Summary]) -> list[str]:
 
 def _failures(observations: Iterable[Observation]) -> list[str]:
     failed = sorted(
-        {(_name(o), o.indicator.name, o.status, _last_line(o.failure)) for o in observations if o.status != "ok"}
+        {(stack_name(o), o.indicator.name, o.status, _last_line(o.failure)) for o in observations if o.status != "ok"}
     )
     return [f"failed: `{name}` {indicator}: {status}: {why}" for name, indicator, status, why in failed]
 
 
 def _unequal(observations: Iterable[Observation]) -> list[str]:
     return [
-        f"not compared: `{_name(r.observation)}` {r.observation.indicator.name} in {r.rounds} rounds: {r.reason}"
+        f"not compared: `{stack_name(r.observation)}` {r.observation.indicator.name} in {r.rounds} rounds: {r.reason}"
         for r in refusals(observations)
     ]
 
@@ -146,11 +147,6 @@ def _unstable(summaries: Iterable[Summary]) -> list[str]:
     return [
         f"unstable ({code}, {len(reasons)} rows): {reasons[0][0]}; {reasons[0][1]}" for code, reasons in found.items()
     ]
-
-
-def _name(o: Observation) -> str:
-    switches = "".join(f" {name}={value}" for name, value in sorted(o.settings.items()))
-    return f"{o.framework} {o.stack.version_of(o.framework)}{switches}"
 
 
 def _seconds(seconds: float) -> str:

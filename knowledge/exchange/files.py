@@ -130,7 +130,7 @@ def read_observations(
             else:
                 raise ValueError(f"kind `{kind}` is not `stack`, `hardware` or `observation`")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            reason = _first_line(error)
+            reason = first_line(error)
             if damaged is None:
                 raise InputError(
                     f"{where}:{number}: not a record of an observation file: {reason}",
@@ -181,7 +181,8 @@ def check_observation(observation: Observation) -> None:
         raise ValueError("`loops`, `round` or `slot` is negative")
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return in one line what is wrong with a record."""
     from pydantic import ValidationError
 
     if isinstance(error, ValidationError):

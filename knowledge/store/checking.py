@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, select
 
 from knowledge.domain.identity import hash_of_text
-from knowledge.exchange.files import check_observation
+from knowledge.exchange.files import check_observation, first_line
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
 from knowledge.store import tables
 from knowledge.store.digest import EMPTY, combine
@@ -47,7 +47,7 @@ def _read_documents(connection: Connection, table: Table, found: dict[str, Any],
                 raise ValueError("its content does not match its hash")
             found[identity] = value
         except ValueError as error:
-            yield f"{table.name} `{identity[:12]}`: {_first_line(error)}"
+            yield f"{table.name} `{identity[:12]}`: {first_line(error)}"
 
 
 def _check(row: dict[str, Any], stacks: dict[str, Any], machines: dict[str, Any]) -> Iterator[str]:
@@ -65,7 +65,7 @@ def _check(row: dict[str, Any], stacks: dict[str, Any], machines: dict[str, Any]
         if o.identity != row["id"]:
             raise ValueError("its content does not match its hash")
     except ValueError as error:
-        yield f"{where}: {_first_line(error)}"
+        yield f"{where}: {first_line(error)}"
         return
     shown = {
         "indicator": o.indicator.name,
@@ -83,7 +83,3 @@ def _check(row: dict[str, Any], stacks: dict[str, Any], machines: dict[str, Any]
     for column, value in shown.items():
         if row[column] != value:
             yield f"{where}: column `{column}` says `{row[column]}`, its content `{value}`"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

@@ -1,4 +1,4 @@
-"""`advisor knowledge` as its users call it."""
+"""`advisor knowledge`, its output and its errors."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ def write(path: Path, name: str = "made-up", **asked: object) -> Path:
     return path
 
 
-def test_a_round_of_mlperf_is_printed_as_published(advisor: Advisor) -> None:
-    done = advisor("knowledge", "mlperf-table", "--round", "v0.6")
+def test_a_round_of_mlperf_is_printed_as_published(advisor_here: Advisor) -> None:
+    done = advisor_here("knowledge", "mlperf-table", "--round", "v0.6")
 
     rows = {tuple(c.strip() for c in line.split("|")[1:-1])[2]: line for line in done.stdout.splitlines()}
     assert "115.22" in rows["dgx1_ngc19.05_mxnet"]
     assert all(cell in rows["tpu-v3-32"] for cell in ("42.19", "12.61", "107.03", "12.25", "10.20"))
     assert "abci_2048xV100_mxnet" not in done.stdout
-    assert "abci_2048xV100_mxnet" in advisor("knowledge", "mlperf-table", "--round", "0.6", "--division", "all").stdout
+    assert (
+        "abci_2048xV100_mxnet"
+        in advisor_here("knowledge", "mlperf-table", "--round", "0.6", "--division", "all").stdout
+    )
 
 
-def test_software_gains_on_one_machine_are_told_with_what_they_are_not(advisor: Advisor) -> None:
+def test_software_gains_on_one_machine_are_told_with_what_they_are_not(advisor_here: Advisor) -> None:
     asked = ("knowledge", "compare", "--indicator", "mlperf_training", "--hardware", "dgx1")
 
-    done, as_json = advisor(*asked), advisor(*asked, "--format", "json")
+    done, as_json = advisor_here(*asked), advisor_here(*asked, "--format", "json")
 
     assert "trains to 0.759 instead of 0.749" in done.stdout
     assert "fastest resnet on dgx1 (8): mxnet 20.6 (NGC), v0.7, 71.28 minutes" in done.stdout
@@ -43,23 +46,23 @@ def test_software_gains_on_one_machine_are_told_with_what_they_are_not(advisor: 
     assert any(g["speedup"] > 1.6 and g["significant"] for g in found)
 
 
-def test_scaling_is_told_with_its_efficiency(advisor: Advisor) -> None:
-    done = advisor("knowledge", "compare", "--indicator", "mlperf_training", "--hardware", "tpu v3", "--scaling")
+def test_scaling_is_told_with_its_efficiency(advisor_here: Advisor) -> None:
+    done = advisor_here("knowledge", "compare", "--indicator", "mlperf_training", "--hardware", "tpu v3", "--scaling")
 
     assert "efficiency" in done.stdout
     assert "v0.6" in done.stdout
 
 
-def test_stacks_are_compared_and_drawn(advisor: Advisor, tmp_path: Path) -> None:
+def test_stacks_are_compared_and_drawn(advisor_here: Advisor, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     write(tmp_path / "o.jsonl")
-    advisor("knowledge", "import", "o.jsonl")
+    advisor_here("knowledge", "import", "o.jsonl")
 
-    done = advisor(
+    done = advisor_here(
         "knowledge", "compare", "--indicator", "matmul", "--hardware", "zen4", "--plot", "p.svg", "--framework", "numpy"
     )
     first = (tmp_path / "p.svg").read_bytes()
-    advisor("knowledge", "compare", "--indicator", "matmul", "--hardware", "zen4", "--plot", "p.svg")
+    advisor_here("knowledge", "compare", "--indicator", "matmul", "--hardware", "zen4", "--plot", "p.svg")
 
     assert "times as fast as `numpy 2.0.0`" in done.stdout
     assert "2 of 2 comparisons are significant" in done.stdout
@@ -67,14 +70,14 @@ def test_stacks_are_compared_and_drawn(advisor: Advisor, tmp_path: Path) -> None
     assert (tmp_path / "p.svg").read_bytes() == first
 
 
-def test_what_was_not_measured_together_is_refused_with_the_reason(advisor: Advisor, tmp_path: Path) -> None:
+def test_what_was_not_measured_together_is_refused_with_the_reason(advisor_here: Advisor, tmp_path: Path) -> None:
     elsewhere = replace(MACHINE, cpu=replace(MACHINE.cpu, microarchitecture="zen2"))
     rows = [observation("2.0.0", reference=True), observation("1.26.4", block="b2", hardware=elsewhere)]
     (tmp_path / "o.jsonl").write_text("\n".join(write_observations(rows)))
-    advisor("knowledge", "import", "o.jsonl")
+    advisor_here("knowledge", "import", "o.jsonl")
 
     asked = ("knowledge", "compare", "--indicator", "matmul", "--stack", "numpy==1.26.4", "--stack")
-    other, unknown = advisor(*asked, "numpy==2.0.0", "--hardware", "made-up"), advisor(*asked, "numpy==0.1")
+    other, unknown = advisor_here(*asked, "numpy==2.0.0", "--hardware", "made-up"), advisor_here(*asked, "numpy==0.1")
 
     assert (other.returncode, unknown.returncode) == (2, 2)
     assert "they were measured on different machines" in other.stderr
@@ -103,23 +106,25 @@ def test_what_was_not_measured_together_is_refused_with_the_reason(advisor: Advi
         (("import", "sqlite:////proc/none/k.sqlite"), "cannot be"),
     ],
 )
-def test_bad_input_is_one_sentence(advisor: Advisor, arguments: tuple[str, ...], reason: str) -> None:
-    done = advisor("knowledge", *arguments)
+def test_bad_input_is_one_sentence(advisor_here: Advisor, arguments: tuple[str, ...], reason: str) -> None:
+    done = advisor_here("knowledge", *arguments)
 
     assert done.returncode in (2, 4)
     assert reason in done.stderr
     assert one_sentence(done.stderr)
 
 
-def test_an_estimate_names_the_observations_that_carry_it(advisor: Advisor) -> None:
-    done = advisor("knowledge", "estimate", "--stack", "numpy==1.26.4", "--hardware", "cpu-zen4", "--indicator", "sort")
+def test_an_estimate_names_the_observations_that_carry_it(advisor_here: Advisor) -> None:
+    done = advisor_here(
+        "knowledge", "estimate", "--stack", "numpy==1.26.4", "--hardware", "cpu-zen4", "--indicator", "sort"
+    )
 
     assert "numpy==1.26.4 against numpy==2.4.6" in done.stdout
     assert "nearest evidence" in done.stdout
     assert "sort@1[columns=1024,rows=64] float32 numpy/cpu" in done.stdout.splitlines()[6]
 
 
-def test_the_sound_part_of_a_damaged_file_is_kept_where_asked_for(advisor: Advisor, tmp_path: Path) -> None:
+def test_the_sound_part_of_a_damaged_file_is_kept_where_asked_for(advisor_here: Advisor, tmp_path: Path) -> None:
     path = write(tmp_path / "o.jsonl")
     lines = path.read_text().splitlines()
     # Three stacks, one machine, eighteen observations; one is cut off, one has lost a digit.
@@ -127,9 +132,9 @@ def test_the_sound_part_of_a_damaged_file_is_kept_where_asked_for(advisor: Advis
     lines[-3] = lines[-3].replace('"round":5', '"round":6')
     path.write_text("\n".join(lines))
 
-    refused = advisor("knowledge", "import", "o.jsonl")
-    none = advisor("knowledge", "export", "--block", "made-up").stdout
-    kept = advisor("knowledge", "import", "o.jsonl", "--keep-valid")
+    refused = advisor_here("knowledge", "import", "o.jsonl")
+    none = advisor_here("knowledge", "export", "--block", "made-up").stdout
+    kept = advisor_here("knowledge", "import", "o.jsonl", "--keep-valid")
 
     assert (refused.returncode, none) == (2, "")
     assert f"o.jsonl:{len(lines) - 2}: not a record of an observation file" in refused.stderr
@@ -138,12 +143,12 @@ def test_the_sound_part_of_a_damaged_file_is_kept_where_asked_for(advisor: Advis
     assert f"o.jsonl:{len(lines)}: left out" in kept.stderr
 
 
-def test_a_compressed_file_that_was_cut_off_gives_what_it_holds(advisor: Advisor, tmp_path: Path) -> None:
+def test_a_compressed_file_that_was_cut_off_gives_what_it_holds(advisor_here: Advisor, tmp_path: Path) -> None:
     whole = gzip.compress(write(tmp_path / "o.jsonl", rounds=60).read_bytes())
     (tmp_path / "o.jsonl.gz").write_bytes(whole[: len(whole) // 2])
 
-    refused = advisor("knowledge", "import", "o.jsonl.gz")
-    kept = advisor("knowledge", "import", "o.jsonl.gz", "--keep-valid")
+    refused = advisor_here("knowledge", "import", "o.jsonl.gz")
+    kept = advisor_here("knowledge", "import", "o.jsonl.gz", "--keep-valid")
 
     assert refused.returncode == 2
     assert "damaged or cut off" in refused.stderr
@@ -151,58 +156,58 @@ def test_a_compressed_file_that_was_cut_off_gives_what_it_holds(advisor: Advisor
     assert int(kept.stdout.split(": ")[1].split()[0]) > 10
 
 
-def test_knowledge_bases_merge(advisor: Advisor, tmp_path: Path) -> None:
+def test_knowledge_bases_merge(advisor_here: Advisor, tmp_path: Path) -> None:
     write(tmp_path / "o.jsonl")
     other = f"sqlite:///{tmp_path / 'other.sqlite'}"
-    advisor("knowledge", "import", "o.jsonl", "--knowledge", other)
+    advisor_here("knowledge", "import", "o.jsonl", "--knowledge", other)
 
-    merged = advisor("knowledge", "import", "other.sqlite")
-    again = advisor("knowledge", "import", other)
+    merged = advisor_here("knowledge", "import", "other.sqlite")
+    again = advisor_here("knowledge", "import", other)
 
     assert "other.sqlite: 18 added" in merged.stdout
     assert ": 0 added" in again.stdout
     one, two = (
-        json.loads(advisor("knowledge", "status", "--format", "json", *more).stdout)
+        json.loads(advisor_here("knowledge", "status", "--format", "json", *more).stdout)
         for more in ((), ("--knowledge", other))
     )
     assert one["digest"] == two["digest"]
 
 
-def test_pruned_blocks_are_gone_and_what_ships_does_not_come_back(advisor: Advisor, tmp_path: Path) -> None:
+def test_pruned_blocks_are_gone_and_what_ships_does_not_come_back(advisor_here: Advisor, tmp_path: Path) -> None:
     write(tmp_path / "o.jsonl")
-    advisor("knowledge", "import", "o.jsonl")
+    advisor_here("knowledge", "import", "o.jsonl")
 
-    planned = advisor("knowledge", "prune", "--before", "2020-01-01", "--dry-run")
-    done = advisor("knowledge", "prune", "--block", "made-up", "--before", "2020-01-01")
-    left = advisor("knowledge", "mlperf-table", "--round", "v0.5")
+    planned = advisor_here("knowledge", "prune", "--before", "2020-01-01", "--dry-run")
+    done = advisor_here("knowledge", "prune", "--block", "made-up", "--before", "2020-01-01")
+    left = advisor_here("knowledge", "mlperf-table", "--round", "v0.5")
 
     assert "would remove `mlperf-training-v0.5/" in planned.stdout
     assert "removed `made-up`: 18 observations" in done.stdout
     assert left.returncode == 2
-    assert "every one is as it was stored" in advisor("knowledge", "verify").stdout
+    assert "every one is as it was stored" in advisor_here("knowledge", "verify").stdout
 
 
-def test_damage_is_found_and_told_by_the_exit_code(advisor: Advisor, tmp_path: Path) -> None:
+def test_damage_is_found_and_told_by_the_exit_code(advisor_here: Advisor, tmp_path: Path) -> None:
     import sqlite3
 
     write(tmp_path / "o.jsonl")
     path = tmp_path / "k.sqlite"
-    advisor("knowledge", "import", "o.jsonl", "--knowledge", str(path))
+    advisor_here("knowledge", "import", "o.jsonl", "--knowledge", str(path))
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE observation SET median_seconds = -1 WHERE round = 0 AND slot = 0")
 
-    done = advisor("knowledge", "verify", "--knowledge", str(path))
+    done = advisor_here("knowledge", "verify", "--knowledge", str(path))
 
     assert done.returncode == 1
     assert "column `median_seconds` says `-1.0`" in done.stdout
 
 
-def test_a_parquet_table_has_a_row_an_observation(advisor: Advisor, tmp_path: Path) -> None:
+def test_a_parquet_table_has_a_row_an_observation(advisor_here: Advisor, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     write(tmp_path / "o.jsonl")
-    advisor("knowledge", "import", "o.jsonl")
+    advisor_here("knowledge", "import", "o.jsonl")
 
-    advisor("knowledge", "export", "--parquet", "o.parquet", "--block", "made-up")
+    advisor_here("knowledge", "export", "--parquet", "o.parquet", "--block", "made-up")
 
     table = parquet.read_table(tmp_path / "o.parquet").to_pylist()
     assert len(table) == 18
@@ -210,15 +215,15 @@ def test_a_parquet_table_has_a_row_an_observation(advisor: Advisor, tmp_path: Pa
     assert all(len(row["samples"]) == 3 and json.loads(row["parameters"])["m"] == 8 for row in table)
 
 
-def test_mlperf_runs_are_imported_and_what_was_left_out_is_told(advisor: Advisor, tmp_path: Path) -> None:
+def test_mlperf_runs_are_imported_and_what_was_left_out_is_told(advisor_here: Advisor, tmp_path: Path) -> None:
     from tests.knowledge.test_mlperf import FILES, _tree
 
     _tree(tmp_path / "tree", FILES)
 
-    done = advisor("knowledge", "import-mlperf", "tree")
-    written = advisor("knowledge", "import-mlperf", "tree", "-o", "m.jsonl.gz")
+    done = advisor_here("knowledge", "import-mlperf", "tree")
+    written = advisor_here("knowledge", "import-mlperf", "tree", "-o", "m.jsonl.gz")
 
     assert "tree: 1 added, 0 known already, 1 left out" in done.stdout
     assert "result_1.txt` was left out: it holds no MLPerf log line" in done.stderr
     assert "wrote 1 observations to `m.jsonl.gz`" in written.stdout
-    assert "0 added, 1 known already" in advisor("knowledge", "import", "m.jsonl.gz").stdout
+    assert "0 added, 1 known already" in advisor_here("knowledge", "import", "m.jsonl.gz").stdout
