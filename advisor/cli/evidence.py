@@ -24,7 +24,7 @@ _MachineOption = Annotated[
     typer.Option(
         "--hardware",
         metavar="NAME|detect",
-        help="Only this machine: a profile's name, a microarchitecture, an accelerator model, or an identity.",
+        help="Only this machine: a profile, a microarchitecture, an accelerator model, or an identity.",
     ),
 ]
 _PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it, too.")]
@@ -55,10 +55,11 @@ def compare(
 
     check_format(format)
     with open_store(knowledge) as store:
+        wanted = None if hardware is None else _named(hardware)
         found = [
             o
             for o in store.observations(indicator=indicator, frameworks=[framework] if framework else None)
-            if hardware is None or is_machine(o.hardware, _named(hardware))
+            if wanted is None or is_machine(o.hardware, wanted)
         ]
         names = sorted({entry[0].split()[0] for entry in store.content().indicators}) if not found else []
     if not found:
@@ -141,12 +142,18 @@ def _draw(path: Path, draw: object, rows: int) -> None:
 
 
 def _named(hardware: str) -> str:
-    """Return what a machine of the knowledge base is named by: this one's identity for ``detect``."""
-    if hardware != "detect":
-        return hardware
-    from knowledge.hardware.detect import detect
+    """Return what a machine of the knowledge base is named by.
 
-    return detect().identity
+    This one's identity for ``detect``; of a shipped profile its accelerator or its microarchitecture.
+    """
+    from knowledge.hardware.profiles import find_profile, shipped_names
+
+    if hardware == "detect":
+        return find_profile(hardware).identity
+    if hardware.lower() in shipped_names():
+        profile = find_profile(hardware)
+        return profile.gpu.model if profile.gpu else profile.cpu.microarchitecture
+    return hardware
 
 
 def estimate(

@@ -59,7 +59,16 @@ def test_stacks_are_compared_and_drawn(advisor_here: Advisor, tmp_path: Path) ->
     advisor_here("knowledge", "import", "o.jsonl")
 
     done = advisor_here(
-        "knowledge", "compare", "--indicator", "matmul", "--hardware", "zen4", "--plot", "p.svg", "--framework", "numpy"
+        "knowledge",
+        "compare",
+        "--indicator",
+        "matmul",
+        "--hardware",
+        "cpu-zen4",
+        "--plot",
+        "p.svg",
+        "--framework",
+        "numpy",
     )
     first = (tmp_path / "p.svg").read_bytes()
     advisor_here("knowledge", "compare", "--indicator", "matmul", "--hardware", "zen4", "--plot", "p.svg")
