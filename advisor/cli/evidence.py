@@ -56,17 +56,15 @@ def compare(
     check_format(format)
     with open_store(knowledge) as store:
         wanted = None if hardware is None else _named(hardware)
-        found = [
-            o
-            for o in store.observations(indicator=indicator, frameworks=[framework] if framework else None)
-            if wanted is None or is_machine(o.hardware, wanted)
-        ]
-        names = sorted({entry[0].split()[0] for entry in store.content().indicators}) if not found else []
+        every = list(store.observations(indicator=indicator, frameworks=[framework] if framework else None))
+        found = [o for o in every if wanted is None or is_machine(o.hardware, wanted)]
+        names = {entry[0].split()[0] for entry in store.content().indicators} if not every else set()
     if not found:
+        names |= {o.hardware.gpu.model if o.hardware.gpu else o.hardware.cpu.microarchitecture for o in every} - {""}
         where = f" on `{hardware}`" if hardware else ""
         raise InputError(
             f"there is no observation of indicator `{indicator}`{where}",
-            hint=f"there is {', '.join(f'`{name}`' for name in names)}" if names else "",
+            hint=f"there is {', '.join(f'`{name}`' for name in sorted(names))}" if names else "",
         )
     if indicator == INDICATOR:
         _compare_mlperf(found, scaling=scaling, plot=plot, format=format)
