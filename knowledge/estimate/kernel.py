@@ -78,11 +78,11 @@ class Design:
         import numpy as np
 
         self._scales = np.array([scales.get(p.label, 1.0) for p in points])
-        self._sides = _codes(_side_key(p.side) for p in points)
-        self._labels = _codes(p.label for p in points)
-        self._families = _codes(p.family for p in points)
-        self._kinds = _codes(p.machine.kind for p in points)
-        self._machines = _codes(p.machine.identity for p in points)
+        self._sides = codes(_side_key(p.side) for p in points)
+        self._labels = codes(p.label for p in points)
+        self._families = codes(p.family for p in points)
+        self._kinds = codes(p.machine.kind for p in points)
+        self._machines = codes(p.machine.identity for p in points)
         sides = list({_side_key(p.side): p.side for p in points}.values())
         own = [s.version for s in sides]
         spans = _spans(s.version for s in measured)
@@ -97,7 +97,7 @@ class Design:
             for name in sorted({name for s in sides for name in s.companions})
         ]
         settings = [tuple(sorted(s.settings.items())) for s in sides]
-        self._settings = _codes(settings)
+        self._settings = codes(settings)
         self._shared_settings = _shared(list(dict.fromkeys(settings)))
 
     def _kernel(self, what: str, left: Array, right: Array) -> Array:
@@ -146,11 +146,11 @@ class Design:
         rows, columns = left[:, None], right[None, :]
         found = np.ones((len(left), len(right)))
         if indicators != "all":
-            codes = self._families if indicators == "family" else self._labels
-            found *= codes[rows] == codes[columns]
+            shared = self._families if indicators == "family" else self._labels
+            found *= shared[rows] == shared[columns]
         if machines != "all":
-            codes = self._kinds if machines == "kind" else self._machines
-            found *= codes[rows] == codes[columns]
+            shared = self._kinds if machines == "kind" else self._machines
+            found *= shared[rows] == shared[columns]
         return found
 
     def contrasts(self, slots: Array, references: Array) -> Iterator[Array]:
@@ -196,7 +196,8 @@ def _side_key(side: Side) -> tuple[object, ...]:
     return side.version, tuple(sorted(side.companions.items())), tuple(sorted(side.settings.items()))
 
 
-def _codes(values: Iterable[object]) -> Array:
+def codes(values: Iterable[object]) -> Array:
+    """Return a number for each value (n,): the same for the same."""
     import numpy as np
 
     seen: dict[object, int] = {}

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from knowledge.estimate.evidence import Contrast, Machine, Side
-from knowledge.estimate.kernel import PARTS, Design, Point
+from knowledge.estimate.kernel import PARTS, Design, Point, codes
 
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
@@ -250,9 +250,9 @@ def _noise_parts(contrasts: Sequence[Contrast]) -> tuple[Array, Array, Array]:
     """
     import numpy as np
 
-    blocks = _codes(c.block for c in contrasts)
-    labels = _codes(c.label for c in contrasts)
-    slots = _codes((c.block, c.slot) for c in contrasts)
+    blocks = codes(c.block for c in contrasts)
+    labels = codes(c.label for c in contrasts)
+    slots = codes((c.block, c.slot) for c in contrasts)
     same_block = blocks[:, None] == blocks[None, :]
     slot = 0.5 * same_block + 0.5 * (slots[:, None] == slots[None, :])
     same_label = labels[:, None] == labels[None, :]
@@ -260,13 +260,6 @@ def _noise_parts(contrasts: Sequence[Contrast]) -> tuple[Array, Array, Array]:
     own = np.array([math.sqrt(max(0.0, c.error**2 - c.common**2) + _LEAST_ERROR**2) for c in contrasts])
     told = np.outer(common, common) + same_label * np.outer(own, own)
     return slot * told, slot * same_label, slot
-
-
-def _codes(values: Iterable[object]) -> Array:
-    import numpy as np
-
-    seen: dict[object, int] = {}
-    return np.array([seen.setdefault(value, len(seen)) for value in values])
 
 
 def _noise(contrasts: Sequence[Contrast], amplitudes: Amplitudes) -> Array:
@@ -277,8 +270,9 @@ def _noise(contrasts: Sequence[Contrast], amplitudes: Amplitudes) -> Array:
 
 def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
     """Fit the amplitudes to contrasts."""
-    chosen = _evenly(contrasts, MOST_FOR_AMPLITUDES)
-    return max((_fit(chosen, length) for length in LENGTHS), key=lambda found: found.likelihood)
+    chosen, scales, measured = _evenly(contrasts, MOST_FOR_AMPLITUDES), _scales(contrasts), _sides(contrasts)
+    fits = (_fit(chosen, length=length, scales=scales, measured=measured) for length in LENGTHS)
+    return max(fits, key=lambda found: found.likelihood)
 
 
 def _evenly(contrasts: Sequence[Contrast], most: int) -> list[Contrast]:
@@ -288,14 +282,15 @@ def _evenly(contrasts: Sequence[Contrast], most: int) -> list[Contrast]:
     return [contrasts[int(i * step)] for i in range(most)]
 
 
-def _fit(contrasts: Sequence[Contrast], length: float) -> Amplitudes:
+def _fit(
+    contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, float], measured: Sequence[Side]
+) -> Amplitudes:
     import numpy as np
     from scipy.linalg import cho_factor, cho_solve
     from scipy.optimize import minimize
 
     slots, references = _places(len(contrasts))
-    scales = _scales(contrasts)
-    design = Design(_points(contrasts), length=length, scales=scales, measured=_sides(contrasts))
+    design = Design(_points(contrasts), length=length, scales=scales, measured=measured)
     told, label, slot = _noise_parts(contrasts)
     every = list(design.contrasts(slots, references))
     # A part that no contrast differs by cannot be told from nothing.
