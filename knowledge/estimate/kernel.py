@@ -103,7 +103,7 @@ class Design:
     def _kernel(self, what: str, left: Array, right: Array) -> Array:
         """Return how alike the stacks of points are in one effect; places broadcast against each other."""
         a, b = self._sides[left], self._sides[right]
-        found: Array = 0.0 * (a + b)
+        found: Array
         if what == "release":
             return self._release.between(a, b)
         if what == "framework":
@@ -112,11 +112,25 @@ class Design:
             found = self._framework.between(a, b)
             found *= self._shared_settings[self._settings[a], self._settings[b]]
             return found
+        found = 0.0 * (a + b)
         for alike in self._companions:
             found += alike.between(a, b)
         if what == "pair":
             found *= self._framework.between(a, b)
         return found
+
+    def distinct(self, slots: Array, references: Array) -> tuple[Array, Array]:
+        """Return the places of the first contrast (k,) of each kind, and the kind of each (n,).
+
+        Contrasts are of one kind where stacks, indicator and machine are the same.
+        """
+        import numpy as np
+
+        kinds = codes(
+            zip(self._sides[slots], self._sides[references], self._labels[slots], self._machines[slots], strict=True)
+        )
+        _, first = np.unique(kinds, return_index=True)
+        return first, kinds
 
     def sums(self, part: Part, heads: Array, row: Array, weights: Array, others: Array) -> Array:
         """Covariance (k, m) of unit amplitude of weighted sums over labels with points.

@@ -79,8 +79,7 @@ class Gains:
     Attributes:
         mean: Means (n,).
         variance: Variances (n,).
-        told: Prior covariance with the contrasts (n, contrasts), in coordinates in which those are independent: the
-            posterior covariance of two gains that were independent before is less its inner product.
+        told: What the contrasts tell of each (n, kinds): the covariance of two gains falls by the inner product.
     """
 
     mean: Array
@@ -94,14 +93,16 @@ class Posterior:
 
     Attributes:
         mean: Means (n,).
-        told: Prior covariance with the contrasts (n, contrasts), in coordinates in which those are independent.
-        factor: Cholesky factor of the contrasts' covariance, which leads to those coordinates.
+        cross: Prior covariance with each kind of contrast (n, kinds).
+        told: The same in coordinates in which the covariance of two terms falls by the inner product (n, kinds).
+        weigh: Turns a row of ``cross`` into the weight of each contrast.
         prior: Prior covariances of terms, two by two, by their places.
     """
 
     mean: Array
+    cross: Array
     told: Array
-    factor: Array
+    weigh: Callable[[Array], Array]
     prior: Callable[[Array, Array], Array]
 
     def less(self, places: Sequence[int], anchor: int) -> Gains:
@@ -116,10 +117,29 @@ class Posterior:
 
     def weights(self, place: int, anchor: int) -> Array:
         """Return how much each contrast weighs in the mean of a term less its anchor."""
-        from scipy.linalg import solve_triangular
+        return self.weigh(self.cross[place] - self.cross[anchor])
 
-        found: Array = solve_triangular(self.factor.T, self.told[place] - self.told[anchor], lower=False)
-        return found
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Solved:
+    """The contrasts' covariance K = L L', solved for the kinds of contrasts P.
+
+    Contrasts of the same two stacks at one indicator on one machine are of one kind: everything else is told alike of
+    them, so that predictions cost by the number of kinds.
+
+    Attributes:
+        first: Place of the first contrast of each kind (kinds,).
+        factor: Cholesky factor L.
+        kinds: L^-1 P (contrasts, kinds).
+        root: Cholesky factor of P' K^-1 P (kinds, kinds).
+        seen: P' K^-1 y (kinds,).
+    """
+
+    first: Array
+    factor: Array
+    kinds: Array
+    root: Array
+    seen: Array
 
 
 class Process:
@@ -134,7 +154,7 @@ class Process:
         """
         self.contrasts = tuple(contrasts)
         self.amplitudes = amplitudes or fit_amplitudes(self.contrasts)
-        self._solved: tuple[Array, Array] | None = None
+        self._solved: _Solved | None = None
 
     @property
     def backend(self) -> str:
@@ -156,25 +176,25 @@ class Process:
         (head_label, head_family), *_ = shares
         points = [Point(side=sides[0].side, label=label, family=family, machine=machine) for label, family in shares]
         points += [Point(side=t.side, label=head_label, family=head_family, machine=machine) for t in sides]
-        count, labels = len(self.contrasts), len(shares)
+        labels = len(shares)
         design = Design(
             [*points, *_points(self.contrasts)],
             length=self.amplitudes.length,
             scales=self.amplitudes.scales,
             measured=_sides(self.contrasts),
         )
-        slots, references = _places(count, len(points))
-        factor, seen = self._factor(design, slots, references)
+        slots, references = _places(len(self.contrasts), len(points))
+        solved = self._solve(design, slots, references)
         row, heads = np.arange(labels), np.arange(labels, labels + len(sides))
         weights = np.array(list(shares.values()))
-        cross = np.zeros((len(sides), count))
+        slots, references = slots[solved.first], references[solved.first]
+        cross = np.zeros((len(sides), len(slots)))
         asked = {what: np.array([t.effects is None or what in t.effects for t in sides]) for what, *_ in PARTS}
         for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
             chosen = np.flatnonzero(asked[part[0]])
             if variance > 0 and len(chosen):
                 cross[chosen] += variance * design.sums(part, heads[chosen], row, weights, slots)
                 cross[chosen] -= variance * design.sums(part, heads[chosen], row, weights, references)
-        told = solve_triangular(factor, cross.T, lower=True, check_finite=False).T
 
         def prior(left: Array, right: Array) -> Array:
             found = np.zeros(len(left))
@@ -183,10 +203,13 @@ class Process:
                 found += variance * both * design.sums_of_sums(part, heads[left], heads[right], row, weights)
             return found
 
-        return Posterior(mean=told @ seen, told=told, factor=factor, prior=prior)
+        def weigh(row: Array) -> Array:
+            found: Array = solve_triangular(solved.factor.T, solved.kinds @ row, lower=False)
+            return found
 
-    def _factor(self, design: Design, slots: Array, references: Array) -> tuple[Array, Array]:
-        """Return the Cholesky factor of the contrasts' covariance, and the contrasts in its coordinates."""
+        return Posterior(mean=cross @ solved.seen, cross=cross, told=cross @ solved.root, weigh=weigh, prior=prior)
+
+    def _solve(self, design: Design, slots: Array, references: Array) -> _Solved:
         import numpy as np
         from scipy.linalg import solve_triangular
 
@@ -195,7 +218,12 @@ class Process:
             for variance, matrix in zip(self.amplitudes.parts, design.contrasts(slots, references), strict=True):
                 total += variance * matrix
             factor = np.linalg.cholesky(total)
-            self._solved = factor, solve_triangular(factor, np.array([c.mean for c in self.contrasts]), lower=True)
+            first, kind = design.distinct(slots, references)
+            chosen = (kind[:, None] == np.arange(len(first))).astype(float)
+            kinds = solve_triangular(factor, chosen, lower=True)
+            seen = solve_triangular(factor, np.array([c.mean for c in self.contrasts]), lower=True)
+            root = np.linalg.cholesky(kinds.T @ kinds)
+            self._solved = _Solved(first=first, factor=factor, kinds=kinds, root=root, seen=kinds.T @ seen)
         return self._solved
 
 
