@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from knowledge.domain.identity import content_hash
+from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.evidence import Contrast, Evidence, Machine, Run, Side, gather
-from knowledge.estimate.process import MOST_CONTRASTS, Amplitudes, Process, fit_amplitudes
+from knowledge.estimate.process import MOST_CONTRASTS, Process
 from knowledge.store.base import KnowledgeBase
 
 _KIND = "fit"

@@ -15,12 +15,13 @@ from packaging.version import Version
 
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import PackageVersion, make_stack
+from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.compare import common_errors
 from knowledge.estimate.evidence import Contrast, Side, evidence_of, gather
 from knowledge.estimate.fits import Fits, fit_record, frameworks_of, of_framework
 from knowledge.estimate.kernel import distances
 from knowledge.estimate.posterior import RISK, PosteriorEstimator, label_shares
-from knowledge.estimate.process import Amplitudes, Process, Term, fit_amplitudes, foresee
+from knowledge.estimate.process import Process, Term, foresee
 from knowledge.estimate.workloads import Workload, find_workload
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
