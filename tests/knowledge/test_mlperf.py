@@ -21,6 +21,11 @@ SHARED = Path(__file__).parents[3] / "shared" / "data"
 PUBLISHED_V06 = {
     "dgx1": {"resnet": "115.22", "ssd": "22.36", "maskrcnn": "207.48", "gnmt": "20.55", "transformer": "20.34"},
     "dgx2h": {"resnet": "52.74", "ssd": "11.41", "maskrcnn": "95.20", "gnmt": "9.87", "transformer": "9.80"},
+    "tpu-v3-32": {"resnet": "42.19", "ssd": "12.61", "maskrcnn": "107.03", "gnmt": "12.25", "transformer": "10.20"},
+}
+"""Minutes as published in the closed division's table of round v0.6, by system."""
+
+UNCHECKED_V06 = {
     "dgx2": {"resnet": "57.87", "ssd": "12.21", "maskrcnn": "101.00", "gnmt": "10.94", "transformer": "11.04"},
     "dgx1_n24": {"maskrcnn": "22.03"},
     "dgx1_n30": {"ssd": "2.67"},
@@ -36,14 +41,13 @@ PUBLISHED_V06 = {
     "dgx2h_n30": {"ssd": "2.23", "transformer": "1.59"},
     "dgx2h_n32": {"resnet": "2.59"},
     "dgx2h_n96": {"resnet": "1.33"},
-    "tpu-v3-32": {"resnet": "42.19", "ssd": "12.61", "maskrcnn": "107.03", "gnmt": "12.25", "transformer": "10.20"},
     "tpu-v3-128": {"resnet": "11.22", "ssd": "3.89", "maskrcnn": "57.46", "gnmt": "4.62", "transformer": "3.85"},
     "tpu-v3-256": {"resnet": "6.86", "ssd": "2.76", "maskrcnn": "35.60", "gnmt": "3.53", "transformer": "2.81"},
     "tpu-v3-512": {"resnet": "3.85", "ssd": "1.79", "gnmt": "2.51", "transformer": "1.58"},
     "tpu-v3-1024": {"resnet": "2.27", "ssd": "1.34", "gnmt": "2.11", "transformer": "1.05"},
     "tpu-v3-2048": {"resnet": "1.28", "ssd": "1.21", "transformer": "0.85"},
 }
-"""Minutes of the closed division's table of round v0.6 (https://mlperf.org/training-results-0-6/), by system."""
+"""The round's other cells as the program computes them; the published figures were not at hand to check them by."""
 
 V05 = """:::MLPv0.5.0 resnet 100.5 (train.py:1) run_start
 :::MLPv0.5.0 resnet 101.0 (train.py:2) input_batch_size: 2048
@@ -162,14 +166,31 @@ def test_a_name_tells_what_no_description_does(name: str, model: str, chips: int
     assert hardware.nodes == nodes
 
 
-def test_the_published_table_of_v06_is_reproduced_to_the_printed_digit(scores: tuple[Score, ...]) -> None:
+def test_published_cells_of_v06_are_reproduced_to_the_printed_digit(scores: tuple[Score, ...]) -> None:
     computed: dict[str, dict[str, str]] = {}
     for s in scores:
         if s.round_ == "v0.6" and s.division == "closed" and s.minutes is not None and s.benchmark != "minigo":
             system = s.system.partition("_ngc")[0]
             computed.setdefault(system, {})[s.benchmark] = f"{s.minutes:.2f}"
 
-    assert computed == PUBLISHED_V06
+    assert {system: computed[system] for system in PUBLISHED_V06} == PUBLISHED_V06
+    # The rest is held as it is: a change of it wants a reason.
+    assert computed == PUBLISHED_V06 | UNCHECKED_V06
+
+
+def test_every_run_that_converged_reached_the_target_of_its_round(shipped: tuple[Observation, ...]) -> None:
+    told = [o for o in shipped if o.status == "ok" and "quality" in o.metrics and "target" in o.indicator.parameters]
+    reached: dict[tuple[object, object], bool] = {}
+    for o in told:
+        target, quality = float(o.indicator.parameters["target"]), o.metrics["quality"]
+        # BLEU is logged as per cent in some rounds, and as a fraction in others.
+        scale = 100 if target > 1 >= quality else 1
+        key = o.environment["mlperf_round"], o.indicator.parameters["benchmark"]
+        reached[key] = reached.get(key, True) and round(quality * scale, 4) >= target
+
+    assert len(told) > 1000
+    assert len(reached) == 15
+    assert all(reached.values()), reached
 
 
 def test_a_failed_run_counts_as_slowest_and_two_leave_no_score(shipped: tuple[Observation, ...]) -> None:
