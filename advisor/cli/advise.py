@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.asking import Asked, Opened, asks, opened
+from advisor.cli.asking import Asked, asks
+from advisor.cli.opening import Opened, opened
 from advisor.cli.options import FormatOption, check_format
 
 if TYPE_CHECKING:
@@ -42,14 +43,14 @@ def advise(
         check_lock_path(path)
     with opened(asked) as project:
         inquiry = project.ask(None)
-        advice = recommend(inquiry, current=project.current)
+        advice = recommend(inquiry, current=project.current.versions if project.current else None)
         _write(paths, advice, inquiry, project)
     report = Report(
         advice=advice,
-        target=project.target,
+        target=project.prepared.target,
         written=tuple(map(str, paths)),
         direct=frozenset(inquiry.direct),
-        proposal=project.proposal,
+        proposal=project.prepared.proposal,
     )
     typer.echo(advice_json(report) if format == "json" else advice_text(report))
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli import advise, explain, hardware, knowledge, pi, rules
+from advisor.cli import advise, check, config, explain, hardware, knowledge, pi, rules
 from advisor.cli.console import say_error
 from knowledge.domain.errors import AdvisorError
 
@@ -26,11 +26,14 @@ app = typer.Typer(
     ),
 )
 app.command("advise")(advise.advise)
+app.command("check")(check.check)
 app.command("explain")(explain.explain)
 app.command("prices")(explain.prices)
 app.command("tree")(explain.tree)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(rules.app, name="rules")
+app.command("rule")(rules.rule)
+app.add_typer(config.app, name="config")
 app.add_typer(pi.app, name="pi")
 app.add_typer(knowledge.app, name="knowledge")
 

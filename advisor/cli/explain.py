@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.asking import Asked, asks, opened
+from advisor.cli.asking import Asked, asks
+from advisor.cli.opening import opened
 from advisor.cli.options import FormatOption, check_format
 
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -59,7 +60,7 @@ def prices(
                 inquiry,
                 optimum,
                 versions=pythons or _PYTHONS,
-                admitted=project.project.requires_python,
+                admitted=project.prepared.project.requires_python,
                 ask=project.ask,
             )
     typer.echo(prices_json(found) if format == "json" else prices_text(found))

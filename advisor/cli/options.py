@@ -69,7 +69,8 @@ def cache_directory(chosen: Path | None) -> Path:
 
 def open_store(address: str | None) -> SqlKnowledgeBase:
     """Open the knowledge base that was asked for, or the user's own."""
-    from knowledge.store.engine import default_address, open_knowledge_base
+    from knowledge.store.engine import open_knowledge_base
+    from knowledge.store.glance import default_address
 
     return open_knowledge_base(address or default_address())
 

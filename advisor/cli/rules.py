@@ -57,6 +57,33 @@ def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], forma
             typer.echo(f"  {key:15} {shown}")
 
 
+def rule(
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="Code or name of a finding; all where none is.")
+    ] = None,
+    format: FormatOption = "text",
+) -> None:
+    """Explain a finding of `check` or `advise`: what it means, why it matters, what to do."""
+    from advisor.config import nearest
+    from advisor.gate.codes import all_codes
+    from knowledge.domain.errors import InputError
+
+    check_format(format)
+    known = all_codes()
+    found = [about for about in known.values() if code is None or code.upper() == about.code or code == about.name]
+    if not found:
+        raise InputError(f"there is no finding `{code}`", hint=nearest(str(code).upper(), known))
+    if format == "json":
+        typer.echo(json.dumps([asdict(about) for about in found], indent=2))
+    elif code is None:
+        typer.echo("\n".join(f"{about.code}  {about.level:7}  {about.name}: {about.summary}" for about in found))
+    else:
+        about = found[0]
+        typer.echo(
+            f"{about.code} {about.name} ({about.level}): {about.summary}\n\n{about.why}\n\nWhat to do: {about.remedy}"
+        )
+
+
 def _summary(rule: Rule) -> str:
     if rule.kind == "conflict":
         return f"{rule.package} {rule.versions} with {rule.other} {rule.other_versions}"

@@ -7,8 +7,9 @@ import hashlib
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from packaging.utils import NormalizedName
 
@@ -21,6 +22,21 @@ from advisor.index.page import DistributionFile
 from advisor.index.pages import IndexAnswerError, OfflineError, Pages, ProjectPage, index_directory
 from advisor.index.transport import GoneError, Transport, local_path
 from knowledge.domain.errors import UnavailableError
+from knowledge.domain.identity import content_hash
+
+_T = TypeVar("_T")
+
+
+class _Inline(Executor):
+    """Runs what is submitted at once."""
+
+    def submit(self, task: Callable[..., _T], /, *values: Any, **named: Any) -> Future[_T]:
+        done: Future[_T] = Future()
+        try:
+            done.set_result(task(*values, **named))
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
 
 class MetadataError(ValueError):
@@ -56,8 +72,10 @@ class IndexClient:
         self._records: dict[str, Future[tuple[str, ...] | None]] = {}
         self._pages: dict[tuple[NormalizedName, str], Future[ProjectPage]] = {}
         self._metadata: dict[str, Future[CoreMetadata]] = {}
+        self._answers: dict[NormalizedName, tuple[ProjectPage, ...]] = {}
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="index")
+        # What only reads files gains nothing by threads.
+        self._pool = _Inline() if offline else ThreadPoolExecutor(max_workers=workers, thread_name_prefix="index")
         self._background = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="ahead")
 
     def close(self) -> None:
@@ -84,8 +102,13 @@ class IndexClient:
         Raises:
             UnavailableError: If an index does not answer, or not with a page, or the cache lacks it while offline.
         """
+        if project not in self._answers:
+            self._answers[project] = tuple(self._read_pages(project))
+        return self._answers[project]
+
+    def _read_pages(self, project: NormalizedName) -> list[ProjectPage]:
         if project in self.configuration.bindings:
-            return (self._page(project, self.configuration.bindings[project]),)
+            return [self._page(project, self.configuration.bindings[project])]
         found = []
         for base in self._remote:
             page = self._page(project, base)
@@ -95,7 +118,16 @@ class IndexClient:
                     break
         found += [self._page(project, base) for base in self._local]
         found += [self._reader.linked(links, project) for links in self.configuration.find_links]
-        return tuple(page for page in found if page.known)
+        return [page for page in found if page.known]
+
+    def digest(self, project: NormalizedName) -> str:
+        """Return a hash of what the indexes say of a project: equal where they say the same.
+
+        Raises:
+            UnavailableError: As for :meth:`pages`.
+        """
+        told = [page.digest or [[f.filename, f.size] for f in page.read(None)] for page in self.pages(project)]
+        return content_hash(told)
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
         """Return every file of a project; where several pages offer a file of one name, the first one's.

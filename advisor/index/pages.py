@@ -75,6 +75,7 @@ class Pages:
         self._cache = cache
         self._offline = offline
         self._refresh = refresh
+        self._listed: dict[str, tuple[DistributionFile, ...]] = {}
 
     def read(self, project: NormalizedName, base: str) -> ProjectPage:
         """Return a project's page of an index; without files where the index does not know the project.
@@ -109,7 +110,9 @@ class Pages:
                 hint="remote find-links pages are not supported: name the index with `--extra-index-url`",
             )
         named = re.compile(re.escape(project).replace(r"\-", "[-_.]+") + r"-\d", re.IGNORECASE)
-        files = tuple(file for file in _directory_files(directory, links) if named.match(file.filename))
+        if links not in self._listed:
+            self._listed[links] = _directory_files(directory, links)
+        files = tuple(file for file in self._listed[links] if named.match(file.filename))
         return _listed(files, known=bool(files))
 
     def _is_fresh(self, about: dict[str, Any]) -> bool:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from advisor.project.locks import Locked, read_lock
+from advisor.project.locks import Lock, LockedVersion, read_lock
 from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 
 LOCKS = ("pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
 """Locks that are looked for in a project's directory, in this order."""
+
+PINNED = "requirements.txt"
+"""Looked for after them: a lock where every line is an exact version."""
 
 _LIST = (
     "import importlib.metadata as m, json; "
@@ -22,8 +26,8 @@ _LIST = (
 )
 
 
-def read_current(named: str | None, directory: Path, target: Target) -> Locked | None:
-    """Return the versions that a project has now; none where it has no lock and none was named.
+def read_current(named: str | None, directory: Path, target: Target) -> Lock | None:
+    """Return what a project has now; none where it has no lock and none was named.
 
     Args:
         named: A lock, an interpreter, or the directory of a virtual environment; by default the project's own lock.
@@ -34,20 +38,44 @@ def read_current(named: str | None, directory: Path, target: Target) -> Locked |
         InputError: If what was named cannot be read.
     """
     if named is None:
-        found = next((directory / name for name in LOCKS if (directory / name).is_file()), None)
-        return None if found is None else read_lock(found, target)
+        return _own(directory, target)
     path = Path(named)
     if path.is_dir():
         python = next((p for p in (path / "bin" / "python", path / "Scripts" / "python.exe") if p.exists()), None)
         if python is None:
             raise InputError(f"`{path}` is not a virtual environment: it has no interpreter")
         return _installed(python)
-    if path.suffix in (".toml", ".lock", ".txt") or not path.exists():
+    if path.suffix in (".toml", ".lock", ".txt", ".json") or not path.exists():
         return read_lock(path, target)
     return _installed(path)
 
 
-def _installed(python: Path) -> Locked:
+def _own(directory: Path, target: Target) -> Lock | None:
+    found = next((directory / name for name in LOCKS if (directory / name).is_file()), None)
+    if found is not None:
+        return read_lock(found, target)
+    pinned = directory / PINNED
+    if not pinned.is_file() or not is_pinned(pinned):
+        return None
+    stated = (directory / "requirements.in").is_file() or (directory / "pyproject.toml").is_file()
+    return replace(read_lock(pinned, target), is_project=not stated)
+
+
+def is_pinned(path: Path) -> bool:
+    """Whether a requirements file gives an exact version of everything it requires, and requires anything.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    from advisor.project.requirements import read_requirements
+
+    roots = [root for root in read_requirements(path).roots if not root.constraint]
+    return bool(roots) and all(
+        any(s.operator in ("==", "===") and "*" not in s.version for s in root.requirement.specifier) for root in roots
+    )
+
+
+def _installed(python: Path) -> Lock:
     """Ask an interpreter what is installed for it."""
     try:
         done = subprocess.run([str(python), "-I", "-c", _LIST], capture_output=True, text=True, check=True, timeout=60)
@@ -57,11 +85,12 @@ def _installed(python: Path) -> Locked:
             f"`{python}` did not tell what it has installed: {error}",
             hint="name a lock, an interpreter or the directory of a virtual environment with `--current`",
         ) from None
-    locked: Locked = {}
+    packages: dict[NormalizedName, LockedVersion] = {}
     for name, version in listed:
         try:
             # The first one found is the one that is imported.
-            locked.setdefault(canonicalize_name(str(name)), Version(version))
+            found = LockedVersion(version=Version(version), files={}, hashes=frozenset())
+            packages.setdefault(canonicalize_name(str(name)), found)
         except (InvalidVersion, TypeError):
             continue
-    return locked
+    return Lock(path=None, packages=packages)

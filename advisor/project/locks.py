@@ -1,4 +1,4 @@
-"""Reads the locks of the field: which version of each package is locked for a target.
+"""Reads the locks of the field: which version of each package is locked for a target, from where, with which hashes.
 
 A lock for many targets is read for one: packages whose markers do not hold there are left out.
 """
@@ -6,28 +6,75 @@ A lock for many targets is read for one: packages whose markers do not hold ther
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from packaging.markers import InvalidMarker, Marker, UndefinedEnvironmentName
-from packaging.pylock import Pylock, PylockValidationError
+from packaging.markers import InvalidMarker, UndefinedEnvironmentName
+from packaging.pylock import PylockValidationError
 from packaging.requirements import InvalidRequirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.specifiers import InvalidSpecifier
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from advisor.project import lock_formats
+from advisor.project.lock_formats import Document, Entry, holds
 from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 
-Locked = dict[str, Version]
-"""Version by normalised package name."""
+_CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
+_NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*|\s*)"(?P<name>[A-Za-z0-9][\w.-]*)"(?:,?\s*$|:\s*\{)')
+_VERSION = re.compile(r'^(?:version\s*=\s*|\s*"version":\s*)"=*(?P<version>[^"]+)",?\s*$')
 
-_Document = Mapping[str, Any]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedVersion:
+    """One package of a lock.
+
+    Attributes:
+        version: Its version.
+        line: Line of the lock that says so, from 1; 0 where there is none.
+        index: Address of the index that it is recorded from; none where the lock does not tell.
+        files: SHA-256 of each file that the lock names.
+        hashes: All its SHA-256 hashes.
+    """
+
+    version: Version
+    line: int = 0
+    index: str | None = None
+    files: Mapping[str, str]
+    hashes: frozenset[str]
 
 
-def read_lock(path: Path, target: Target) -> Locked:
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """What a project has now.
+
+    Attributes:
+        path: The lock; none for an environment.
+        packages: By normalised name.
+        indexes: Addresses that the lock names for all of its packages, each with its line.
+        records_hashes: Whether locks of its kind hold hashes.
+        is_project: Whether the lock is itself where the project says what it requires: a pinned requirements file.
+    """
+
+    path: Path | None
+    packages: Mapping[NormalizedName, LockedVersion]
+    indexes: tuple[tuple[str, int], ...] = ()
+    records_hashes: bool = False
+    is_project: bool = False
+
+    @cached_property
+    def versions(self) -> dict[str, Version]:
+        """Version by normalised package name."""
+        return {name: package.version for name, package in self.packages.items()}
+
+
+def read_lock(path: Path, target: Target) -> Lock:
     """Return what a lock holds for a target: its format is told by its name.
 
     `pylock.toml` and `pylock.NAME.toml`, `uv.lock`, `poetry.lock`, `pdm.lock`, `Pipfile.lock`, and requirements files
@@ -36,26 +83,40 @@ def read_lock(path: Path, target: Target) -> Locked:
     Raises:
         InputError: If it cannot be read, or is no lock.
     """
-    read: Callable[[_Document, Target], Iterator[tuple[str, str]]]
     if path.suffix == ".txt":
         return _read_freeze(path, target)
+    read: Callable[[Document, Target], Iterator[Entry]]
+    parse: Callable[[str], Any]
     if path.name == "Pipfile.lock":
-        document, read = _load(path, json.loads), _pipfile
+        parse, read = json.loads, lock_formats.read_pipfile
     elif path.name == "uv.lock":
-        document, read = _load(path, tomllib.loads), _uv
-    elif path.name in ("poetry.lock", "pdm.lock"):
-        document, read = _load(path, tomllib.loads), _packages
+        parse, read = tomllib.loads, lock_formats.read_uv
+    elif path.name == "poetry.lock":
+        parse, read = tomllib.loads, lock_formats.read_poetry
+    elif path.name == "pdm.lock":
+        parse, read = tomllib.loads, lock_formats.read_pdm
     elif path.name.endswith((".cdx.json", "bom.json")):
-        document, read = _load(path, json.loads), _sbom
+        parse, read = json.loads, lock_formats.read_sbom
     elif path.suffix == ".toml":
-        document, read = _load(path, tomllib.loads), _pylock
+        parse, read = tomllib.loads, lock_formats.read_pylock
     else:
         raise InputError(
             f"`{path}` is not the name of a lock",
             hint="known are `pylock.toml`, `uv.lock`, `poetry.lock`, `pdm.lock`, `Pipfile.lock` and `*.txt`",
         )
+    text, document = _load(path, parse)
+    lines = _lines(text)
     try:
-        return {canonicalize_name(name): Version(version) for name, version in read(document, target)}
+        packages = {
+            canonicalize_name(e.name): LockedVersion(
+                version=Version(e.version),
+                line=lines.get((canonicalize_name(e.name), e.version), 1),
+                index=e.index,
+                files=e.files,
+                hashes=frozenset(e.hashes) | frozenset(e.files.values()),
+            )
+            for e in read(document, target)
+        }
     except (
         PylockValidationError,
         InvalidVersion,
@@ -69,98 +130,76 @@ def read_lock(path: Path, target: Target) -> Locked:
         ValueError,
     ) as error:
         reason = f"field {error} is absent" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise InputError(f"`{path}` is not a lock of its kind: {reason}") from None
+        raise InputError(f"`{path}` is not a lock of its kind: {reason}", hint=_AGAIN) from None
+    return Lock(path=path, packages=packages, records_hashes=not path.name.endswith(("bom.json", ".cdx.json")))
 
 
-def _load(path: Path, parse: Callable[[str], Any]) -> _Document:
+_AGAIN = "make it anew with the tool that wrote it, or with `advisor advise`"
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file that must not hold what a merge left open.
+
+    Raises:
+        InputError: If it cannot be read, or holds conflict markers.
+    """
     try:
-        document = parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from None
-    if not isinstance(document, dict):
-        raise InputError(f"`{path}` is not a lock: it holds no table")
-    return document
-
-
-def _holds(marker: str | None, target: Target) -> bool:
-    return not marker or Marker(marker).evaluate({**target.markers, "extra": ""})
-
-
-def _pylock(document: _Document, target: Target) -> Iterator[tuple[str, str]]:
-    for package in Pylock.from_dict(document).packages:
-        if package.version is not None and (package.marker is None or _holds(str(package.marker), target)):
-            yield package.name, str(package.version)
-
-
-def _uv(document: _Document, target: Target) -> Iterator[tuple[str, str]]:
-    """Walk from the packages of the project; of several versions of one package the markers leave one."""
-    by_name: dict[str, list[_Document]] = {}
-    for package in document["package"]:
-        markers = package.get("resolution-markers", ())
-        if not markers or any(_holds(marker, target) for marker in markers):
-            by_name.setdefault(package["name"], []).append(package)
-    own = ("virtual", "editable", "directory")
-    roots = [p for packages in by_name.values() for p in packages if any(key in p.get("source", {}) for key in own)]
-    queue: list[tuple[_Document, str | None]] = [(root, None) for root in roots]
-    seen: set[tuple[str, str, str | None]] = set()
-    while queue:
-        package, extra = queue.pop()
-        key = (package["name"], package.get("version", ""), extra)
-        if key in seen:
-            continue
-        seen.add(key)
-        if not any(name in package.get("source", {}) for name in own):
-            yield package["name"], package["version"]
-        required = package.get("optional-dependencies", {}).get(extra, ()) if extra else package.get("dependencies", ())
-        for dependency in required:
-            if _holds(dependency.get("marker"), target):
-                found = by_name.get(dependency["name"], [])
-                named = [p for p in found if dependency.get("version") in (None, p.get("version"))]
-                for other in named[:1]:
-                    queue += [(other, None), *((other, e) for e in dependency.get("extra", ()))]
-
-
-def _packages(document: _Document, target: Target) -> Iterator[tuple[str, str]]:
-    """Yield the packages of a `poetry.lock` or a `pdm.lock`, without those of groups other than the main one."""
-    for package in document["package"]:
-        groups = package.get("groups", ["main"])
-        marker = package.get("marker", package.get("markers"))
-        if isinstance(marker, dict):
-            marker = marker.get("main")
-        python = str(package.get("python-versions", package.get("requires_python", "")))
-        admitted = (
-            python in ("", "*") or "||" in python or SpecifierSet(python).contains(target.python, prereleases=True)
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path}` cannot be read: {error}") from None
+    if found := _CONFLICT.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise InputError(
+            f"`{path}`, line {line}, holds conflict markers of a merge",
+            hint="take one side, then lock again with the tool that wrote it, or with `advisor advise`",
         )
-        if {"main", "default"} & set(groups) and not package.get("optional") and admitted and _holds(marker, target):
-            yield package["name"], package["version"]
+    return text
 
 
-def _pipfile(document: _Document, target: Target) -> Iterator[tuple[str, str]]:
-    for name, entry in document["default"].items():
-        if "version" in entry and _holds(entry.get("markers"), target):
-            yield name, entry["version"].removeprefix("==")
+def _load(path: Path, parse: Callable[[str], Any]) -> tuple[str, Document]:
+    text = read_text(path)
+    try:
+        document = parse(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}", hint=_AGAIN) from None
+    if not isinstance(document, dict):
+        raise InputError(f"`{path}` is not a lock: it holds no table", hint=_AGAIN)
+    return text, document
 
 
-def _sbom(document: _Document, target: Target) -> Iterator[tuple[str, str]]:
-    for component in document["components"]:
-        if str(component.get("purl", "")).startswith("pkg:pypi/"):
-            yield component["name"], component["version"]
+def _lines(text: str) -> dict[tuple[str, str], int]:
+    """Return the line of each name and version that a lock in TOML or JSON spells one below the other."""
+    found: dict[tuple[str, str], int] = {}
+    name = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if match := _NAME.match(line):
+            name = canonicalize_name(match["name"])
+        elif name and (match := _VERSION.match(line)):
+            found.setdefault((name, match["version"]), number)
+    return found
 
 
-def _read_freeze(path: Path, target: Target) -> Locked:
+def _read_freeze(path: Path, target: Target) -> Lock:
     from advisor.project.requirements import read_requirements
 
-    locked: Locked = {}
-    for root in read_requirements(path).roots:
+    text = read_text(path) if path.is_file() else ""
+    project = read_requirements(path)
+    packages: dict[NormalizedName, LockedVersion] = {}
+    for root in project.roots:
         marker = root.requirement.marker
         pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
-        if marker is None or _holds(str(marker), target):
+        if marker is None or holds(str(marker), target):
             if len(pins) != 1:
                 raise InputError(
                     f"{root.origin}: `{root.requirement}` is not an exact version, so this is no lock",
                     hint="write one with `pip freeze`, or name another file with `--current`",
                 )
-            locked[root.name] = Version(pins[0])
-    return locked
+            packages[root.name] = LockedVersion(
+                version=Version(pins[0]), line=root.line, files={}, hashes=frozenset(root.hashes)
+            )
+    named = [url for url in (project.index_url, *project.extra_index_urls) if url]
+    places = {url: next((n for n, line in enumerate(text.splitlines(), 1) if url in line), 1) for url in named}
+    hashed = any(package.hashes for package in packages.values())
+    return Lock(path=path, packages=packages, indexes=tuple(places.items()), records_hashes=hashed)

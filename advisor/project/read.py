@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from advisor.project.current import PINNED, is_pinned
 from advisor.project.interface import ProjectRequirements
 from advisor.project.pipfile import read_pipfile
 from advisor.project.pyproject import read_pyproject, read_settings
 from advisor.project.requirements import read_requirements
+from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 
 
@@ -45,10 +47,16 @@ def read_project(
         if pyproject.is_file():
             parts.append(read_pyproject(pyproject, extras=extras, groups=groups))
         declared = any(part.roots for part in parts)
+        stated = directory / "requirements.in"
+        if stated.is_file() and not declared:
+            parts.append(read_requirements(stated))
+            declared = True
         for path in sorted(directory.glob("requirements*.txt")):
-            if declared or path.name != "requirements.txt":
+            if path.name == PINNED and (declared or stated.is_file()) and is_pinned(path):
+                continue  # It is the lock of what another file requires.
+            if declared or path.name != PINNED:
                 reason = (
-                    "`pyproject.toml` lists dependencies" if declared else "only `requirements.txt` is read by itself"
+                    "another file lists the requirements" if declared else "only `requirements.txt` is read by itself"
                 )
                 skipped.append(f"`{path.name}` was not read: {reason}; name it with `--requirements` to use it")
             else:
@@ -73,11 +81,11 @@ def read_project(
 
 
 def _joined(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
-    first = parts[0]
+    first = replace(parts[0], roots=_placed(parts[0]))
     for part in parts[1:]:
         first = replace(
             first,
-            roots=first.roots + part.roots,
+            roots=first.roots + _placed(part),
             requires_python=first.requires_python or part.requires_python,
             index_url=part.index_url or first.index_url,
             extra_index_urls=first.extra_index_urls + part.extra_index_urls,
@@ -90,3 +98,8 @@ def _joined(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
             files=first.files + part.files,
         )
     return first
+
+
+def _placed(part: ProjectRequirements) -> tuple[RootRequirement, ...]:
+    """Return the requirements of a file with its path, where their reader did not tell."""
+    return tuple(root if root.path or not part.files else replace(root, path=part.files[0]) for root in part.roots)

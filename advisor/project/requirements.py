@@ -69,6 +69,7 @@ def _root(entry: Any, path: Path, constraint: bool) -> RootRequirement:
         origin=origin,
         constraint=constraint or bool(entry.is_constraint),
         hashes=hashes,
+        path=line.filename or str(path),
     )
 
 

@@ -81,14 +81,14 @@ def propose_workload(directory: Path) -> Proposal | None:
     imported: set[str] = set()
     training: list[str] = []
     skipped: list[str] = []
-    for path in _sources(directory):
+    for path in source_files(directory):
         where = path.relative_to(directory)
         try:
             names = _Names()
             with warnings.catch_warnings():
                 # What their strings escape is theirs to know.
                 warnings.simplefilter("ignore")
-                names.visit(ast.parse(_code(path)))
+                names.visit(ast.parse(code_of(path)))
         except (SyntaxError, ValueError, RecursionError, OSError, MemoryError) as error:
             skipped.append(f"`{where}`: {' '.join(str(error).split())}")
             continue
@@ -121,7 +121,7 @@ def _kind(name: str) -> str | None:
     return max(fitting)[1] if fitting else None
 
 
-def _sources(directory: Path) -> Iterator[Path]:
+def source_files(directory: Path) -> Iterator[Path]:
     """Yield the project's own Python files and notebooks, in order, up to a number."""
     found = 0
     for visited, (place, inside, files) in enumerate(os.walk(directory)):
@@ -142,7 +142,7 @@ def _sources(directory: Path) -> Iterator[Path]:
                 yield path
 
 
-def _code(path: Path) -> str:
+def code_of(path: Path) -> str:
     """Return the code of a file; of a notebook, that of its cells without what is not Python."""
     text = path.read_text(encoding="utf-8", errors="replace")
     if path.suffix != ".ipynb":

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from advisor.report.digits import rounded
 from advisor.report.interface import SCHEMA_VERSION, Report, changes_from_current
 from advisor.resolve.problem import Candidate
 from knowledge.domain.stack import carried_cuda
@@ -46,7 +47,7 @@ def advice_json(report: Report) -> str:
         "current": _current(report),
         "libyears_basis": "upload-times" if report.dated else "release-counts",
         "settings": {},
-        "prediction": _rounded(asdict(advice.prediction)),
+        "prediction": rounded(asdict(advice.prediction)),
         "findings": [asdict(f) for f in advice.findings],
         "proof": {
             "bound": {b.objective: b.bound for b in advice.optimum.bounds},
@@ -76,16 +77,5 @@ def _current(report: Report) -> dict[str, Any] | None:
     return {
         "packages": [{"name": name, "version": str(version)} for name, version in sorted(locked.items())],
         "changes": [{"name": n, "before": before, "after": after} for n, before, after in changes_from_current(report)],
-        "prediction": _rounded(asdict(prediction)),
+        "prediction": rounded(asdict(prediction)),
     }
-
-
-def _rounded(value: Any) -> Any:
-    """Round to six digits: what is beyond them differs between linear-algebra libraries."""
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
-    return value

@@ -124,6 +124,11 @@ class IndexCandidates:
                         self._look_ahead(canonicalize_name(requirement.name))
                 return
 
+    @property
+    def reached(self) -> Sequence[NormalizedName]:
+        """Packages whose candidates were asked for, sorted."""
+        return sorted(self._candidates)
+
     def knows(self, name: NormalizedName) -> bool:
         """Whether any index knows a package."""
         return bool(self._client.pages(name))

@@ -34,11 +34,9 @@ class Finding:
 
 def broken_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]:
     """Return the verdicts of the rules that forbid a stack."""
+    versions = {str(c.name): c.version for c in stack}
     return [v for c in stack for v in rules.judge(c.name, c.version) if v.severity == "forbidden"] + [
-        Verdict(rule=rule.id, severity=rule.severity, message=rule.message, source=rule.source)
-        for rule in rules.conflicts
-        if any(c.name == rule.package and rules.admits(rule.versions, c.version) for c in stack)
-        and any(c.name == rule.other and rules.admits(rule.other_versions, c.version) for c in stack)
+        verdict for _, verdict in rules.judge_together(versions)
     ]
 
 

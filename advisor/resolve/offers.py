@@ -71,7 +71,7 @@ class OfferReader:
         """Return what a page offers; from the cache where this page was judged for such a target before."""
         if not page.digest:
             return self._judge(page, name)
-        key = f"{_FORMAT} {page.digest} {self._target.python} {self._target.platform}"
+        key = self._key(page)
         stored = self._cache.read("offers", key)
         if stored is not None:
             try:
@@ -81,6 +81,19 @@ class OfferReader:
         offers = self._judge(page, name)
         self._cache.write("offers", key, json.dumps(_dump(offers)).encode())
         return offers
+
+    def of_version(self, page: ProjectPage, name: NormalizedName, version: Version) -> tuple[Offer, ...]:
+        """Return what a page offers a target of one version; as :meth:`read`, without looking at the others."""
+        stored = self._cache.read("offers", self._key(page)) if page.digest else None
+        if stored is not None:
+            try:
+                return _load(json.loads(stored), only=str(version)).files
+            except (ValueError, KeyError, TypeError, InvalidVersion):
+                pass  # Written by another version of the program.
+        return tuple(offer for offer in self.read(page, name).files if offer.version == version)
+
+    def _key(self, page: ProjectPage) -> str:
+        return f"{_FORMAT} {page.digest} {self._target.python} {self._target.platform}"
 
     def runs_on_target(self, requires_python: str | None) -> bool:
         """Whether a ``Requires-Python`` admits the target's interpreter."""
@@ -161,12 +174,17 @@ def _dump(offers: Offers) -> dict[str, Any]:
     }
 
 
-def _load(document: dict[str, Any]) -> Offers:
-    files = load_files(document["files"])
+def _load(document: dict[str, Any], *, only: str | None = None) -> Offers:
+    entries = [
+        (entry, about)
+        for entry, about in zip(document["files"], document["about"], strict=True)
+        if only is None or about[0] == only
+    ]
+    files = load_files(entry for entry, _ in entries)
     return Offers(
         files=tuple(
             Offer(version=Version(version), rank=(rank, build), file=file)
-            for file, (version, rank, build) in zip(files, document["about"], strict=True)
+            for file, (_, (version, rank, build)) in zip(files, entries, strict=True)
         ),
         refused=Counter(document["refused"]),
         examples=document["examples"],

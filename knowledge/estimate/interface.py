@@ -96,6 +96,25 @@ class Prediction:
     unmeasured: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """Predicted effect of one change on one indicator, or of one setting on a workload.
+
+    Attributes:
+        subject: Label of the indicator, or the setting as ``name=value``.
+        package: The framework that it runs on.
+        speedup: Predicted speed-up.
+        low: Lower end of its interval.
+        high: Upper end.
+    """
+
+    subject: str
+    package: str
+    speedup: float
+    low: float
+    high: float
+
+
 class Estimator(Protocol):
     """What the observations imply for stacks, on one machine and for one workload."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.evidence import COMPANIONS, Contrast, Machine, Run, Side, machine_of
-from knowledge.estimate.interface import Change, Evidence, PackageChoice, Prediction, ScoreTerms
+from knowledge.estimate.interface import Change, Effect, Evidence, PackageChoice, Prediction, ScoreTerms
 from knowledge.estimate.process import Gains, Posterior, Process, Term
 from knowledge.estimate.workloads import Workload
 
@@ -97,6 +97,33 @@ class PosteriorEstimator:
             workload=self._workload.name,
             changes=tuple(changes),
             unmeasured=tuple(sorted(n for n in self._frameworks & set(stack) - set(measured) if self._counts(n))),
+        )
+
+    def effects(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> tuple[Effect, ...]:
+        """Predict the speed-up of a stack over the baseline at each indicator of the workload, by package and label."""
+        return tuple(
+            effect
+            for name in self._measured(stack)
+            if name in baseline and (modelled := self.model(name)) is not None
+            for effect in modelled.effects(stack, baseline)
+        )
+
+    def setting_effects(
+        self, stack: Mapping[str, Version], settings: Mapping[str, Mapping[str, str]]
+    ) -> tuple[Effect, ...]:
+        """Predict what settings do to the speed of a stack, each against its default.
+
+        Args:
+            stack: The stack.
+            settings: By framework of the stack, the settings that are set for it; those that were never measured on
+                it are left out of the answer.
+        """
+        return tuple(
+            effect
+            for name in self._measured(stack)
+            if (modelled := self.model(name)) is not None
+            for setting, value in sorted(settings.get(name, {}).items())
+            if (effect := modelled.setting_effect(stack, setting, value)) is not None
         )
 
     def _measured(self, names: Iterable[str]) -> list[str]:
@@ -302,6 +329,31 @@ class FrameworkModel:
             measured={str(stack[self._name]), str(against[self._name])} <= {str(v) for v in self.versions},
             carried=tuple((float(w), c) for w, c in carried if w),
         )
+
+    def effects(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> list[Effect]:
+        """Return the predicted speed-up at each indicator, by label; nothing where no version differs."""
+        asked = [Term(side=self._whole(stack)), Term(side=self._whole(baseline))]
+        if asked[0].side == asked[1].side:
+            return []
+        return [
+            self._effect(label[0], self._process.posterior(asked, {label: 1.0}, self._machine))
+            for label in sorted(self._shares)
+        ]
+
+    def setting_effect(self, stack: Mapping[str, Version], name: str, value: str) -> Effect | None:
+        """Return what a setting does to the speed of a stack; none where it was never measured."""
+        sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
+        if not any(side.settings.get(name) == value for side in sides):
+            return None
+        plain = self._whole(stack)
+        asked = [Term(side=replace(plain, settings={name: value})), Term(side=plain)]
+        return self._effect(f"{name}={value}", self._process.posterior(asked, self._shares, self._machine))
+
+    def _effect(self, subject: str, posterior: Posterior) -> Effect:
+        gain, deviation = self._told(posterior)
+        half = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * deviation
+        low, high = math.exp(gain - half), math.exp(gain + half)
+        return Effect(subject=subject, package=self._name, speedup=math.exp(gain), low=low, high=high)
 
     def change(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Change:
         """Tell what is predicted for a change, and what bears on it."""

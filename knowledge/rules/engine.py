@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import cuda_of_local_version
-from knowledge.rules.model import Capabilities, Conflict, CpuOnly, Rule, RuntimeNeeds, Tested, Verdict
+from knowledge.rules.model import Capabilities, Conflict, CpuOnly, Rule, RuntimeNeeds, Subject, Tested, Verdict
 
 
 class RuleBook:
@@ -44,17 +44,31 @@ class RuleBook:
         return self._specifiers[specifier].contains(Version(version.public), prereleases=True)
 
     def _judge(self, rule: Capabilities | RuntimeNeeds | Tested | CpuOnly, version: Version) -> Verdict | None:
+        about: Subject
         if isinstance(rule, Capabilities):
-            message = self._lacks_code(rule, version)
+            message, about = self._lacks_code(rule, version), "capability"
         elif isinstance(rule, RuntimeNeeds):
-            message = self._lacks_needs(rule, version)
+            message, about = self._lacks_driver(rule, version), "driver"
+            if message is None:
+                message, about = self._lacks_capability(rule, version), "capability"
         elif isinstance(rule, Tested):
-            message = self._tested(rule, version)
+            message, about = self._tested(rule, version), "tested"
         else:
-            message = self._idle(rule, version)
+            message, about = self._idle(rule, version), "cpu-only"
         if message is None:
             return None
-        return Verdict(rule=rule.id, severity=rule.severity, message=message, source=rule.source)
+        return Verdict(rule=rule.id, severity=rule.severity, message=message, source=rule.source, about=about)
+
+    def judge_together(self, versions: Mapping[str, Version]) -> tuple[tuple[Conflict, Verdict], ...]:
+        """Return the pairs of a stack that do not work together."""
+        return tuple(
+            (rule, verdict_on(rule))
+            for rule in self.conflicts
+            if rule.package in versions
+            and rule.other in versions
+            and self.admits(rule.versions, versions[rule.package])
+            and self.admits(rule.other_versions, versions[rule.other])
+        )
 
     def _lacks_code(self, rule: Capabilities, version: Version) -> str | None:
         gpu = self._hardware.gpu
@@ -77,12 +91,18 @@ class RuleBook:
             f"{gpu.compute_capability}"
         )
 
-    def _lacks_needs(self, rule: RuntimeNeeds, version: Version) -> str | None:
+    def _lacks_driver(self, rule: RuntimeNeeds, version: Version) -> str | None:
+        driver = self._hardware.driver
+        if f"{version.major}.{version.minor}" != rule.cuda or driver is None or self._hardware.os != "linux":
+            return None
+        if Version(driver.version) < Version(rule.driver):
+            return f"CUDA {rule.cuda} needs driver {rule.driver} or newer; the machine has {driver.version}"
+        return None
+
+    def _lacks_capability(self, rule: RuntimeNeeds, version: Version) -> str | None:
+        gpu = self._hardware.gpu
         if f"{version.major}.{version.minor}" != rule.cuda:
             return None
-        gpu, driver = self._hardware.gpu, self._hardware.driver
-        if driver is not None and self._hardware.os == "linux" and Version(driver.version) < Version(rule.driver):
-            return f"CUDA {rule.cuda} needs driver {rule.driver} or newer; the machine has {driver.version}"
         if gpu and gpu.capability and rule.capability and gpu.capability < _capability(rule.capability):
             return (
                 f"CUDA {rule.cuda} needs compute capability {rule.capability} or newer; {gpu.model} has "
@@ -99,6 +119,12 @@ class RuleBook:
         if rule.local is not None and version.local != rule.local:
             return None
         return f"`{rule.package} {version}` is a CPU-only build: it leaves the accelerator idle"
+
+
+def verdict_on(rule: Conflict) -> Verdict:
+    """Return what a rule says about two packages that it finds together."""
+    about: Subject = rule.breaks or "combination"
+    return Verdict(rule=rule.id, severity=rule.severity, message=rule.message, source=rule.source, about=about)
 
 
 def runs_on(capability: tuple[int, int], *, machine_code: Iterable[str], ptx: Iterable[str]) -> bool:

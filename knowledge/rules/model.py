@@ -8,6 +8,9 @@ from typing import ClassVar, Literal
 Severity = Literal["forbidden", "discouraged", "note"]
 """A stack must not hold what is forbidden, pays a price for what is discouraged, and is told a note."""
 
+Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only"]
+"""What a verdict is about."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
@@ -18,6 +21,7 @@ class Conflict:
         versions: Specifier of its versions.
         other: The other package.
         other_versions: Specifier of the other's versions.
+        breaks: What does not fit, where that has a name: ``abi`` is the binary interface.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -31,6 +35,7 @@ class Conflict:
     other_versions: str
     message: str
     source: str
+    breaks: Literal["abi"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +149,11 @@ class Verdict:
         severity: How bad it is.
         message: One sentence, without a final full stop.
         source: Where the fact comes from.
+        about: What it is about.
     """
 
     rule: str
     severity: Severity
     message: str
     source: str
+    about: Subject

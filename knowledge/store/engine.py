@@ -21,13 +21,6 @@ from knowledge.store.tables import HEAD
 _WRITING_LOCK = 5351  # Any number that is ours: PostgreSQL's advisory locks are numbers.
 
 
-def default_address() -> str:
-    """Return the address of the user's own knowledge base: a SQLite file in the user's data directory."""
-    from platformdirs import user_data_path
-
-    return f"sqlite:///{user_data_path('seshat') / 'knowledge.sqlite'}"
-
-
 def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBase:
     """Open a knowledge base.
 

@@ -37,7 +37,7 @@ def target(python: str = "3.12", platform: str = "manylinux_2_28_x86_64") -> Tar
 
 @pytest.mark.parametrize("lock", [*LOCKS, FIXTURES / "pipenv" / "Pipfile.lock"], ids=lambda path: path.name)
 def test_the_locks_of_other_tools_are_read_for_a_target(lock: Path) -> None:
-    found = read_lock(lock, target())
+    found = read_lock(lock, target()).versions
 
     assert {"pandas", "numpy", "requests", "pysocks", "urllib3"} <= set(found)
     assert not {"colorama", "iniconfig", "sample"} & set(found)
@@ -46,9 +46,9 @@ def test_the_locks_of_other_tools_are_read_for_a_target(lock: Path) -> None:
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 def test_markers_of_a_lock_are_judged_for_the_target(lock: Path) -> None:
-    assert "tomli" in read_lock(lock, target("3.10"))
-    assert "tomli" not in read_lock(lock, target("3.12"))
-    assert "colorama" in read_lock(lock, target(platform="win_amd64"))
+    assert "tomli" in read_lock(lock, target("3.10")).versions
+    assert "tomli" not in read_lock(lock, target("3.12")).versions
+    assert "colorama" in read_lock(lock, target(platform="win_amd64")).versions
 
 
 def test_a_poetry_project_is_read() -> None:
@@ -108,7 +108,7 @@ def test_an_installed_environment_is_read() -> None:
     found = read_current(sys.executable, Path(), target())
 
     assert found is not None
-    assert found["packaging"] >= Version("26.3")
+    assert found.versions["packaging"] >= Version("26.3")
 
 
 def test_a_project_without_a_lock_has_no_current_stack(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_every_lock_is_read_back_equal_and_written_again_the_same(advisor: Advis
     assert done.returncode == 0, done.stderr
     stack = {p["name"]: Version(p["version"]) for p in json.loads(done.stdout)["stack"]["packages"]}
     assert stack == {"a": Version("2.0+cu126"), "b": Version("1.0")}
-    assert {name: read_lock(project / name, target()) for name in NAMES} == dict.fromkeys(NAMES, stack)
+    assert {name: read_lock(project / name, target()).versions for name in NAMES} == dict.fromkeys(NAMES, stack)
     assert {name: (project / name).read_bytes() for name in NAMES} == texts
     assert json.loads(again.stdout)["current"]["changes"] == []
     assert json.loads(done.stdout)["stack"]["cuda"] == "12.6"
@@ -221,7 +221,7 @@ def test_no_text_crashes_the_lock_readers(
     path.write_text("\n".join(lines), encoding="utf-8", errors="replace")
 
     try:
-        found = read_lock(path, target())
+        found = read_lock(path, target()).versions
     except InputError as error:
         assert error.message
     else:

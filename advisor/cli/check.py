@@ -1,0 +1,72 @@
+"""`advisor check`: the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor.cli.asking import Asked, asks
+from advisor.cli.console import say, say_error
+
+
+@asks
+def check(
+    asked: Asked,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="REF|FILE", help="Judge only the change from a commit, or from a lock."),
+    ] = None,
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="text|json|markdown|github|gitlab|sarif|junit|html",
+            help="What to print on standard output.",
+        ),
+    ] = "text",
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="[FORMAT=]FILE", help="Write the report to a file, too (repeatable)."),
+    ] = None,
+    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")] = False,
+) -> None:
+    """Judge the stack that a project has now, for each of its targets: what does not run, lags behind, or is unsafe."""
+    from advisor.cli.judging import judged
+    from advisor.cli.options import check_format
+    from advisor.lock.write import write_atomically
+    from advisor.report.check.formats import FORMATS, formatted
+
+    check_format(format, among=FORMATS)
+    files = _files(output or ())
+    with judged(asked, base) as (verdict, _):
+        for kind, path in files:
+            write_atomically(path, formatted(verdict, kind) + "\n")
+        typer.echo(formatted(verdict, format))
+    for name, error in verdict.failures:
+        if name:
+            say(f"target {name}:")
+        say_error(error)
+    if verdict.exit_code and not (exit_zero and verdict.exit_code == 1):
+        raise typer.Exit(verdict.exit_code)
+
+
+def _files(words: Sequence[str]) -> list[tuple[str, Path]]:
+    """Return the format and path of each file, before any work is done for it."""
+    from advisor.report.check.formats import FORMATS, written_as
+    from knowledge.domain.errors import InputError
+
+    found = []
+    for word in words:
+        told = written_as(word)
+        if told is None:
+            raise InputError(
+                f"`{word}` does not tell a format",
+                hint=f"write it as `-o FORMAT=FILE`, with one of {', '.join(f'`{f}`' for f in FORMATS)}",
+            )
+        if not told[1].parent.is_dir():
+            raise InputError(f"`{told[1].parent}` is not a directory")
+        found.append(told)
+    return found

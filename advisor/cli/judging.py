@@ -1,0 +1,214 @@
+"""From what the user asked to the gate's verdict: the project, its base, its targets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from advisor.cli.asking import Asked
+from advisor.cli.console import warn
+from advisor.cli.opening import Prepared, chosen_targets, connected, prepare, problem_of, read_asked
+from advisor.config import choose
+from advisor.gate.base import exported
+from advisor.gate.check import Case, State, Verdict, check
+from advisor.gate.outlook import Outlook
+from advisor.gate.policy import Policy, read_policy
+from advisor.gate.recommended import Recommended, recommended, relaxed
+from advisor.index.client import IndexClient
+from advisor.project.current import LOCKS, PINNED, is_pinned, read_current
+from advisor.project.interface import ProjectRequirements
+from advisor.project.locks import Lock, read_lock
+from advisor.project.switches import Switch, read_switches
+from advisor.resolve.target import Target
+from knowledge.domain.errors import InputError
+from knowledge.store.glance import default_address
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """What a project is compared with.
+
+    Attributes:
+        name: Its name, for people.
+        asked: The options, for a commit: its directory is where the commit is laid out.
+        project: What was read of it, for a commit that has a project.
+        lock: The lock, for a file.
+    """
+
+    name: str
+    asked: Asked | None = None
+    project: ProjectRequirements | None = None
+    lock: Path | None = None
+
+
+@contextmanager
+def judged(asked: Asked, base: str | None) -> Iterator[tuple[Verdict, tuple[Prepared, ...]]]:
+    """Examine a project for its targets, against a base where one is named.
+
+    Raises:
+        AdvisorError: If the project, its policy, its lock or the base cannot be read.
+    """
+    with ExitStack() as stack:
+        asked = replace(asked, directory=_relative(asked.directory))
+        project = read_asked(asked)
+        policy = _policy(project, asked.directory)
+        switches = read_switches(asked.directory, project.settings.get("settings", {}))
+        before = None if base is None else _base(asked, base, switches, stack)
+        trusted = (before.asked, before.project) if before and before.asked and before.project else None
+        client = stack.enter_context(connected(*(trusted or (asked, _trusted(asked, project)))))
+        prepared = tuple(prepare(asked, project, table) for table in chosen_targets(asked, project))
+        cases = [
+            _case(one, client, stack.enter_context(_outlook(one, client)), before, switches, policy) for one in prepared
+        ]
+        earlier = _policy(trusted[1], trusted[0].directory) if trusted else None
+        yield check(cases, policy, today=datetime.now(UTC).date(), before=earlier), prepared
+
+
+def _relative(directory: Path) -> Path:
+    """Return a directory as platforms want paths: relative to where the command runs, where that is above it."""
+    relative = os.path.relpath(directory)
+    return directory if relative.startswith("..") else Path(relative)
+
+
+def _policy(project: ProjectRequirements, directory: Path) -> Policy:
+    path = directory / "pyproject.toml"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return read_policy(project.settings.get("gate", {}), path=str(path), text=text)
+
+
+def _base(asked: Asked, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
+    if Path(base).is_file():
+        return Base(name=f"`{base}`", lock=Path(base))
+    sources = {switch.path.relative_to(asked.directory) for switch in switches}
+    directory = stack.enter_context(exported(base, asked.directory, also=sources))
+    then = replace(asked, directory=directory)
+    try:
+        return Base(name=f"`{base}`", asked=then, project=read_asked(then))
+    except InputError as error:
+        warn(f"the base `{base}` has no project that can be read: {error.message}")
+        return Base(name=f"`{base}`", asked=then)
+
+
+def _trusted(asked: Asked, project: ProjectRequirements) -> ProjectRequirements:
+    """Return the project without the indexes that its own lock brings in."""
+    pinned = asked.directory / PINNED
+    locked = asked.current is not None or any((asked.directory / name).is_file() for name in LOCKS)
+    if locked or project.files != (str(pinned),) or not is_pinned(pinned):
+        return project
+    return replace(project, index_url=None, extra_index_urls=(), find_links=())
+
+
+def _outlook(prepared: Prepared, client: IndexClient) -> Outlook:
+    return Outlook(
+        client.cache,
+        address=prepared.address or default_address(),
+        hardware=prepared.target.hardware,
+        workload=prepared.workload,
+    )
+
+
+def _case(
+    prepared: Prepared,
+    client: IndexClient,
+    outlook: Outlook,
+    before: Base | None,
+    switches: tuple[Switch, ...],
+    policy: Policy,
+) -> Case:
+    lock = _lock(prepared)
+    configuration = client.configuration
+    configured = (
+        configuration.default,
+        *configuration.extra,
+        *configuration.find_links,
+        *configuration.bindings.values(),
+    )
+    expected = policy.indexes if policy.indexes is not None else tuple(filter(None, configured))
+    head = State(lock=lock, problem=prepared.problem, expected=expected, switches=switches)
+    return Case(
+        name=prepared.name,
+        head=head,
+        client=client,
+        outlook=outlook,
+        recommend=_recommend(prepared, lock, client, outlook),
+        base=None if before is None else _state_before(before, prepared, head),
+    )
+
+
+def _lock(prepared: Prepared) -> Lock:
+    """Return what the project has now.
+
+    Raises:
+        InputError: If it has no lock.
+    """
+    asked = prepared.asked
+    if asked.current is None and prepared.lock is not None and not prepared.lock.is_file():
+        raise InputError(
+            f"target `{prepared.name}` has the lock `{prepared.lock}`, which does not exist",
+            hint=f"make it with `advisor advise --target {prepared.name}`",
+        )
+    lock = read_current(
+        asked.current or (str(prepared.lock) if prepared.lock else None), asked.directory, prepared.target
+    )
+    if lock is None:
+        raise InputError(
+            f"`{asked.directory}` has no lock to check",
+            hint="make one with `advisor advise`, or name a lock or an interpreter with `--current`",
+        )
+    return lock
+
+
+def _state_before(before: Base, prepared: Prepared, head: State) -> tuple[str, State] | None:
+    """Return the base as it bears on a target; none where it has no lock."""
+    target = prepared.target
+    if before.lock is not None:
+        return before.name, replace(head, lock=read_lock(before.lock, target), stated=False)
+    if before.asked is None or before.project is None:
+        return None
+    lock = _lock_before(before.asked.directory, prepared, head.lock, target)
+    if lock is None:
+        warn(f"the base {before.name} has no lock: everything counts as changed")
+        return None
+    settings: Mapping[str, Any] = before.project.settings.get("settings", {})
+    return before.name, replace(
+        head,
+        lock=lock,
+        problem=problem_of(before.asked, before.project, target),
+        switches=read_switches(before.asked.directory, settings),
+    )
+
+
+def _lock_before(directory: Path, prepared: Prepared, lock: Lock, target: Target) -> Lock | None:
+    """Return the lock of the same name as the project's, else whatever lock the base has."""
+    if lock.path is not None and lock.path.is_relative_to(prepared.asked.directory):
+        same = directory / lock.path.relative_to(prepared.asked.directory)
+        if same.is_file():
+            return replace(read_lock(same, target), is_project=lock.is_project)
+    return read_current(None, directory, target)
+
+
+def _recommend(prepared: Prepared, lock: Lock, client: IndexClient, outlook: Outlook) -> Callable[[], Recommended]:
+    problem = relaxed(prepared.problem, lock)
+    objective = choose("objective", prepared.asked.objective, prepared.settings) or ""
+    criteria = [objective]
+    if objective == "stable":
+        criteria += [
+            choose("min-age", prepared.asked.min_age, prepared.settings) or "",
+            str(datetime.now(UTC).date()),
+        ]
+
+    def find() -> Recommended:
+        def solve() -> Any:
+            from advisor.resolve.recommend import recommend
+
+            inquiry = replace(prepared, problem=problem).inquiry(client, outlook.estimator)
+            return inquiry, recommend(inquiry)
+
+        return recommended(problem, client, outlook, criteria=criteria, solve=solve)
+
+    return find

@@ -1,0 +1,202 @@
+"""The gate: examines what a project has now, for each of its targets, alone or against a base."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+from advisor.gate.compare import Comparison, compare, gap, regression, slow_settings
+from advisor.gate.distribution import Distribution
+from advisor.gate.findings import Finding, merged
+from advisor.gate.fitness import unfit
+from advisor.gate.outlook import Outlook
+from advisor.gate.policy import Ignore, Policy
+from advisor.gate.recommended import Recommended
+from advisor.gate.satisfaction import unmet
+from advisor.gate.scope import Scope
+from advisor.index.client import IndexClient
+from advisor.project.locks import Lock
+from advisor.project.switches import Switch
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.problem import Problem
+from knowledge.domain.errors import AdvisorError
+from knowledge.estimate.interface import Prediction
+from knowledge.rules.catalogue import shipped_rules
+from knowledge.rules.engine import RuleBook
+from pi_runners.backends import FRAMEWORKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """A project at one moment: the checkout, or what a commit has.
+
+    Attributes:
+        lock: What it has locked.
+        problem: What it requires.
+        expected: Addresses that its packages may come from.
+        switches: What it sets.
+        stated: Whether what it requires is known; of a base that is only a lock it is not.
+    """
+
+    lock: Lock
+    problem: Problem
+    expected: Collection[str]
+    switches: Sequence[Switch] = ()
+    stated: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A project to be examined for one target.
+
+    Attributes:
+        name: Name of the target; empty where it has none.
+        head: The project.
+        client: The indexes.
+        outlook: What the observations imply on the target.
+        recommend: Tells the recommended stack; none where that is not asked for.
+        base: The project that it is compared with, with a name for people; none where there is none.
+    """
+
+    name: str
+    head: State
+    client: IndexClient
+    outlook: Outlook
+    recommend: Callable[[], Recommended] | None = None
+    base: tuple[str, State] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """What came of one target.
+
+    Attributes:
+        case: What was examined.
+        findings: What was found, before the policy's exceptions.
+        recommended: The recommended stack; none where it was not asked for or could not be found.
+        prospect: Predicted speed-up of the recommended stack over the lock.
+        comparison: The lock against its base.
+        failure: Why the examination is not complete; none where it is.
+    """
+
+    case: Case
+    findings: tuple[Finding, ...]
+    recommended: Recommended | None
+    prospect: Prediction | None
+    comparison: Comparison | None
+    failure: AdvisorError | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What came of all targets.
+
+    Attributes:
+        targets: By target.
+        policy: What was let pass.
+        findings: What counts, the weightiest first.
+        covered: What exceptions cover.
+    """
+
+    targets: tuple[Examined, ...]
+    policy: Policy
+    findings: tuple[Finding, ...]
+    covered: tuple[tuple[Finding, Ignore], ...]
+
+    @cached_property
+    def failures(self) -> tuple[tuple[str, AdvisorError], ...]:
+        """Why the examination is not complete, by target."""
+        return tuple((t.case.name, t.failure) for t in self.targets if t.failure is not None)
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing fails; 1: findings do; 3 or 4: the examination is not complete (see the failures)."""
+        if self.failures:
+            return max(failure.exit_code for _, failure in self.failures)
+        return int(any(finding.fails for finding in self.findings))
+
+
+def check(cases: Sequence[Case], policy: Policy, *, today: date, before: Policy | None = None) -> Verdict:
+    """Examine a project for its targets.
+
+    Args:
+        cases: By target.
+        policy: What is let pass.
+        today: The day, in UTC.
+        before: The policy of the base, where there is one: what is wrong with exceptions that it has, too, is not told.
+
+    Returns:
+        What was found, whether or not the examination could be completed.
+    """
+    targets = tuple(examine(case, policy) for case in cases)
+    kept, covered = policy.apply([f for target in targets for f in target.findings], today=today)
+    if before is not None:
+        known = {(i.code, i.package, i.subject, i.reason) for i in before.ignores}
+        stale = [i for i in policy.ignores if (i.code, i.package, i.subject, i.reason) in known]
+        kept = [f for f in kept if not (f.code in ("ADV020", "ADV021") and any(i.reason in f.message for i in stale))]
+    return Verdict(targets=targets, policy=policy, findings=merged(kept), covered=tuple(covered))
+
+
+def examine(case: Case, policy: Policy) -> Examined:
+    """Examine one target; with a base, only what the change did is found."""
+    found: list[Finding] = []
+    comparison = best = prospect = failure = None
+    scope = _scope(case.head, case.name, policy)
+    try:
+        known: set[tuple[str, str, str]] = set()
+        if case.base is not None:
+            name, state = case.base
+            comparison = compare(name, state.lock.versions, case.head.lock.versions, case.outlook)
+            known = {_key(f) for f in _of_state(case, state, policy)}
+        for finding in _of_state(case, case.head, policy):
+            if _key(finding) not in known:
+                found.append(finding)
+        if comparison is not None:
+            found += regression(scope, comparison)
+        if case.recommend is not None:
+            best = case.recommend()
+            prospect = case.outlook.predict(best.versions, case.head.lock.versions)
+            beyond = list(gap(scope, best, prospect))
+            if beyond and case.base is not None:
+                # The change did it where its base does not lie as far behind.
+                before = case.base[1]
+                behind = case.outlook.predict(best.versions, before.lock.versions)
+                beyond = [] if list(gap(_scope(before, case.name, policy), best, behind)) else beyond
+            found += beyond
+    except AdvisorError as error:
+        failure = error
+    return Examined(
+        case=case,
+        findings=tuple(found),
+        recommended=best,
+        prospect=prospect,
+        comparison=comparison,
+        failure=failure,
+    )
+
+
+def _scope(state: State, target: str, policy: Policy) -> Scope:
+    return Scope(lock=state.lock, problem=state.problem, policy=policy, target=target)
+
+
+def _key(finding: Finding) -> tuple[str, str, str]:
+    return (finding.code, finding.package, finding.subject)
+
+
+def _of_state(case: Case, state: State, policy: Policy) -> Iterator[Finding]:
+    """Yield what is wrong with one state of a project, without looking at another.
+
+    Raises:
+        AdvisorError: If an index or the knowledge base cannot be read; what was found before was yielded.
+    """
+    scope = _scope(state, case.name, policy)
+    rules = RuleBook(shipped_rules(), state.problem.target.hardware)
+    yield from unfit(scope, rules, case.outlook, frameworks=FRAMEWORKS)
+    yield from slow_settings(scope, state.switches, case.outlook, backends=FRAMEWORKS)
+    files = Distribution(scope, case.client, expected=state.expected)
+    yield from files.findings()
+    if state.stated:
+        yield from unmet(scope, IndexCandidates(case.client, state.problem), files.located)
+    yield from files.vulnerabilities()

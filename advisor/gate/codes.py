@@ -1,0 +1,46 @@
+"""The codes of findings: what each means, how much it weighs, what to do."""
+
+from __future__ import annotations
+
+import importlib.resources
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+Level = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """A kind of finding.
+
+    Attributes:
+        code: Stable code, such as ``ADV001``.
+        name: Short name.
+        level: How much it weighs where the policy says nothing; an error fails the gate.
+        summary: What it says, in a few words.
+        why: What it means, and why it matters.
+        remedy: What to do.
+    """
+
+    code: str
+    name: str
+    level: Level
+    summary: str
+    why: str
+    remedy: str
+
+
+@lru_cache(maxsize=1)
+def all_codes() -> dict[str, Code]:
+    """Return every kind of finding, by code, in order."""
+    import yaml
+
+    text = (importlib.resources.files("advisor.gate") / "codes.yaml").read_text(encoding="utf-8")
+    entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return {entry["code"]: Code(**entry) for entry in entries}
+
+
+def gate_codes() -> dict[str, Code]:
+    """Return the kinds of findings that the gate makes."""
+    return {code: found for code, found in all_codes().items() if code < "ADV100"}

@@ -1,0 +1,146 @@
+"""Two locks compared: what changed, what that is predicted to do, and whether the policy admits it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from advisor.gate.findings import Finding, Place
+from advisor.gate.outlook import Outlook
+from advisor.gate.recommended import Recommended
+from advisor.gate.scope import Scope
+from advisor.project.switches import Switch
+from knowledge.estimate.interface import Effect, Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A package that differs; an absent version is none."""
+
+    package: str
+    before: Version | None
+    after: Version | None
+
+    @property
+    def kind(self) -> str:
+        """`added`, `removed`, `upgraded` or `downgraded`."""
+        if self.before is None:
+            return "added"
+        if self.after is None:
+            return "removed"
+        return "upgraded" if self.after > self.before else "downgraded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What a lock is against its base.
+
+    Attributes:
+        base: What it was compared with, for people.
+        changes: What differs, by name.
+        prediction: Predicted speed-up over the base.
+        effects: The same at each indicator.
+    """
+
+    base: str
+    changes: tuple[Change, ...]
+    prediction: Prediction
+    effects: tuple[Effect, ...]
+
+
+def changes_between(before: Mapping[str, Version], after: Mapping[str, Version]) -> tuple[Change, ...]:
+    """Return the packages that differ, by name."""
+    return tuple(
+        Change(package=name, before=before.get(name), after=after.get(name))
+        for name in sorted({**before, **after})
+        if before.get(name) != after.get(name)
+    )
+
+
+def compare(base: str, before: Mapping[str, Version], after: Mapping[str, Version], outlook: Outlook) -> Comparison:
+    """Compare a lock with its base.
+
+    Args:
+        base: Name of the base, for people.
+        before: Versions of the base.
+        after: Versions of the lock.
+        outlook: What the observations imply.
+    """
+    return Comparison(
+        base=base,
+        changes=changes_between(before, after),
+        prediction=outlook.predict(after, before),
+        effects=outlook.effects(after, before),
+    )
+
+
+def regression(scope: Scope, comparison: Comparison) -> Iterator[Finding]:
+    """Yield the predicted loss of speed, where it is beyond the policy's and beyond its own uncertainty."""
+    found, allowed = comparison.prediction, scope.policy.max_regression
+    if found.speedup >= 1 - allowed or found.high >= 1:
+        return
+    slower = min(found.changes, key=lambda c: c.speedup)
+    before = next(c for c in comparison.changes if c.package == slower.package)
+    yield scope.finding(
+        "ADV007",
+        f"`{slower.package} {before.after}` is predicted to run workload `{found.workload}` at {found.speedup:.3f}x "
+        f"the speed of {before.before} [{found.low:.3f}, {found.high:.3f}]; {1 - allowed:.3f}x is allowed",
+        package=slower.package,
+        versions={c.package: scope.lock.versions[c.package] for c in found.changes},
+    )
+
+
+def gap(scope: Scope, best: Recommended, prediction: Prediction) -> Iterator[Finding]:
+    """Yield the predicted gap to the recommended stack, where it is beyond the policy's and its own uncertainty.
+
+    Args:
+        scope: What is examined.
+        best: The recommended stack.
+        prediction: Its predicted speed-up over the lock.
+    """
+    allowed = scope.policy.max_gap
+    if prediction.speedup <= 1 + allowed or prediction.low <= 1:
+        return
+    faster = max(prediction.changes, key=lambda c: c.speedup)
+    yield scope.finding(
+        "ADV008",
+        f"the recommended stack is predicted {prediction.speedup:.3f}x as fast for workload `{prediction.workload}` "
+        f"[{prediction.low:.3f}, {prediction.high:.3f}], with `{faster.package} {best.versions[faster.package]}` "
+        f"in place of {scope.lock.versions[faster.package]}; {1 + allowed:.3f}x is allowed",
+        package=faster.package,
+        versions={c.package: scope.lock.versions[c.package] for c in prediction.changes},
+    )
+
+
+def slow_settings(
+    scope: Scope, switches: Sequence[Switch], outlook: Outlook, *, backends: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the settings of the project that make the locked stack slower, beyond their own uncertainty.
+
+    Args:
+        scope: What is examined.
+        switches: What the project sets.
+        outlook: What the observations imply.
+        backends: Backend of each package that is measured.
+    """
+    measured = {n: v for n, v in scope.lock.versions.items() if n in backends}
+    for switch in switches:
+        asked = {
+            name: {switch.name: switch.value}
+            for name in measured
+            if not switch.backends or backends[name] in switch.backends
+        }
+        if not asked:
+            continue
+        for effect in outlook.setting_effects(scope.lock.versions, asked):
+            if effect.high < 1:
+                yield scope.finding(
+                    "ADV016",
+                    f"`{effect.subject}` is predicted to run `{effect.package} {measured[effect.package]}` at "
+                    f"{effect.speedup:.3f}x the speed of the default [{effect.low:.3f}, {effect.high:.3f}]",
+                    package=effect.package,
+                    place=Place(path=str(switch.path), line=switch.line),
+                    subject=effect.subject,
+                )

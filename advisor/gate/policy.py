@@ -1,0 +1,219 @@
+"""What a project lets pass: `[tool.advisor.gate]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from advisor.config import nearest
+from advisor.gate.codes import Level, gate_codes
+from advisor.gate.findings import Finding, Place
+from knowledge.domain.errors import InputError
+
+KEYS = ("fail", "extend-fail", "max-regression", "max-gap", "indexes", "ignore")
+_IGNORE_KEYS = ("code", "package", "subject", "reason", "expires")
+MAX_REGRESSION = 0.03
+MAX_GAP = 0.10
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignore:
+    """An exception.
+
+    Attributes:
+        code: Code of the findings that it covers.
+        package: Their package, or empty for any.
+        subject: Their subject, such as an advisory, or empty for any.
+        reason: Why.
+        expires: Last day that it holds on, or none.
+        line: Line of its reason in the file.
+    """
+
+    code: str
+    reason: str
+    package: str = ""
+    subject: str = ""
+    expires: date | None = None
+    line: int = 0
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether it is made for a finding."""
+        return (
+            self.code == finding.code
+            and self.package in ("", finding.package)
+            and self.subject in ("", finding.subject)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the gate fails on.
+
+    Attributes:
+        fail: Codes that fail.
+        max_regression: Loss of speed against the base lock that is let pass, as a fraction.
+        max_gap: Gain of speed that the recommended stack may have, as a fraction.
+        indexes: Addresses that packages may come from; none where the configured ones are meant.
+        ignores: Exceptions.
+        path: File that it stands in.
+    """
+
+    fail: frozenset[str]
+    max_regression: float = MAX_REGRESSION
+    max_gap: float = MAX_GAP
+    indexes: tuple[str, ...] | None = None
+    ignores: tuple[Ignore, ...] = ()
+    path: str = "pyproject.toml"
+
+    def level_of(self, code: str) -> Level:
+        """Return how much findings of a code weigh."""
+        if code in self.fail:
+            return "error"
+        own = gate_codes()[code].level
+        return "warning" if own == "error" else own
+
+    def apply(self, findings: list[Finding], *, today: date) -> tuple[list[Finding], list[tuple[Finding, Ignore]]]:
+        """Return what counts, with what is wrong with the exceptions, and what they covered.
+
+        Args:
+            findings: What was found.
+            today: The day, in UTC.
+        """
+        holding = [i for i in self.ignores if i.expires is None or today <= i.expires]
+        covering = {id(f): next((i for i in holding if i.covers(f)), None) for f in findings}
+        kept = [f for f in findings if covering[id(f)] is None]
+        covered = [(f, ignore) for f in findings if (ignore := covering[id(f)]) is not None]
+        used = {id(ignore) for _, ignore in covered}
+        for ignore in self.ignores:
+            if ignore not in holding:
+                kept.append(self._about(ignore, "ADV020", f"expired on {ignore.expires}"))
+            elif id(ignore) not in used:
+                kept.append(self._about(ignore, "ADV021", "covers no finding"))
+        return kept, covered
+
+    def _about(self, ignore: Ignore, code: str, what: str) -> Finding:
+        scope = "".join(f" of `{part}`" for part in (ignore.package, ignore.subject) if part)
+        return Finding(
+            code=code,
+            level=self.level_of(code),
+            message=f"the exception for {ignore.code}{scope} {what} (its reason: {ignore.reason})",
+            place=Place(path=self.path, line=ignore.line),
+            package=ignore.package,
+            subject=f"{ignore.code} {ignore.subject}".strip(),
+        )
+
+
+def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text: str = "") -> Policy:
+    """Read `[tool.advisor.gate]`.
+
+    Args:
+        table: The table.
+        path: Its file, for messages and findings.
+        text: Content of the file, to tell lines.
+
+    Raises:
+        InputError: If a key does not exist, a value is of another kind, or no lock could ever pass.
+    """
+    for key in table:
+        if key not in KEYS:
+            raise InputError(f"`{path}`: `[tool.advisor.gate]` has no key `{key}`", hint=nearest(key, KEYS))
+    codes = gate_codes()
+    fail = {code for code, about in codes.items() if about.level == "error"}
+    if "fail" in table:
+        fail = _codes(table["fail"], "fail", path)
+    indexes = _texts(table["indexes"], "indexes", path) if "indexes" in table else None
+    if indexes == []:
+        raise InputError(
+            f"`{path}`: `tool.advisor.gate.indexes` is empty, so no package could ever pass",
+            hint="name the indexes that packages may come from, or remove the key",
+        )
+    return Policy(
+        fail=frozenset(fail | _codes(table.get("extend-fail", []), "extend-fail", path)),
+        max_regression=_fraction(table, "max-regression", MAX_REGRESSION, path),
+        max_gap=_fraction(table, "max-gap", MAX_GAP, path),
+        indexes=None if indexes is None else tuple(indexes),
+        ignores=_ignores(table.get("ignore", []), path, text),
+        path=path,
+    )
+
+
+def _codes(value: Any, key: str, path: str) -> set[str]:
+    known = gate_codes()
+    found: set[str] = set()
+    for word in _texts(value, key, path):
+        matching = {code for code, about in known.items() if code.startswith(word) or about.name == word}
+        if not word or not matching:
+            raise InputError(
+                f"`{path}`: `tool.advisor.gate.{key}` names `{word}`, which is no code of a finding",
+                hint=nearest(word, [*known, *(about.name for about in known.values())]),
+            )
+        found |= matching
+    return found
+
+
+def _texts(value: Any, key: str, path: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise InputError(f"`{path}`: `tool.advisor.gate.{key}` is not a list of text", hint=f'write `{key} = ["..."]`')
+    return value
+
+
+def _fraction(table: Mapping[str, Any], key: str, default: float, path: str) -> float:
+    value = table.get(key, default)
+    where = f"`{path}`: `tool.advisor.gate.{key} = {value!r}`"
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
+        value = float(match[1]) / 100
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{where} is not a fraction", hint=f'write `{key} = 0.05` or `{key} = "5 %"`')
+    if value < 0:
+        raise InputError(
+            f"{where} could never pass: an unchanged lock is 0 slower", hint=f'write `{key} = 0.05` or `{key} = "5 %"`'
+        )
+    if key == "max-regression" and value >= 1:
+        raise InputError(f"{where} lets everything pass", hint=f'write `{key} = 0.05` or `{key} = "5 %"`')
+    return float(value)
+
+
+def _ignores(value: Any, path: str, text: str) -> tuple[Ignore, ...]:
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise InputError(f"`{path}`: `tool.advisor.gate.ignore` is not a list of tables", hint=_EXAMPLE)
+    return tuple(_ignore(entry, path, text) for entry in value)
+
+
+_EXAMPLE = 'write `ignore = [{ code = "ADV009", package = "idna", reason = "not reachable", expires = 2027-01-31 }]`'
+
+
+def _ignore(entry: Mapping[str, Any], path: str, text: str) -> Ignore:
+    where = f"`{path}`: an entry of `tool.advisor.gate.ignore`"
+    for key in entry:
+        if key not in _IGNORE_KEYS:
+            raise InputError(f"{where} has no key `{key}`", hint=nearest(key, _IGNORE_KEYS))
+    for key in ("code", "reason"):
+        if not isinstance(entry.get(key), str) or not entry[key].strip():
+            raise InputError(f"{where} has no `{key}`", hint=_EXAMPLE)
+    known = gate_codes()
+    code = next((c for c, about in known.items() if entry["code"] in (c, about.name)), None)
+    if code is None:
+        hint = nearest(entry["code"], known)
+        raise InputError(f"{where} names `{entry['code']}`, which is no code of a finding", hint=hint)
+    expires = entry.get("expires")
+    if isinstance(expires, str):
+        try:
+            expires = date.fromisoformat(expires)
+        except ValueError:
+            raise InputError(f"{where}: `expires = {expires!r}` is not a date", hint=_EXAMPLE) from None
+    if expires is not None and type(expires) is not date:
+        raise InputError(f"{where}: `expires` is not a date", hint=_EXAMPLE)
+    return Ignore(
+        code=code,
+        reason=entry["reason"],
+        package=canonicalize_name(str(entry.get("package", ""))),
+        subject=str(entry.get("subject", "")),
+        expires=expires,
+        line=next((n for n, line in enumerate(text.splitlines(), 1) if entry["reason"] in line), 0),
+    )

@@ -1,0 +1,1 @@
+"""What the gate found, in the formats that people and platforms read."""

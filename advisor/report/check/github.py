@@ -1,0 +1,49 @@
+"""The gate's findings as GitHub Actions annotations.
+
+Source: https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.gate.check import Verdict
+from advisor.gate.codes import gate_codes
+from advisor.gate.findings import Finding
+from advisor.report.check.summary import counted, targets_of
+
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def check_github(verdict: Verdict) -> str:
+    """Return a workflow command for each finding, and a line for the log."""
+    return "\n".join(_lines(verdict))
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    for finding in verdict.findings:
+        yield _command(finding, targets_of(finding, verdict))
+    for name, error in verdict.failures:
+        title = f"advisor{f', target {name}' if name else ''}: not complete"
+        yield f"::error title={_property(title)}::{_text(f'{error.message}. {error.hint}')}"
+    yield f"advisor: {counted(verdict)}"
+
+
+def _command(finding: Finding, only: str) -> str:
+    title = f"{finding.code} {gate_codes()[finding.code].name}"
+    properties = {"title": title}
+    if finding.place.path:
+        properties = {"file": finding.place.path, "line": str(finding.place.line or 1), "title": title}
+    spelled = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    message = (
+        f"{finding.message}{f' (target {only})' if only else ''}{f' ({finding.source})' if finding.source else ''}"
+    )
+    return f"::{_COMMANDS[finding.level]} {spelled}::{_text(message)}"
+
+
+def _text(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _text(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,109 @@
+"""The gate's report as JSON; the schema is documented in `docs/reference/check-json.md`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from advisor.gate.check import Examined, Verdict
+from advisor.gate.codes import gate_codes
+from advisor.gate.findings import Finding, fingerprints
+from advisor.report.digits import rounded
+from knowledge.estimate.interface import Effect, Prediction
+
+SCHEMA_VERSION = 1
+
+
+def check_json(verdict: Verdict) -> str:
+    """Return the report as JSON; the same findings give the same bytes."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "exit_code": verdict.exit_code,
+        "findings": [
+            _finding(finding, fingerprint)
+            for finding, fingerprint in zip(verdict.findings, fingerprints(verdict.findings), strict=True)
+        ],
+        "ignored": [
+            {**_finding(f, f.fingerprint), "reason": i.reason, "expires": str(i.expires) if i.expires else None}
+            for f, i in verdict.covered
+        ],
+        "failures": [
+            {"target": name, "code": error.code, "message": error.message, "hint": error.hint}
+            for name, error in verdict.failures
+        ],
+        "targets": [_target(examined) for examined in verdict.targets],
+    }
+    return json.dumps(rounded(document), indent=2)
+
+
+def _finding(finding: Finding, fingerprint: str) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "name": gate_codes()[finding.code].name,
+        "level": finding.level,
+        "message": finding.message,
+        "path": finding.place.path or None,
+        "line": finding.place.line or None,
+        "package": finding.package or None,
+        "subject": finding.subject or None,
+        "targets": list(finding.targets),
+        "source": finding.source or None,
+        "fingerprint": fingerprint,
+    }
+
+
+def _target(examined: Examined) -> dict[str, Any]:
+    case, target = examined.case, examined.case.head.problem.target
+    comparison = examined.comparison
+    return {
+        "name": case.name or None,
+        "python": str(target.python),
+        "platform": target.platform,
+        "hardware": target.hardware.name,
+        "lock": str(case.head.lock.path) if case.head.lock.path else None,
+        "packages": {name: str(version) for name, version in sorted(case.head.lock.versions.items())},
+        "base": None
+        if comparison is None
+        else {
+            "name": comparison.base,
+            "changes": [
+                {
+                    "package": change.package,
+                    "kind": change.kind,
+                    "before": str(change.before) if change.before else None,
+                    "after": str(change.after) if change.after else None,
+                }
+                for change in comparison.changes
+            ],
+            "prediction": _prediction(comparison.prediction),
+            "effects": [_effect(effect) for effect in comparison.effects],
+        },
+        "recommended": None
+        if examined.recommended is None or examined.prospect is None
+        else {
+            "packages": {name: str(version) for name, version in sorted(examined.recommended.versions.items())},
+            "proven": examined.recommended.proven,
+            "prediction": _prediction(examined.prospect),
+        },
+    }
+
+
+def _prediction(prediction: Prediction) -> dict[str, Any]:
+    return {
+        "workload": prediction.workload,
+        "speedup": prediction.speedup,
+        "low": prediction.low,
+        "high": prediction.high,
+        "confidence": prediction.confidence,
+        "unmeasured": list(prediction.unmeasured),
+    }
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    return {
+        "indicator": effect.subject,
+        "package": effect.package,
+        "speedup": effect.speedup,
+        "low": effect.low,
+        "high": effect.high,
+    }

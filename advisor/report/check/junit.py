@@ -1,0 +1,59 @@
+"""The gate's findings as JUnit XML: a suite for each target, a case for each code.
+
+Source: https://github.com/testmoapp/junitxml
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from advisor.gate.check import Examined, Verdict
+from advisor.gate.codes import gate_codes
+from advisor.gate.findings import Finding
+
+
+def check_junit(verdict: Verdict) -> str:
+    """Return the findings as test suites; errors are failures, the others are told in their case's output."""
+    root = ElementTree.Element("testsuites", name="advisor check")
+    for examined in verdict.targets:
+        root.append(_suite(examined, verdict))
+    for key in ("tests", "failures", "errors"):
+        root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode")
+
+
+def _suite(examined: Examined, verdict: Verdict) -> ElementTree.Element:
+    name = examined.case.name or examined.case.head.problem.target.hardware.name
+    suite = ElementTree.Element("testsuite", name=name)
+    failed = 0
+    for code, about in gate_codes().items():
+        found = [f for f in verdict.findings if f.code == code and (not f.targets or examined.case.name in f.targets)]
+        case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name=f"{code} {about.name}")
+        failing = [f for f in found if f.fails]
+        failed += bool(failing)
+        for finding in failing[:1]:
+            failure = ElementTree.SubElement(case, "failure", message=_legal(finding.message), type=code)
+            failure.text = "\n".join(map(_line, failing))
+        if others := [f for f in found if not f.fails]:
+            ElementTree.SubElement(case, "system-out").text = "\n".join(map(_line, others))
+    errors = 0
+    if examined.failure is not None:
+        case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name="examination")
+        message = _legal(examined.failure.message)
+        ElementTree.SubElement(case, "error", message=message, type=examined.failure.code).text = examined.failure.hint
+        errors = 1
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(failed))
+    suite.set("errors", str(errors))
+    return suite
+
+
+def _line(finding: Finding) -> str:
+    place = f"{finding.place}: " if finding.place.path else ""
+    return _legal(f"{place}{finding.level}: {finding.message}")
+
+
+def _legal(text: str) -> str:
+    """Drop what XML cannot carry."""
+    return "".join(c for c in text if c in "\t\n\r" or c >= " ")

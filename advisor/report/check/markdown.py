@@ -1,0 +1,90 @@
+"""The gate's report as Markdown: for the comment on a change and for a platform's summary page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from advisor.gate.check import Examined, Verdict
+from advisor.gate.codes import gate_codes
+from advisor.gate.findings import Finding
+from advisor.report.check.summary import behind_words, change_words, counted, speed_words, target_line, targets_of
+
+_MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
+
+
+def check_markdown(verdict: Verdict) -> str:
+    """Return the report as Markdown, for GitHub's and GitLab's dialects."""
+    return "\n".join(_lines(verdict)) + "\n"
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    mark = "⚠️" if verdict.failures else "❌" if verdict.exit_code else "✅"
+    state = "not complete" if verdict.failures else "failed" if verdict.exit_code else "passed"
+    yield f"## {mark} Dependency stack: {state}"
+    yield ""
+    yield f"{counted(verdict)}."
+    yield ""
+    for name, error in verdict.failures:
+        yield f"**Not complete{f' for {name}' if name else ''}:** {error.message}. {error.hint}"
+        yield ""
+    if verdict.findings:
+        rows = [_finding_row(finding, verdict) for finding in verdict.findings]
+        yield from table(("", "finding", "where", "what"), rows)
+        yield ""
+    for examined in verdict.targets:
+        yield from _target(examined)
+    if verdict.covered:
+        yield "<details><summary>Ignored findings</summary>"
+        yield ""
+        rows = [(f.code, f.message, i.reason, str(i.expires or "")) for f, i in verdict.covered]
+        yield from table(("finding", "what", "reason", "until"), rows)
+        yield ""
+        yield "</details>"
+
+
+def _finding_row(finding: Finding, verdict: Verdict) -> tuple[str, ...]:
+    only = f" (target {targets})" if (targets := targets_of(finding, verdict)) else ""
+    source = f" ([source]({finding.source}))" if finding.source.startswith("https://") else ""
+    name = f"{finding.code} {gate_codes()[finding.code].name}"
+    place = f"`{finding.place}`" if finding.place.path else ""
+    return _MARKS[finding.level], name, place, f"{finding.message}{only}{source}"
+
+
+def _target(examined: Examined) -> Iterator[str]:
+    case = examined.case
+    title = f"{case.name}: " if case.name else ""
+    yield f"### {title}{target_line(case.head.problem.target)}"
+    yield ""
+    if examined.recommended is not None:
+        yield f"Against the recommended stack: {behind_words(examined)}."
+        yield ""
+    comparison = examined.comparison
+    if comparison is None:
+        return
+    yield f"Against {comparison.base}: {change_words(comparison.changes)}."
+    yield f"Predicted effect: {speed_words(comparison.prediction)}."
+    yield ""
+    if comparison.changes:
+        yield "<details><summary>Packages</summary>"
+        yield ""
+        rows = [(c.package, str(c.before or ""), str(c.after or ""), c.kind) for c in comparison.changes]
+        yield from table(("package", "before", "after", ""), rows)
+        yield ""
+        yield "</details>"
+        yield ""
+    if comparison.effects:
+        yield "<details><summary>Predicted effect at each indicator</summary>"
+        yield ""
+        effects = [(e.subject, f"{e.speedup:.3f}x", f"{e.low:.3f} to {e.high:.3f}") for e in comparison.effects]
+        yield from table(("indicator", "speed", "95 % interval"), effects)
+        yield ""
+        yield "</details>"
+        yield ""
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of a table; what would end a cell is escaped."""
+    yield f"| {' | '.join(head)} |"
+    yield f"| {' | '.join('---' for _ in head)} |"
+    for row in rows:
+        yield f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in row)} |"

@@ -1,0 +1,65 @@
+"""Words and numbers that several formats of the gate's report share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from advisor.gate.check import Examined, Verdict
+from advisor.gate.compare import Change
+from advisor.gate.findings import Finding
+from advisor.resolve.target import Target
+from knowledge.estimate.interface import Prediction
+
+
+def counted(verdict: Verdict) -> str:
+    """Say how many findings there are, by level."""
+    counts = Counter(finding.level for finding in verdict.findings)
+    told = [f"{counts[level]} {level}{'s' if counts[level] != 1 else ''}" for level in ("error", "warning", "note")]
+    covered = f", {len(verdict.covered)} ignored" if verdict.covered else ""
+    return ", ".join(told) + covered
+
+
+def target_line(target: Target) -> str:
+    """Describe a target in a few words."""
+    gpu, driver = target.hardware.gpu, target.hardware.driver
+    machine = f"{gpu.count} x {gpu.model}" if gpu else target.hardware.cpu.microarchitecture
+    known = f", driver {driver.version}" if gpu and driver else ""
+    return f"Python {target.python} on {target.platform}, {target.hardware.name} ({machine}{known})"
+
+
+def targets_of(finding: Finding, verdict: Verdict) -> str:
+    """Name the targets of a finding, where it does not hold for all of several."""
+    named = [name for name in finding.targets if name]
+    return ", ".join(named) if named and len(finding.targets) < len(verdict.targets) else ""
+
+
+def speed_words(prediction: Prediction) -> str:
+    """Say a predicted speed-up with its interval."""
+    if prediction.changes:
+        return (
+            f"{prediction.speedup:.3f}x [{prediction.low:.3f}, {prediction.high:.3f}] at {prediction.confidence:.0%}, "
+            f"workload `{prediction.workload}`"
+        )
+    if prediction.unmeasured:
+        return f"not predicted: {', '.join(f'`{name}`' for name in prediction.unmeasured)} not measured"
+    return f"no change for workload `{prediction.workload}`: no measured package differs"
+
+
+def change_words(changes: Iterable[Change]) -> str:
+    """Count changes by kind."""
+    counts = Counter(change.kind for change in changes)
+    told = [f"{counts[kind]} {kind}" for kind in ("upgraded", "downgraded", "added", "removed") if counts[kind]]
+    return ", ".join(told) or "no package differs"
+
+
+def behind_words(examined: Examined) -> str:
+    """Say how a lock stands against the recommended stack."""
+    if examined.recommended is None or examined.prospect is None:
+        return "not known"
+    versions = examined.case.head.lock.versions
+    differing = sum(versions.get(name) != version for name, version in examined.recommended.versions.items())
+    proof = "" if examined.recommended.proven else " (not proven to be the best)"
+    if not differing:
+        return f"the lock is the recommended stack{proof}"
+    return f"{differing} packages differ{proof}; its speed over the lock: {speed_words(examined.prospect)}"
