@@ -20,11 +20,10 @@ from advisor.gate.outlook import Outlook
 from advisor.gate.policy import Policy, read_policy
 from advisor.gate.recommended import Recommended, recommended, relaxed
 from advisor.index.client import IndexClient
-from advisor.project.current import LOCKS, PINNED, is_pinned, read_current
+from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
 from advisor.project.interface import ProjectRequirements
 from advisor.project.locks import Lock, read_lock
 from advisor.project.switches import Switch, read_switches
-from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 from knowledge.store.glance import default_address
 
@@ -98,7 +97,7 @@ def _trusted(asked: Asked, project: ProjectRequirements) -> ProjectRequirements:
     """Return the project without the indexes that its own lock brings in."""
     pinned = asked.directory / PINNED
     locked = asked.current is not None or any((asked.directory / name).is_file() for name in LOCKS)
-    if locked or project.files != (str(pinned),) or not is_pinned(pinned):
+    if locked or str(pinned) not in project.files or not is_pinned(pinned):
         return project
     return replace(project, index_url=None, extra_index_urls=(), find_links=())
 
@@ -160,7 +159,7 @@ def _lock(prepared: Prepared) -> Lock:
             f"`{asked.directory}` has no lock to check",
             hint="make one with `advisor advise`, or name a lock or an interpreter with `--current`",
         )
-    return lock
+    return within(lock, prepared.project.roots)
 
 
 def _state_before(before: Base, prepared: Prepared, head: State) -> tuple[str, State] | None:
@@ -170,7 +169,7 @@ def _state_before(before: Base, prepared: Prepared, head: State) -> tuple[str, S
         return before.name, replace(head, lock=read_lock(before.lock, target), stated=False)
     if before.asked is None or before.project is None:
         return None
-    lock = _lock_before(before.asked.directory, prepared, head.lock, target)
+    lock = _lock_before(before.asked.directory, before.project, prepared, head.lock)
     if lock is None:
         warn(f"the base {before.name} has no lock: everything counts as changed")
         return None
@@ -183,13 +182,14 @@ def _state_before(before: Base, prepared: Prepared, head: State) -> tuple[str, S
     )
 
 
-def _lock_before(directory: Path, prepared: Prepared, lock: Lock, target: Target) -> Lock | None:
+def _lock_before(directory: Path, project: ProjectRequirements, prepared: Prepared, lock: Lock) -> Lock | None:
     """Return the lock of the same name as the project's, else whatever lock the base has."""
+    found = None
     if lock.path is not None and lock.path.is_relative_to(prepared.asked.directory):
         same = directory / lock.path.relative_to(prepared.asked.directory)
-        if same.is_file():
-            return replace(read_lock(same, target), is_project=lock.is_project)
-    return read_current(None, directory, target)
+        found = read_lock(same, prepared.target) if same.is_file() else None
+    found = found or read_current(None, directory, prepared.target)
+    return None if found is None else within(found, project.roots)
 
 
 def _recommend(prepared: Prepared, lock: Lock, client: IndexClient, outlook: Outlook) -> Callable[[], Recommended]:

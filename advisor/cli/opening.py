@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from advisor.resolve.recommend import Inquiry
     from advisor.resolve.target import Target
     from knowledge.estimate.interface import Estimator
+    from knowledge.estimate.posterior import PosteriorEstimator
 
 TargetTable = tuple[str, Mapping[str, Any]]
 """Name and keys of a target; without a name, the target that the other keys describe."""
@@ -78,7 +79,7 @@ class Opened:
 
     prepared: Prepared
     client: IndexClient
-    estimator: Estimator
+    estimator: PosteriorEstimator
     current: Lock | None
     ask: Callable[[str | None], Inquiry]
 
@@ -308,7 +309,7 @@ def _policy(asked: Asked, project: ProjectRequirements) -> Policy:
 
 
 @contextmanager
-def _estimator(prepared: Prepared) -> Iterator[Estimator]:
+def _estimator(prepared: Prepared) -> Iterator[PosteriorEstimator]:
     from knowledge.estimate.fits import Fits
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload

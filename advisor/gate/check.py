@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
+
+from packaging.utils import NormalizedName
 
 from advisor.gate.compare import Comparison, compare, gap, regression, slow_settings
 from advisor.gate.distribution import Distribution
@@ -15,12 +17,13 @@ from advisor.gate.outlook import Outlook
 from advisor.gate.policy import Ignore, Policy
 from advisor.gate.recommended import Recommended
 from advisor.gate.satisfaction import unmet
-from advisor.gate.scope import Scope
+from advisor.gate.scope import Located, Scope
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
 from advisor.project.switches import Switch
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Problem
+from advisor.resolve.explain import requirements_within
+from advisor.resolve.problem import Candidate, Problem
 from knowledge.domain.errors import AdvisorError
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.catalogue import shipped_rules
@@ -79,6 +82,7 @@ class Examined:
         prospect: Predicted speed-up of the recommended stack over the lock.
         comparison: The lock against its base.
         failure: Why the examination is not complete; none where it is.
+        located: The file of each locked package that the target would install, as far as there is one.
     """
 
     case: Case
@@ -87,6 +91,12 @@ class Examined:
     prospect: Prediction | None
     comparison: Comparison | None
     failure: AdvisorError | None
+    located: Located
+
+    def required(self) -> Mapping[NormalizedName, Mapping[NormalizedName, tuple[str, ...]]]:
+        """Return what the project and each locked package requires, the project by an empty name."""
+        problem = self.case.head.problem
+        return requirements_within(problem, IndexCandidates(self.case.client, problem), list(self.located.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,13 +154,14 @@ def examine(case: Case, policy: Policy) -> Examined:
     found: list[Finding] = []
     comparison = best = prospect = failure = None
     scope = _scope(case.head, case.name, policy)
+    located: dict[NormalizedName, Candidate] = {}
     try:
         known: set[tuple[str, str, str]] = set()
         if case.base is not None:
             name, state = case.base
             comparison = compare(name, state.lock.versions, case.head.lock.versions, case.outlook)
-            known = {_key(f) for f in _of_state(case, state, policy)}
-        for finding in _of_state(case, case.head, policy):
+            known = {_key(f) for f in _of_state(case, state, policy, {})}
+        for finding in _of_state(case, case.head, policy, located):
             if _key(finding) not in known:
                 found.append(finding)
         if comparison is not None:
@@ -174,6 +185,7 @@ def examine(case: Case, policy: Policy) -> Examined:
         prospect=prospect,
         comparison=comparison,
         failure=failure,
+        located=located,
     )
 
 
@@ -185,8 +197,14 @@ def _key(finding: Finding) -> tuple[str, str, str]:
     return (finding.code, finding.package, finding.subject)
 
 
-def _of_state(case: Case, state: State, policy: Policy) -> Iterator[Finding]:
+def _of_state(case: Case, state: State, policy: Policy, located: dict[NormalizedName, Candidate]) -> Iterator[Finding]:
     """Yield what is wrong with one state of a project, without looking at another.
+
+    Args:
+        case: What is examined.
+        state: The state.
+        policy: What is let pass.
+        located: Filled with the file of each package that the target would install.
 
     Raises:
         AdvisorError: If an index or the knowledge base cannot be read; what was found before was yielded.
@@ -196,6 +214,7 @@ def _of_state(case: Case, state: State, policy: Policy) -> Iterator[Finding]:
     yield from unfit(scope, rules, case.outlook, frameworks=FRAMEWORKS)
     yield from slow_settings(scope, state.switches, case.outlook, backends=FRAMEWORKS)
     files = Distribution(scope, case.client, expected=state.expected)
+    located.update(files.located)
     yield from files.findings()
     if state.stated:
         yield from unmet(scope, IndexCandidates(case.client, state.problem), files.located)

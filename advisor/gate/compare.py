@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.version import Version
 
 from advisor.gate.findings import Finding, Place
-from advisor.gate.outlook import Outlook
+from advisor.gate.outlook import Outlook, telling
 from advisor.gate.recommended import Recommended
 from advisor.gate.scope import Scope
 from advisor.project.switches import Switch
@@ -41,7 +42,7 @@ class Comparison:
         base: What it was compared with, for people.
         changes: What differs, by name.
         prediction: Predicted speed-up over the base.
-        effects: The same at each indicator.
+        effects: The same at each indicator, those that are beyond doubt first, the greatest first.
     """
 
     base: str
@@ -72,8 +73,13 @@ def compare(base: str, before: Mapping[str, Version], after: Mapping[str, Versio
         base=base,
         changes=changes_between(before, after),
         prediction=outlook.predict(after, before),
-        effects=outlook.effects(after, before),
+        effects=tuple(sorted(outlook.effects(after, before), key=telling_first)),
     )
+
+
+def telling_first(effect: Effect) -> tuple[bool, float, str]:
+    """Order effects: those that are beyond doubt first, the greatest first."""
+    return effect.low <= 1 <= effect.high, -abs(math.log(effect.speedup)), effect.subject
 
 
 def regression(scope: Scope, comparison: Comparison) -> Iterator[Finding]:
@@ -88,7 +94,7 @@ def regression(scope: Scope, comparison: Comparison) -> Iterator[Finding]:
         f"`{slower.package} {before.after}` is predicted to run workload `{found.workload}` at {found.speedup:.3f}x "
         f"the speed of {before.before} [{found.low:.3f}, {found.high:.3f}]; {1 - allowed:.3f}x is allowed",
         package=slower.package,
-        versions={c.package: scope.lock.versions[c.package] for c in found.changes},
+        versions=telling(scope.lock.versions),
     )
 
 
@@ -101,7 +107,7 @@ def gap(scope: Scope, best: Recommended, prediction: Prediction) -> Iterator[Fin
         prediction: Its predicted speed-up over the lock.
     """
     allowed = scope.policy.max_gap
-    if prediction.speedup <= 1 + allowed or prediction.low <= 1:
+    if not lies_behind(prediction, allowed):
         return
     faster = max(prediction.changes, key=lambda c: c.speedup)
     yield scope.finding(
@@ -110,8 +116,13 @@ def gap(scope: Scope, best: Recommended, prediction: Prediction) -> Iterator[Fin
         f"[{prediction.low:.3f}, {prediction.high:.3f}], with `{faster.package} {best.versions[faster.package]}` "
         f"in place of {scope.lock.versions[faster.package]}; {1 + allowed:.3f}x is allowed",
         package=faster.package,
-        versions={c.package: scope.lock.versions[c.package] for c in prediction.changes},
+        versions=telling(scope.lock.versions),
     )
+
+
+def lies_behind(prediction: Prediction, allowed: float) -> bool:
+    """Whether a stack is beyond doubt and beyond what is allowed faster than what it was predicted against."""
+    return prediction.speedup > 1 + allowed and prediction.low > 1
 
 
 def slow_settings(

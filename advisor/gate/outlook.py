@@ -62,18 +62,18 @@ class Outlook:
 
     def predict(self, stack: Versions, baseline: Versions) -> Prediction:
         """Predict the speed-up of a stack over the baseline."""
-        question = ["predict", self._telling(stack), self._telling(baseline)]
+        question = ["predict", _spelled(stack), _spelled(baseline)]
         return _prediction(self.remembered(question, lambda: asdict(self.estimator.predict(stack, baseline))))
 
     def effects(self, stack: Versions, baseline: Versions) -> tuple[Effect, ...]:
         """Predict the speed-up of a stack over the baseline at each indicator of the workload."""
-        question = ["effects", self._telling(stack), self._telling(baseline)]
+        question = ["effects", _spelled(stack), _spelled(baseline)]
         told = self.remembered(question, lambda: [asdict(e) for e in self.estimator.effects(stack, baseline)])
         return tuple(Effect(**effect) for effect in told)
 
     def setting_effects(self, stack: Versions, settings: Mapping[str, Mapping[str, str]]) -> tuple[Effect, ...]:
         """Predict what settings do to the speed of a stack, by framework, each against its default."""
-        question = ["settings", self._telling(stack), settings]
+        question = ["settings", _spelled(stack), settings]
         told = self.remembered(question, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings)])
         return tuple(Effect(**effect) for effect in told)
 
@@ -117,13 +117,17 @@ class Outlook:
         fits = Fits(self._store)
         return PosteriorEstimator(fits, hardware=self._hardware, workload=workload, frameworks=frozenset(FRAMEWORKS))
 
-    @staticmethod
-    def _telling(versions: Versions) -> dict[str, str]:
-        """Return the versions that predictions depend on."""
-        from knowledge.estimate.evidence import COMPANIONS
-        from pi_runners.backends import FRAMEWORKS
 
-        return {name: str(v) for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
+def telling(versions: Versions) -> dict[str, Version]:
+    """Return the versions that predictions depend on, by name."""
+    from knowledge.estimate.evidence import COMPANIONS
+    from pi_runners.backends import FRAMEWORKS
+
+    return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
+
+
+def _spelled(versions: Versions) -> dict[str, str]:
+    return {name: str(version) for name, version in telling(versions).items()}
 
 
 def _prediction(document: dict[str, Any]) -> Prediction:

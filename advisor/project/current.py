@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from advisor.project.locks import Lock, LockedVersion, read_lock
+from advisor.resolve.problem import RootRequirement
 from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 
@@ -55,10 +57,12 @@ def _own(directory: Path, target: Target) -> Lock | None:
     if found is not None:
         return read_lock(found, target)
     pinned = directory / PINNED
-    if not pinned.is_file() or not is_pinned(pinned):
-        return None
-    stated = (directory / "requirements.in").is_file() or (directory / "pyproject.toml").is_file()
-    return replace(read_lock(pinned, target), is_project=not stated)
+    return read_lock(pinned, target) if pinned.is_file() and is_pinned(pinned) else None
+
+
+def within(lock: Lock, roots: Iterable[RootRequirement]) -> Lock:
+    """Return a lock that knows whether it is itself where its project says what it requires."""
+    return replace(lock, is_project=any(root.path == str(lock.path) and not root.constraint for root in roots))
 
 
 def is_pinned(path: Path) -> bool:

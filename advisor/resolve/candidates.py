@@ -169,7 +169,11 @@ class IndexCandidates:
                 known = best.get(offer.version)
                 if reason := self._refusal(name, offer):
                     self._skip(name, reason, file.filename)
-                elif file.yanked and not any(s.contains(offer.version, prereleases=True) for s in pinned):
+                elif (
+                    file.yanked
+                    and (name, offer.version) not in self._problem.policy.kept
+                    and not any(s.contains(offer.version, prereleases=True) for s in pinned)
+                ):
                     self._skip(name, "yanked", file.filename)
                 elif any(file.sha256 not in accepted for accepted in hashes):
                     self._skip(name, "hash not among those required", file.filename)
@@ -197,11 +201,12 @@ class IndexCandidates:
         opted_in = self._problem.policy.prereleases or any(
             root.requirement.specifier.prereleases for root in self._problem.roots_of(name)
         )
-        final = [version for version in versions if not version.is_prerelease]
+        kept = self._problem.policy.kept
+        final = [v for v in versions if not v.is_prerelease or (name, v) in kept]
         if opted_in or not final:
             return versions
         for version in versions:
-            if version.is_prerelease:
+            if version not in final:
                 self._skip(name, "pre-release", str(version))
         return final
 

@@ -30,11 +30,11 @@ class Limits:
 
     Attributes:
         forbidden: Choices that must not be made, each with the reason.
-        exclusive: Pairs of sets of choices, not one of each, with the reason.
+        exclusive: Groups of sets of choices, not one of each set, with the reason.
     """
 
     forbidden: Mapping[Choice, str]
-    exclusive: tuple[tuple[frozenset[Choice], frozenset[Choice], str], ...] = ()
+    exclusive: tuple[tuple[tuple[frozenset[Choice], ...], str], ...] = ()
 
 
 NO_LIMITS = Limits(forbidden={})
@@ -101,7 +101,7 @@ class Encoding:
         self._needs: dict[NormalizedName, list[Need]] = {}
         self._admitted: dict[tuple[NormalizedName, str], tuple[Version, ...]] = {}
         self._exclusive: dict[Choice, list[Literal]] = {}
-        self._seen_exclusive: set[tuple[frozenset[Choice], frozenset[Choice], str]] = set()
+        self._seen_exclusive: set[tuple[tuple[frozenset[Choice], ...], str]] = set()
         self._both: dict[tuple[Literal, Literal], Literal] = {}
 
     def literal(self, choice: Choice) -> Literal | None:
@@ -144,10 +144,10 @@ class Encoding:
         limits = self._limits(self.reached)
         for name in fresh:
             self._add(name, limits)
-        for left, right, reason in limits.exclusive:
-            if (left, right, reason) not in self._seen_exclusive:
-                self._seen_exclusive.add((left, right, reason))
-                self._exclude(left, right, self._guard(Fact(rule=reason)))
+        for sides, reason in limits.exclusive:
+            if (sides, reason) not in self._seen_exclusive:
+                self._seen_exclusive.add((sides, reason))
+                self._exclude(sides, self._guard(Fact(rule=reason)))
         for name in fresh:
             self.show(name, self._least)
             for root in self._problem.roots_of(name):
@@ -231,16 +231,18 @@ class Encoding:
                     reason = limits.forbidden[name, version]
                     self.model.require(negated(literal), given=self._guard(Fact(rule=reason)))
 
-    def _exclude(self, left: frozenset[Choice], right: frozenset[Choice], guard: Literal | None) -> None:
-        """Forbid one of each of two sets of choices."""
-        one, other = self.model.boolean(), self.model.boolean()
-        for choices, any_of in ((left, one), (right, other)):
+    def _exclude(self, sides: Sequence[frozenset[Choice]], guard: Literal | None) -> None:
+        """Forbid one of each of several sets of choices."""
+        taken = []
+        for choices in sides:
+            any_of = self.model.boolean()
+            taken.append(any_of)
             for choice in sorted(choices):
                 self._exclusive.setdefault(choice, []).append(any_of)
                 literal = self.literal(choice)
                 if literal is not None:
                     self.model.require(any_of, given=literal)
-        self.model.require_any((negated(one), negated(other)), given=guard)
+        self.model.require_any([negated(any_of) for any_of in taken], given=guard)
 
     def _require_root(self, name: NormalizedName, root: RootRequirement) -> None:
         self.required.add(name)

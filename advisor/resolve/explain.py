@@ -21,7 +21,10 @@ PROJECT = NormalizedName("")
 def requirements_within(
     problem: Problem, source: CandidateSource, stack: Sequence[Candidate]
 ) -> dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]]:
-    """Return, for :data:`PROJECT` and each package of a stack, what it requires and what it asks for there."""
+    """Return, for :data:`PROJECT` and each package of a stack, what it requires and what it asks for there.
+
+    What is required and not in the stack is there, and requires nothing.
+    """
     chosen = {candidate.name: candidate for candidate in stack}
     found: dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]] = {PROJECT: {}}
     seen: set[tuple[NormalizedName, NormalizedName | None]] = set()
@@ -41,6 +44,8 @@ def requirements_within(
         if (name, extra) not in seen:
             seen.add((name, extra))
             found.setdefault(name, {})
+            if name not in chosen:
+                continue
             for dependency in source.dependencies(chosen[name], extra) or ():
                 require(name, dependency)
     return found

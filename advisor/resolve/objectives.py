@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, get_args
 
@@ -68,15 +68,36 @@ class Criteria:
         self._objective = objective
         self._source = source
         self._young_after = young_after
+        self._locked: Mapping[str, Version] | None = None
+        self._refused: tuple[frozenset[Choice], ...] = ()
+        self._added = 1
         self._objectives: dict[tuple[str, int], Objective] = {}
         self._limits: dict[int, Limits] = {}
         self._hours: dict[NormalizedName, dict[Version, int]] = {}
 
     def over(self, source: CandidateSource) -> Criteria:
         """Return the same criteria for other candidates of the same packages."""
+        other = self._copy()
+        other._source, other._hours = source, {}
+        return other
+
+    def with_least_change(
+        self, locked: Mapping[str, Version], refused: Iterable[frozenset[Choice]], *, added: int = 1
+    ) -> Criteria:
+        """Return criteria that before all others ask for the least change of a lock.
+
+        Args:
+            locked: Versions of the lock; a package with another version counts as one change.
+            refused: Sets of choices that must not be made together.
+            added: What a package that was not locked counts.
+        """
+        other = self._copy()
+        other._locked, other._refused, other._added = locked, tuple(refused), added
+        return other
+
+    def _copy(self) -> Criteria:
         other = copy.copy(self)
-        other._source = source
-        other._objectives, other._limits, other._hours = {}, {}, {}
+        other._objectives, other._limits = {}, {}
         return other
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
@@ -85,10 +106,12 @@ class Criteria:
         Freshness of what the user asked for by name stands before freshness of everything: else a package of the
         user's own would give way to two of its dependencies.
         """
-        return tuple(self._criterion(name, candidates) for name in CRITERIA[self._objective])
+        names = CRITERIA[self._objective] if self._locked is None else ("changes", *CRITERIA[self._objective])
+        return tuple(self._criterion(name, candidates) for name in names)
 
     def _criterion(self, name: str, candidates: Candidates) -> Objective:
         make = {
+            "changes": self._changes,
             "rules": self._prices,
             "speed": self._speed,
             "freshness-direct": self._freshness_of_direct,
@@ -105,6 +128,16 @@ class Criteria:
         if key not in self._objectives:
             self._objectives[key] = make(candidates)
         return self._objectives[key]
+
+    def _changes(self, candidates: Candidates) -> Objective:
+        locked = self._locked or {}
+
+        def change(candidate: Candidate) -> int:
+            if candidate.name not in locked:
+                return self._added
+            return int(locked[candidate.name] != candidate.version)
+
+        return _counting("changes", candidates, change)
 
     def _freshness(self, candidates: Candidates) -> Objective:
         costs = {
@@ -147,12 +180,15 @@ class Criteria:
             for v in self._rules.judge(name, c.version)
             if v.severity == "forbidden"
         }
-        exclusive = []
+        exclusive: list[tuple[tuple[frozenset[Choice], ...], str]] = []
         for rule in self._rules.conflicts:
             left = self._matching(candidates, rule.package, rule.versions)
             right = self._matching(candidates, rule.other, rule.other_versions)
             if rule.severity == "forbidden" and left and right:
-                exclusive.append((left, right, f"{rule.message} ({rule.source})"))
+                exclusive.append(((left, right), f"{rule.message} ({rule.source})"))
+        for refused in self._refused:
+            if all(name in candidates for name, _ in refused):
+                exclusive.append((tuple(frozenset({choice}) for choice in sorted(refused)), "the gate refuses it"))
         return Limits(forbidden=forbidden, exclusive=tuple(exclusive))
 
     def hours_behind(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[Version, int]:

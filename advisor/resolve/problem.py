@@ -55,6 +55,7 @@ class Policy:
         only_binary: Packages never taken from an sdist; ``:all:`` for every package.
         no_binary: Packages never taken from a wheel; ``:all:`` for every package.
         exclude_newer: ISO 8601 time in UTC; files uploaded later do not exist.
+        kept: Names and versions that stay candidates though they were withdrawn or are pre-releases.
     """
 
     prereleases: bool = False
@@ -62,6 +63,7 @@ class Policy:
     only_binary: frozenset[str] = frozenset()
     no_binary: frozenset[str] = frozenset()
     exclude_newer: str | None = None
+    kept: frozenset[tuple[str, Version]] = frozenset()
 
     def takes_wheels(self, name: str) -> bool:
         """Whether wheels of a package may be candidates."""

@@ -30,7 +30,7 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     state = "not complete" if verdict.failures else "failed" if verdict.exit_code else "passed"
     yield f"{state}: {counted(verdict)}"
     if any(finding.fails for finding in verdict.findings):
-        yield "`advisor rule CODE` explains a finding; `advisor advise --update` makes the smallest change that clears all"
+        yield "`advisor rule CODE` explains a finding; `advisor advise --update` clears it with the least change"
 
 
 def _finding(finding: Finding, verdict: Verdict) -> str:

@@ -1,0 +1,186 @@
+"""Reports as one self-contained page: no network, readable without JavaScript, in light and in dark."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from advisor.report.check.summary import target_line
+from advisor.report.interface import Report, changes
+from advisor.resolve.explain import PROJECT, requirements_within
+from advisor.resolve.prices import Price
+from knowledge.estimate.interface import Change, Prediction
+
+if TYPE_CHECKING:
+    from advisor.resolve.recommend import Inquiry
+
+Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
+_TICKED = re.compile(r"`([^`]*)`")
+_WIDTH = 200.0
+"""Units across a plot of intervals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """One line of a plot: a ratio with its interval.
+
+    Attributes:
+        label: What it is the ratio of.
+        value: The ratio.
+        low: Lower end.
+        high: Upper end.
+        note: What else to tell of it.
+    """
+
+    label: str
+    value: float
+    low: float
+    high: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A package in the tree of requirements.
+
+    Attributes:
+        name: Its name.
+        version: Its version, or empty where it is not there.
+        asked: What is required of it.
+        again: Whether it stands further up, with all below it.
+        below: What it requires.
+    """
+
+    name: str
+    version: str
+    asked: str
+    again: bool
+    below: tuple[Node, ...]
+
+
+def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
+    """Return the lines of a plot with their places from 0 to 200 on a logarithmic axis; none where there are none."""
+    if not intervals:
+        return None
+    ends = [math.log(v) for i in intervals for v in (i.low, i.high, 1.0)]
+    left, right = min(ends), max(ends)
+    margin = max((right - left) * 0.06, 0.01)
+    left, right = left - margin, right + margin
+
+    def place(value: float) -> float:
+        return round((math.log(value) - left) / (right - left) * _WIDTH, 2)
+
+    rows = [
+        {
+            "label": i.label,
+            "note": i.note,
+            "text": f"{i.value:.3f}x [{i.low:.3f}, {i.high:.3f}]",
+            "at": place(i.value),
+            "from": place(i.low),
+            "to": place(i.high),
+            "kind": "faster" if i.low > 1 else "slower" if i.high < 1 else "open",
+        }
+        for i in intervals
+    ]
+    return {"rows": rows, "one": place(1.0), "width": _WIDTH}
+
+
+def tree(required: Required, versions: Mapping[str, str]) -> tuple[Node, ...]:
+    """Return what the project requires, and below each package what that requires; each package unfolded once."""
+    unfolded: set[str] = set()
+
+    def below(name: str) -> tuple[Node, ...]:
+        found = []
+        for child, texts in sorted(required.get(name, {}).items()):
+            again = child in unfolded
+            unfolded.add(child)
+            nodes = () if again else below(child)
+            found.append(
+                Node(
+                    name=child,
+                    version=versions.get(child, ""),
+                    asked=", ".join(texts),
+                    again=again and bool(required.get(child)),
+                    below=nodes,
+                )
+            )
+        return tuple(found)
+
+    return below(PROJECT)
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page; whatever text it holds is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
+    def ticked(text: object) -> Markup:
+        """Set what stands between backticks as code."""
+        return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(text))))
+
+    environment = Environment(
+        loader=PackageLoader("advisor.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["ticked"] = ticked
+    return environment.get_template(template).render(**values)
+
+
+def advice_html(report: Report, inquiry: Inquiry, prices: Sequence[Price]) -> str:
+    """Return advice as a page.
+
+    Args:
+        report: The advice.
+        inquiry: What it answers, which tells who requires whom.
+        prices: Of the project's own constraints.
+    """
+    advice = report.advice
+    stack = advice.optimum.stack
+    required = requirements_within(inquiry.problem, inquiry.source, stack)
+    prediction = advice.prediction
+    return render(
+        "advice.html",
+        title=f"{len(stack)} packages, {'proven to be the best' if advice.optimum.proven else 'the best found'}",
+        target=target_line(report.target),
+        report=report,
+        stack=[(c.name, str(c.version), advice.why[c.name], c.name in report.direct) for c in stack],
+        changes=changes(report),
+        overall=plot([_predicted("predicted speed over the baseline", prediction)]),
+        evidence=plot(evidence_of(prediction.changes)),
+        prices=prices,
+        price_plot=plot(_price_lines(prices)),
+        tree=tree(required, {str(c.name): str(c.version) for c in stack}),
+    )
+
+
+def evidence_of(changes: Iterable[Change]) -> list[Interval]:
+    """Return the comparisons that bear on changes."""
+    return [
+        Interval(
+            label=e.indicator,
+            value=e.speedup,
+            low=e.low,
+            high=e.high,
+            note=f"{change.package} {e.version} against {e.reference}, {e.rounds} rounds on {e.hardware}",
+        )
+        for change in changes
+        for e in change.evidence
+    ]
+
+
+def _price_lines(prices: Iterable[Price]) -> list[Interval]:
+    return [
+        _predicted(f"without {price.constraint}", price.prediction)
+        for price in prices
+        if price.binds and price.prediction is not None and price.prediction.changes
+    ]
+
+
+def _predicted(label: str, prediction: Prediction) -> Interval:
+    return Interval(label=label, value=prediction.speedup, low=prediction.low, high=prediction.high)
