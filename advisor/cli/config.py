@@ -26,8 +26,11 @@ def show(
     """Print every setting with its value and where that comes from; flags of other commands win over all of them."""
     from advisor.config import check_table
     from advisor.project.pyproject import read_settings
+    from knowledge.domain.errors import InputError
 
     check_format(format)
+    if not directory.is_dir():
+        raise InputError(f"`{directory}` is not a directory")
     path = directory / "pyproject.toml"
     settings: Mapping[str, Any] = read_settings(path) if path.is_file() else {}
     check_table(settings, str(path))

@@ -24,7 +24,7 @@ from advisor.project.switches import Switch
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import requirements_within
 from advisor.resolve.problem import Candidate, Problem
-from knowledge.domain.errors import AdvisorError
+from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.engine import RuleBook
@@ -117,15 +117,25 @@ class Verdict:
 
     @cached_property
     def failures(self) -> tuple[tuple[str, AdvisorError], ...]:
-        """Why the examination is not complete, by target."""
+        """Why the examination of a target is not complete, by name."""
         return tuple((t.case.name, t.failure) for t in self.targets if t.failure is not None)
 
     @property
     def exit_code(self) -> int:
-        """0: nothing fails; 1: findings do; 3 or 4: the examination is not complete (see the failures)."""
-        if self.failures:
-            return max(failure.exit_code for _, failure in self.failures)
-        return int(any(finding.fails for finding in self.findings))
+        """0: nothing fails; 1: findings do; 3 or 4: the examination is not complete (see the failures).
+
+        That no stack satisfies the constraints is no news where findings fail already: mostly they are why.
+        """
+        failed = int(any(finding.fails for finding in self.findings))
+        codes = [failure.exit_code for _, failure in self.failures]
+        if failed and all(code == UnsatisfiableError.exit_code for code in codes):
+            return failed
+        return max([failed, *codes])
+
+    @property
+    def state(self) -> str:
+        """`passed`, `failed` or `not complete`."""
+        return {0: "passed", 1: "failed"}.get(self.exit_code, "not complete")
 
 
 def check(cases: Sequence[Case], policy: Policy, *, today: date, before: Policy | None = None) -> Verdict:

@@ -51,12 +51,18 @@ class Distribution:
         unhashed: list[NormalizedName] = []
         for name, locked in scope.lock.packages.items():
             offers = self._offered(name, locked.version)
+            if not offers and not client.offline:
+                # It may be newer than the page that is kept.
+                client.renew(name)
+                offers = self._offered(name, locked.version)
             if foreign := self._foreign(name, locked, {o.file.index for o in offers.values()}):
                 self._found.append(foreign)
                 continue
             self._found += self._locate(name, locked, offers)
             if not locked.hashes:
                 unhashed.append(name)
+        # What they require is asked for next.
+        client.prefetch(files=[candidate.file for candidate in self.located.values()])
         self._found += self._named_indexes()
         if scope.lock.path is not None:
             self._found += self._unhashed(unhashed)

@@ -106,6 +106,21 @@ class IndexClient:
             self._answers[project] = tuple(self._read_pages(project))
         return self._answers[project]
 
+    def renew(self, project: NormalizedName) -> None:
+        """Ask for a project's pages again, even where they are fresh: for what is newer than they are.
+
+        Raises:
+            UnavailableError: As for :meth:`pages`.
+        """
+        with self._lock:
+            stale = [key for key in self._pages if key[0] == project]
+            for key in stale:
+                del self._pages[key]
+            self._answers.pop(project, None)
+        for _, base in stale:
+            self._page_future(project, base, refresh=True)
+        self.pages(project)
+
     def _read_pages(self, project: NormalizedName) -> list[ProjectPage]:
         if project in self.configuration.bindings:
             return [self._page(project, self.configuration.bindings[project])]
@@ -227,10 +242,10 @@ class IndexClient:
     def _page(self, project: NormalizedName, base: str) -> ProjectPage:
         return self._page_future(project, base).result()
 
-    def _page_future(self, project: NormalizedName, base: str) -> Future[ProjectPage]:
+    def _page_future(self, project: NormalizedName, base: str, *, refresh: bool = False) -> Future[ProjectPage]:
         with self._lock:
             if (project, base) not in self._pages:
-                self._pages[project, base] = self._pool.submit(self._reader.read, project, base)
+                self._pages[project, base] = self._pool.submit(self._reader.read, project, base, refresh=refresh)
             return self._pages[project, base]
 
     def _metadata_future(self, file: DistributionFile) -> Future[CoreMetadata]:

@@ -77,8 +77,13 @@ class Pages:
         self._refresh = refresh
         self._listed: dict[str, tuple[DistributionFile, ...]] = {}
 
-    def read(self, project: NormalizedName, base: str) -> ProjectPage:
+    def read(self, project: NormalizedName, base: str, *, refresh: bool = False) -> ProjectPage:
         """Return a project's page of an index; without files where the index does not know the project.
+
+        Args:
+            project: The project.
+            base: Address of the index.
+            refresh: Ask for it even where it is fresh.
 
         Raises:
             UnavailableError: If the index does not answer, or not with a page, or the cache lacks it while offline.
@@ -93,7 +98,7 @@ class Pages:
                 f"the page of `{project}` on {_named(base)} is not in the cache `{self._cache.directory}`",
                 hint="run the same command once without `--offline`",
             )
-        if about is not None and (self._offline or self._is_fresh(about)):
+        if about is not None and (self._offline or (not refresh and self._is_fresh(about))):
             return self._stored_page(key, about)
         return self._fetch(project, base or self._configuration.default_url, key, about)
 

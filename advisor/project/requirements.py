@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,17 @@ def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequire
     Raises:
         InputError: If a file cannot be read, or a line is malformed or not supported; the message names the line.
     """
-    from pip_requirements_parser import InstallationError, RequirementsFile, RequirementsFileParseError
-
     if not path.is_file():
         raise InputError(f"`{path}` cannot be read: there is no such file")
+    state = path.stat()
+    return _read(path, constraint, (state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequirements:
+    """Read a file once, though one command asks whether it is pinned, what it locks and what it requires."""
+    from pip_requirements_parser import InstallationError, RequirementsFile, RequirementsFileParseError
+
     try:
         parsed = RequirementsFile.from_file(str(path), include_nested=True)
     except (OSError, UnicodeDecodeError, InstallationError, RequirementsFileParseError) as error:

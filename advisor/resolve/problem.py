@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from packaging.requirements import Requirement
@@ -89,14 +89,21 @@ class Problem:
     target: Target
     policy: Policy = Policy()
     overrides: tuple[RootRequirement, ...] = ()
+    _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # Asked for each package again and again; there may be thousands.
+        applying: dict[str, list[RootRequirement]] = {}
+        for root in self.roots:
+            if self.applies(root.requirement):
+                applying.setdefault(root.name, []).append(root)
+        object.__setattr__(self, "_by_name", {name: tuple(roots) for name, roots in applying.items()})
         if not any(not root.constraint for root in self.roots):
             raise InputError("there is nothing to resolve: no requirement was given")
 
     def roots_of(self, name: str) -> tuple[RootRequirement, ...]:
         """Return the user's requirements and constraints on one package that apply to the target."""
-        return tuple(root for root in self.roots if root.name == name and self.applies(root.requirement))
+        return self._by_name.get(name, ())
 
     def overridden(self, requirement: Requirement) -> tuple[Requirement, ...]:
         """Return what holds in place of a requirement; extras of the original are kept, unless overridden."""

@@ -12,11 +12,10 @@ from advisor.report.html import Interval, evidence_of, plot, render, tree
 
 def check_html(verdict: Verdict) -> str:
     """Return the report as a page."""
-    state = "not complete" if verdict.failures else "failed" if verdict.exit_code else "passed"
     return render(
         "check.html",
-        title=f"gate {state}",
-        state=state,
+        title=f"gate {verdict.state}",
+        state=verdict.state,
         counted=counted(verdict),
         findings=[(finding, targets_of(finding, verdict)) for finding in verdict.findings],
         codes=gate_codes(),

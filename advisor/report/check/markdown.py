@@ -18,14 +18,13 @@ def check_markdown(verdict: Verdict) -> str:
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:
-    mark = "⚠️" if verdict.failures else "❌" if verdict.exit_code else "✅"
-    state = "not complete" if verdict.failures else "failed" if verdict.exit_code else "passed"
-    yield f"## {mark} Dependency stack: {state}"
+    mark = {"passed": "✅", "failed": "❌"}.get(verdict.state, "⚠️")
+    yield f"## {mark} Dependency stack: {verdict.state}"
     yield ""
     yield f"{counted(verdict)}."
     yield ""
     for name, error in verdict.failures:
-        yield f"**Not complete{f' for {name}' if name else ''}:** {error.message}. {error.hint}"
+        yield f"**Not told{f' for {name}' if name else ''}:** {error.message}. {error.hint}"
         yield ""
     if verdict.findings:
         rows = [_finding_row(finding, verdict) for finding in verdict.findings]

@@ -45,7 +45,7 @@ def check_sarif(verdict: Verdict) -> str:
                 "columnKind": "unicodeCodePoints",
                 "invocations": [
                     {
-                        "executionSuccessful": not verdict.failures,
+                        "executionSuccessful": verdict.exit_code in (0, 1),
                         "exitCode": verdict.exit_code,
                         "toolExecutionNotifications": [_notification(*failure) for failure in verdict.failures],
                     }

@@ -27,8 +27,7 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     for finding, ignore in verdict.covered:
         until = f", until {ignore.expires}" if ignore.expires else ""
         yield f"ignored {finding.code}: {finding.message} ({ignore.reason}{until})"
-    state = "not complete" if verdict.failures else "failed" if verdict.exit_code else "passed"
-    yield f"{state}: {counted(verdict)}"
+    yield f"{verdict.state}: {counted(verdict)}"
     if any(finding.fails for finding in verdict.findings):
         yield "`advisor rule CODE` explains a finding; `advisor advise --update` clears it with the least change"
 

@@ -1,0 +1,232 @@
+"""The smallest change that clears the gate: it clears, it is the smallest, it is written as it should be."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from advisor.lock.pins import with_pins
+from advisor.resolve.objectives import Criteria
+from advisor.resolve.optimise import NoSolution, optimise
+from advisor.resolve.verify import verify
+from knowledge.rules.engine import RuleBook
+from tests.advisor.made import MACHINE, no_knowledge
+from tests.advisor.test_optimum import (
+    NAMES,
+    Ask,
+    Made,
+    MadeSource,
+    Stack,
+    plain,
+    problem,
+    problems,
+    some_roots,
+    stacks,
+    versions,
+)
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+NOTHING_KNOWN = no_knowledge()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    made=problems,
+    roots=some_roots,
+    locked=st.dictionaries(st.sampled_from(NAMES), versions),
+    refused=st.lists(st.dictionaries(st.sampled_from(NAMES), versions, min_size=1, max_size=3), max_size=4),
+)
+def test_the_change_is_the_smallest_of_all_stacks_that_are_not_refused(
+    made: Made, roots: dict[str, Ask], locked: Stack, refused: list[Stack]
+) -> None:
+    admitted = [s for s in stacks(made, roots) if not any(r.items() <= s.items() for r in refused)]
+    source = MadeSource(made)
+    criteria = Criteria(
+        rules=RuleBook((), MACHINE),
+        estimator=NOTHING_KNOWN,
+        objective="latest",
+        direct=(),
+        baseline=(),
+        source=source,
+    ).with_least_change(
+        {name: Version(str(v)) for name, v in locked.items()},
+        [frozenset((canonicalize_name(n), Version(str(v))) for n, v in choices.items()) for choices in refused],
+    )
+
+    try:
+        found = optimise(problem(roots), source, objectives=criteria.objectives, limits=criteria.limits, start=())
+    except NoSolution:
+        assert admitted == []
+        return
+
+    def changes(stack: Stack) -> int:
+        return sum(locked.get(name) != version for name, version in stack.items())
+
+    verify(problem(roots), source, found.stack)
+    smallest = min(map(changes, admitted))
+    assert plain(found) in admitted
+    assert changes(plain(found)) == smallest
+    assert (found.bounds[0].objective, found.bounds[0].value, found.bounds[0].bound) == ("changes", smallest, smallest)
+
+
+@pytest.fixture
+def project(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of which one locked version is vulnerable; a newer one brings a third package."""
+    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
+    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
+    for version in ("1.0", "1.1", "2.0"):
+        index.add("a", version, code="")
+    for version in ("1.0", "1.1"):
+        index.add("b", version, code="")
+    index.add("b", "2.0", ["c"], code="")
+    index.add("c", "1.0", code="")
+    index.vulnerabilities |= {(n, v): [] for n in "abc" for v in ("1.0", "1.1", "2.0")}
+    index.vulnerabilities["b", "1.0"] = ["PYSEC-2026-7"]
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\nversion = "1"\ndependencies = ["a", "b"]\n[tool.uv]\nindex-url = "{index.url}"\n'
+        '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\n'
+    )
+    return tmp_path
+
+
+def lock(advisor_here: Advisor, folder: Path, *pins: str, output: str = "pylock.toml") -> None:
+    """Lock some versions."""
+    (folder / "pins.txt").write_text("\n".join(pins))
+    done = advisor_here("advise", "-c", "pins.txt", "-o", output)
+    assert done.returncode == 0, done.stderr
+
+
+def test_only_what_the_gate_asks_for_changes(project: Path, advisor_here: Advisor) -> None:
+    lock(advisor_here, project, "a==1.0", "b==1.0")
+
+    done = advisor_here("advise", "--update", "--format", "json", "--pr-body", "body.md")
+
+    told = json.loads(done.stdout)
+    assert [(c["package"], c["before"], c["after"]) for c in told["changes"]] == [("b", "1.0", "1.1")]
+    assert [f["code"] for f in told["cleared"]] == ["ADV009"]
+    assert told["remaining"] == []
+    assert advisor_here("check").returncode == 0
+    body = (project / "body.md").read_text()
+    assert "PYSEC-2026-7" in body
+    assert "proven to be the fewest" in body
+
+
+def test_upgrade_takes_the_best_stack(project: Path, advisor_here: Advisor) -> None:
+    lock(advisor_here, project, "a==1.0", "b==1.0")
+
+    done = advisor_here("advise", "--upgrade", "--pr-body", "body.md")
+
+    assert done.returncode == 0, done.stderr
+    assert 'version = "2.0"' in (project / "pylock.toml").read_text()
+    assert "| a | 1.0 | 2.0 |" in (project / "body.md").read_text()
+
+
+def test_a_lock_that_passes_stays_as_it_is(project: Path, advisor_here: Advisor) -> None:
+    lock(advisor_here, project, "a==1.0", "b==1.1")
+    before = (project / "pylock.toml").read_bytes()
+
+    done = advisor_here("advise", "--update")
+
+    assert done.returncode == 0
+    assert "nothing changes" in done.stdout
+    assert (project / "pylock.toml").read_bytes() == before
+
+
+def test_a_version_that_was_yanked_stays_where_the_policy_lets_it(
+    project: Path, advisor_here: Advisor, index: PackageIndex
+) -> None:
+    lock(advisor_here, project, "a==1.1", "b==1.0")
+    for entry in index.entries["a"]:
+        entry["yanked"] = entry["filename"].startswith("a-1.1")
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nignore = [{ code = "yanked", reason = "known" }]\n')
+
+    done = advisor_here("advise", "--update", "--refresh", "--dry-run", "--format", "json")
+
+    assert [c["package"] for c in json.loads(done.stdout)["changes"]] == ["b"]
+
+
+def test_pins_of_a_requirements_file_are_changed_in_place(project: Path, advisor_here: Advisor) -> None:
+    (project / "pyproject.toml").write_text(
+        (project / "pyproject.toml").read_text().partition("dependencies = ")[2].partition("\n")[2]
+    )
+    (project / "requirements.txt").write_text("# mine\na==1.0  # why\n\nB == 1.0 ; python_version > '3.8'\n")
+
+    done = advisor_here("advise", "--update")
+
+    assert done.returncode == 0, done.stderr
+    expected = "# mine\na==1.0  # why\n\nB == 2.0 ; python_version > '3.8'\n"
+    assert (project / "requirements.txt").read_text() == expected
+
+
+def test_a_lock_of_uvs_own_is_left_to_uv(project: Path, advisor_here: Advisor) -> None:
+    from pi_runners.environment import find_uv
+
+    subprocess.run(
+        [find_uv(), "lock", "-q", "--no-python-downloads", "-P", "a==1.0", "-P", "b==1.0", "--no-cache"],
+        cwd=project,
+        check=True,
+    )
+    before = (project / "uv.lock").read_bytes()
+
+    done = advisor_here("advise", "--update")
+
+    assert "to apply it: uv lock --upgrade-package b==1.1" in done.stdout
+    assert (project / "uv.lock").read_bytes() == before
+    command = done.stdout.partition("to apply it: uv ")[2].split("\n")[0].split()
+    subprocess.run([find_uv(), *command, "-q", "--no-cache"], cwd=project, check=True)
+    assert advisor_here("check").returncode == 0
+
+
+def test_what_no_versions_clear_is_told(project: Path, advisor_here: Advisor, index: PackageIndex) -> None:
+    for version in ("1.0", "1.1", "2.0"):
+        index.vulnerabilities["b", version] = ["PYSEC-2026-7"]
+    lock(advisor_here, project, "a==1.0", "b==1.0")
+
+    done = advisor_here("advise", "--update")
+
+    assert done.returncode == 3
+    assert "PYSEC-2026-7" in done.stderr
+    assert done.stderr.startswith("error: no stack satisfies the requirements and clears what the gate finds")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--update", "--upgrade"), "contradict"),
+        (("--update", "--format", "html"), "no HTML report"),
+        (("--update", "--pr-body", "nowhere/body.md"), "not a directory"),
+        (("--update",), "no lock to check"),
+    ],
+)
+def test_wrong_usage_is_told(project: Path, advisor_here: Advisor, arguments: tuple[str, ...], told: str) -> None:
+    done = advisor_here("advise", *arguments)
+
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert not (project / "pylock.toml").exists()
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a==1", "# a==1", "A == 1 # x", "b[x]==2; python_version > '3'", "-r other.txt", "", "c>=1"])
+    ),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_other_lines_stay_as_they_are(lines: list[str], end: str) -> None:
+    text = end.join(lines)
+
+    changed = with_pins(text, {"a": Version("9"), "b": Version("8"), "c": Version("7")})
+
+    assert with_pins(text, {}) == text
+    for old, new in itertools.zip_longest(text.splitlines(), changed.splitlines()):
+        assert new == old.replace("==1", "==9").replace("== 1", "== 9").replace("==2", "==8") or old.startswith("#")

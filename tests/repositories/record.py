@@ -1,0 +1,77 @@
+"""Records what the configured package index says of the packages of the example repositories.
+
+Usage: python -m tests.repositories.record
+
+Writes `index.json` beside it: by package and version, what it requires and which interpreters it is for. Requirements
+that only extras make are left out, unless an example asks for the extra.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
+from advisor.index.configuration import read_configuration
+from advisor.index.metadata import CoreMetadata
+from advisor.resolve.baseline import resolve_baseline
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.problem import Policy, Problem, RootRequirement
+from advisor.resolve.target import make_target
+from knowledge.domain.hardware import Cpu, HardwareProfile
+
+_CUDA_12, _CUDA_13 = "nvidia-cuda-runtime-cu12==12.5.82", "nvidia-cuda-runtime==13.0.88"
+STACKS = [
+    ("3.11", ["tensorflow-cpu==2.20.0", "numpy==2.2.6", "pillow==11.3.0", _CUDA_12]),
+    ("3.11", ["tensorflow-cpu==2.15.1", "numpy==1.26.4", "pillow==12.0.0", _CUDA_13]),
+    ("3.11", ["tensorflow-cpu==2.12.1", "numpy==1.23.5"]),
+    ("3.11", ["torch==2.10.0", "safetensors==0.5.3", "numpy==2.2.6"]),
+    ("3.11", ["torch==2.15.0", "safetensors==0.6.2", "numpy==2.2.6"]),
+    ("3.11", ["torch==2.8.0", "numpy==2.2.6"]),
+    ("3.11", ["torch==2.2.2", "numpy==2.0.2"]),
+    ("3.12", ["scikit-learn==1.5.2", "xgboost==2.1.4", "numpy==2.2.6", "scipy==1.14.1", "pandas==2.2.3", _CUDA_12]),
+    ("3.12", ["scikit-learn==1.5.2", "xgboost==2.1.4", "numpy==1.26.4", "scipy==1.12.0", "pandas==2.3.1", _CUDA_13]),
+]
+"""Interpreter and requirements of each stack that the examples move between."""
+
+MACHINE = HardwareProfile(name="any", cpu=Cpu(architecture="x86_64", microarchitecture="x86_64_v3"))
+
+
+def _counts(requirement: Requirement, extras: list[str]) -> bool:
+    """Whether a requirement stands by itself, or with an extra that is asked for."""
+    marker = str(requirement.marker or "")
+    return "extra" not in marker or any(f'"{extra}"' in marker for extra in extras)
+
+
+def main() -> None:
+    """Resolve the stacks, newest first where nothing is pinned, and write down what was chosen."""
+    client = IndexClient(read_configuration(Path.cwd()), cache=DiskCache(Path("/tmp/advisor-record")))
+    recorded: dict[str, dict[str, dict[str, object]]] = {}
+    found: dict[tuple[str, str], CoreMetadata] = {}
+    for python, requirements in STACKS:
+        roots = tuple(RootRequirement(requirement=Requirement(r), origin=r) for r in requirements)
+        target = make_target(python=python, platform="manylinux_2_28_x86_64", hardware=MACHINE)
+        problem = Problem(roots=roots, target=target, policy=Policy())
+        for candidate in resolve_baseline(problem, IndexCandidates(client, problem)):
+            metadata = client.metadata(candidate.file)
+            found[candidate.name, str(candidate.version)] = metadata
+    asked = {(canonicalize_name(r.name), e) for metadata in found.values() for r in metadata.requires for e in r.extras}
+    for (name, version), metadata in found.items():
+        extras = sorted(extra for package, extra in asked if package == name and extra in metadata.extras)
+        recorded.setdefault(name, {})[version] = {
+            "requires": [str(r) for r in metadata.requires if _counts(r, extras)],
+            "extras": extras,
+            "requires_python": str(metadata.requires_python) if metadata.requires_python else None,
+        }
+    path = Path(__file__).with_name("index.json")
+    path.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n")
+    print(f"{sum(map(len, recorded.values()))} versions of {len(recorded)} packages")
+    client.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,310 @@
+"""Three repositories, and what becomes of good and bad pull requests to them.
+
+The packages and what they require are recorded from the real index (`record.py`); a server on loopback offers them. The
+speed of TensorFlow on processors is this project's own measurement; that of PyTorch and NumPy here is made up.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from knowledge.domain.observation import IndicatorRun, Observation
+from knowledge.domain.stack import PackageVersion, make_stack
+from knowledge.estimate.fits import Fits
+from knowledge.hardware.profiles import find_profile
+from knowledge.store.engine import open_knowledge_base
+from pi_runners.backends import FRAMEWORKS
+from pi_runners.environment import find_uv
+from tests.conftest import Advisor
+from tests.knowledge.samples import block
+from tests.package_index import PackageIndex
+
+HERE = Path(__file__).parent
+
+
+def made_up(framework: str, ratios: dict[str, float], *, device: str, hardware: str) -> Iterator[Observation]:
+    """Yield blocks in which versions of a framework differ as is said; nobody measured them."""
+    machine = find_profile(hardware)
+    for name in ("matmul", "sort", "elementwise", "training_step"):
+        run = IndicatorRun(name=name, version=1, backend=framework, device=device, dtype="float32", parameters={"m": 8})
+        for found in block(ratios, rounds=8, name=f"made-up-{framework}-{name}"):
+            version = found.stack.version_of("numpy") or ""
+            stack = make_stack(
+                [PackageVersion(name=framework, version=version)], python="3.12.0", platform="manylinux_2_28_x86_64"
+            )
+            yield replace(found, indicator=run, framework=framework, stack=stack, hardware=machine)
+
+
+@pytest.fixture(scope="module")
+def knowledge(first_knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped observations, with some that are made up."""
+    path = Path(shutil.copy(first_knowledge, tmp_path_factory.mktemp("knowledge")))
+    node = str(HERE / "language-model" / "hardware" / "node.yaml")
+    with open_knowledge_base(str(path)) as store:
+        store.add(made_up("torch", {"2.10.0": 1.0, "2.8.0": 0.7, "2.15.0": 1.0}, device="cuda", hardware=node))
+        store.add(made_up("numpy", {"2.2.6": 1.0, "1.26.4": 0.6, "2.0.2": 1.0}, device="cpu", hardware="cpu-zen4"))
+        for framework in FRAMEWORKS:
+            for device in ("cpu", "cuda"):
+                Fits(store).process(framework, device)
+    return path
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[PackageIndex]:
+    """The recorded packages."""
+    with PackageIndex() as index:
+        for name, versions in json.loads((HERE / "index.json").read_text()).items():
+            for version, about in versions.items():
+                index.add(
+                    name,
+                    version,
+                    about["requires"],
+                    extras=about["extras"],
+                    requires_python=about["requires_python"],
+                    code="",
+                )
+        yield index
+
+
+@dataclass
+class Repository:
+    """A clone in which a change is made.
+
+    Attributes:
+        folder: The working tree; what is committed is the base.
+        check: Runs the gate against the base, and returns the findings that fail.
+        relock: Makes the lock anew, with versions that are asked for.
+    """
+
+    folder: Path
+    check: Callable[[], list[dict[str, Any]]]
+    relock: Callable[..., None]
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replace a part of a file that must be there."""
+        path = self.folder / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def line(self, name: str, part: str, *, after: str = "") -> int:
+        """Return the first line of a file that holds a part of it, after another."""
+        lines = (self.folder / name).read_text().splitlines()
+        begin = next(number for number, line in enumerate(lines, 1) if after in line)
+        return next(number for number, line in enumerate(lines, 1) if part in line and number >= begin)
+
+
+def git(folder: Path, *arguments: str) -> None:
+    """Run git in a folder."""
+    own = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+    subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def open_repository(
+    served: PackageIndex,
+    first_knowledge: Path,
+    knowledge: Path,
+    advisor_here: Advisor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[str], Repository]:
+    """Return what clones an example, locks it and commits it."""
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("UV_DEFAULT_INDEX", served.url)
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
+    # Nothing of this machine's own configuration is to be searched.
+    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
+
+    def clone(name: str) -> Repository:
+        folder = tmp_path / name
+        shutil.copytree(HERE / name, folder)
+        monkeypatch.chdir(folder)
+        known = shutil.copy(first_knowledge if name == "image-classifier" else knowledge, tmp_path / "known.sqlite")
+        monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{known}")
+
+        def check() -> list[dict[str, Any]]:
+            done = advisor_here("check", "--base", "HEAD", "--format", "json")
+            assert done.returncode in (0, 1), done.stderr
+            document = json.loads(done.stdout)
+            failing = [finding for finding in document["findings"] if finding["level"] == "error"]
+            assert bool(failing) == bool(done.returncode)
+            return failing
+
+        def relock(*wanted: str) -> None:
+            if (folder / "Pipfile").exists():
+                pins = folder.parent / "pins.txt"
+                pins.write_text("\n".join(wanted))
+                done = advisor_here(
+                    *("advise", "-o", "Pipfile.lock", "--hardware", "cpu-zen4"), *(("-c", str(pins)) if wanted else ())
+                )
+                assert done.returncode == 0, done.stderr
+            elif (folder / "uv.lock").exists() or name == "language-model":
+                asked = [word for pin in wanted for word in ("--upgrade-package", pin)]
+                command = [find_uv(), "lock", "-q", "--no-python-downloads", "--python", sys.executable, *asked]
+                subprocess.run(command, cwd=folder, check=True)
+
+        if name == "language-model":
+            relock("torch==2.10.0", "numpy==2.2.6", "safetensors==0.5.3")
+        elif name == "scoring-service":
+            relock("numpy==2.2.6", "scipy==1.14.1", "pandas==2.2.3")
+        git(folder, "init", "-q")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", "base")
+        return Repository(folder=folder, check=check, relock=relock)
+
+    return clone
+
+
+@pytest.fixture
+def classifier(open_repository: Callable[[str], Repository]) -> Repository:
+    """TensorFlow, with pinned requirements."""
+    return open_repository("image-classifier")
+
+
+@pytest.fixture
+def model(open_repository: Callable[[str], Repository]) -> Repository:
+    """PyTorch, locked by uv."""
+    return open_repository("language-model")
+
+
+@pytest.fixture
+def service(open_repository: Callable[[str], Repository]) -> Repository:
+    """Scikit-learn and XGBoost, with a Pipfile."""
+    return open_repository("scoring-service")
+
+
+def places(findings: list[dict[str, Any]]) -> set[tuple[str, str, int]]:
+    """Return code, file and line of findings."""
+    return {(f["code"], f["path"], f["line"]) for f in findings}
+
+
+def test_a_good_change_of_pinned_requirements_passes(classifier: Repository) -> None:
+    classifier.edit("requirements.txt", "pillow==11.3.0", "pillow==12.0.0")
+
+    assert classifier.check() == []
+
+
+def test_pinned_requirements_that_break_numpys_abi_are_stopped_at_their_line(classifier: Repository) -> None:
+    classifier.edit("requirements.txt", "tensorflow-cpu==2.20.0", "tensorflow-cpu==2.15.1")
+
+    assert ("ADV006", "requirements.txt", classifier.line("requirements.txt", "numpy")) in places(classifier.check())
+
+
+def test_a_pinned_cuda_too_new_for_the_driver_is_stopped_at_its_line(classifier: Repository) -> None:
+    classifier.edit("requirements.txt", "nvidia-cuda-runtime-cu12==12.5.82", "nvidia-cuda-runtime==13.0.88")
+
+    found = classifier.check()
+
+    assert places(found) == {("ADV003", "requirements.txt", 7)}
+    assert found[0]["targets"] == ["train"]
+    assert "550.54.14" in found[0]["message"]
+
+
+def test_a_pinned_slower_tensorflow_is_stopped_by_this_projects_own_measurements(classifier: Repository) -> None:
+    classifier.edit("requirements.txt", "tensorflow-cpu==2.20.0", "tensorflow-cpu==2.12.1")
+    classifier.edit("requirements.txt", "numpy==2.2.6", "numpy==1.23.5")
+
+    found = classifier.check()
+
+    assert ("ADV007", "requirements.txt", 2) in places(found)
+    assert next(f for f in found if f["code"] == "ADV007")["targets"] == ["serve"]
+
+
+def test_a_foreign_index_in_requirements_is_stopped_at_its_line(classifier: Repository) -> None:
+    classifier.edit("requirements.txt", "# augmentation", "--extra-index-url https://packages.example.org/simple\n#")
+
+    assert places(classifier.check()) == {("ADV015", "requirements.txt", 6)}
+
+
+def test_a_good_change_of_a_uv_lock_passes(model: Repository) -> None:
+    model.relock("safetensors==0.6.2")
+
+    assert model.check() == []
+
+
+def test_a_uv_lock_that_breaks_numpys_abi_is_stopped_at_its_line(model: Repository) -> None:
+    model.relock("torch==2.2.2", "numpy==2.0.2")
+
+    assert ("ADV006", "uv.lock", model.line("uv.lock", 'version = "2.0.2"')) in places(model.check())
+
+
+def test_a_uv_lock_with_a_cuda_too_new_for_the_driver_is_stopped_at_its_line(model: Repository) -> None:
+    model.relock("torch==2.15.0")
+
+    found = places(model.check())
+
+    assert {code for code, _, _ in found} == {"ADV003"}
+    assert ("ADV003", "uv.lock", model.line("uv.lock", "version", after='name = "nvidia-cuda-runtime"')) in found
+
+
+def test_a_uv_lock_with_a_slower_framework_is_stopped_at_its_line(model: Repository) -> None:
+    model.relock("torch==2.8.0")
+
+    assert ("ADV007", "uv.lock", model.line("uv.lock", 'version = "2.8.0"')) in places(model.check())
+
+
+def test_a_uv_lock_with_a_package_from_a_foreign_index_is_stopped_at_its_line(
+    model: Repository, index: PackageIndex
+) -> None:
+    index.add("safetensors", "0.6.2", code="import os")
+    foreign = f'\n[[tool.uv.index]]\nname = "other"\nurl = "{index.url}"\nexplicit = true\n'
+    source = 'sources = { safetensors = { index = "other" } }'
+    model.edit("pyproject.toml", "[tool.advisor]", f"{source}\n{foreign}\n[tool.advisor]")
+    model.relock()
+
+    assert ("ADV015", "uv.lock", model.line("uv.lock", 'version = "0.6.2"')) in places(model.check())
+
+
+def test_a_good_change_of_a_pipfile_lock_passes(service: Repository) -> None:
+    service.relock("numpy==2.2.6", "scipy==1.14.1", "pandas==2.3.1")
+
+    assert service.check() == []
+
+
+def test_a_pipfile_lock_that_breaks_numpys_abi_is_stopped_at_its_line(service: Repository) -> None:
+    service.edit("Pipfile.lock", '"version": "==1.14.1"', '"version": "==1.12.0"')
+
+    found = places(service.check())
+
+    assert ("ADV006", "Pipfile.lock", service.line("Pipfile.lock", '"version": "==2.2.6"')) in found
+    assert ("ADV014", "Pipfile.lock", service.line("Pipfile.lock", '"version": "==1.12.0"')) in found
+
+
+def test_a_pipfile_lock_with_a_cuda_too_new_for_the_driver_is_stopped_at_its_line(service: Repository) -> None:
+    service.edit("Pipfile", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime")
+    service.relock("numpy==2.2.6", "scipy==1.14.1", "pandas==2.2.3", "nvidia-cuda-runtime==13.0.88")
+
+    found = service.check()
+
+    line = service.line("Pipfile.lock", '"version": "==13.0.88"')
+    assert places(found) == {("ADV003", "Pipfile.lock", line)}
+    assert found[0]["targets"] == ["gpu"]
+
+
+def test_a_pipfile_lock_with_a_slower_numpy_is_stopped_at_its_line(service: Repository) -> None:
+    service.relock("numpy==1.26.4", "scipy==1.14.1", "pandas==2.2.3")
+
+    assert ("ADV007", "Pipfile.lock", service.line("Pipfile.lock", '"version": "==1.26.4"')) in places(service.check())
+
+
+def test_a_pipfile_lock_with_a_package_from_a_foreign_index_is_stopped_at_its_line(service: Repository) -> None:
+    document = json.loads((service.folder / "Pipfile.lock").read_text())
+    document["_meta"]["sources"].append({"name": "other", "url": "https://packages.example.org/simple"})
+    document["default"]["pandas"]["index"] = "other"
+    (service.folder / "Pipfile.lock").write_text(json.dumps(document, indent=4, sort_keys=True))
+
+    line = service.line("Pipfile.lock", '"version": "==2.2.3"')
+    assert places(service.check()) == {("ADV015", "Pipfile.lock", line)}
