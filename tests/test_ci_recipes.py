@@ -1,0 +1,188 @@
+"""What the documentation gives to CI systems is run: exactly its commands, with the variables that a platform sets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.package_index import PackageIndex
+
+ROOT = Path(__file__).parents[1]
+ACTION = ROOT / ".github" / "actions" / "advise" / "action.yml"
+TEMPLATE = ROOT / "templates" / "advisor.gitlab-ci.yml"
+RECIPE = ROOT / "docs" / "how-to" / "gate-ci.md"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git in a folder, and return what it says."""
+    own = ("-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "protocol.file.allow=always")
+    done = subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def clone(index: PackageIndex, tmp_path: Path, network: None) -> Path:
+    """A shallow clone in which a pull request pins NumPy to a version that breaks TensorFlow's ABI."""
+    index.add("tensorflow-cpu", "2.15.1", code="")
+    index.add("tensorflow-cpu", "2.20.0", code="")
+    index.add("numpy", "1.26.4", code="")
+    index.add("numpy", "2.0.2", code="")
+    origin = tmp_path / "origin"
+    origin.mkdir()
+    git(origin, "init", "-q", "-b", "main")
+    (origin / "requirements.txt").write_text("tensorflow-cpu==2.15.1\nnumpy==1.26.4\n")
+    (origin / "pyproject.toml").write_text(
+        f'[tool.uv]\nindex-url = "{index.url}"\n[tool.advisor]\nhardware = "cpu-zen4"\nworkload = "equal"\n'
+    )
+    git(origin, "add", "-A")
+    git(origin, "commit", "-qm", "base")
+    git(origin, "switch", "-qc", "change")
+    (origin / "requirements.txt").write_text("tensorflow-cpu==2.15.1\nnumpy==2.0.2\n")
+    git(origin, "commit", "-qam", "change")
+    git(origin, "config", "uploadpack.allowAnySHA1InWant", "true")
+    folder = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth=1", "--branch=change", f"file://{origin}", str(folder))
+    return folder
+
+
+@pytest.fixture
+def variables(tmp_path: Path, first_knowledge: Path) -> dict[str, str]:
+    """What every platform sets; what this program requires is there already, so that only itself is installed."""
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "GITHUB_", "CI_"))},
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": sysconfig.get_path("purelib"),
+        "ADVISOR_CACHE_DIR": str(tmp_path / "cache"),
+        "ADVISOR_KNOWLEDGE": f"sqlite:///{shutil.copy(first_knowledge, tmp_path / 'knowledge.sqlite')}",
+        "CI": "true",
+    }
+
+
+def base_of(clone: Path) -> str:
+    """Return the commit that the change is based on."""
+    return git(clone, "ls-remote", "origin", "refs/heads/main").split()[0]
+
+
+def test_the_action_and_the_template_are_valid() -> None:
+    for schema, path in (("vendor.github-actions", ACTION), ("vendor.gitlab-ci", TEMPLATE)):
+        command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, str]) -> tuple[int, str, Path]:
+    """Run the steps of the composite action as the runner does; return exit code, log and the temporary folder."""
+    action = yaml.safe_load(ACTION.read_text())
+    temporary = clone.parent / "runner"
+    temporary.mkdir()
+    values = {f"inputs.{name}": str(about.get("default", "")) for name, about in action["inputs"].items()}
+    values |= {f"inputs.{name}": value for name, value in inputs.items()}
+    context = {"github.action_path": str(ACTION.parent), **values}
+
+    def filled(text: str) -> str:
+        found = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
+        return filled(found) if found != text else found
+
+    log, code = "", 0
+    platform = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_WORKSPACE": str(clone),
+        "GITHUB_STEP_SUMMARY": str(temporary / "summary.md"),
+        "GITHUB_OUTPUT": str(temporary / "output"),
+        "RUNNER_TEMP": str(temporary),
+    }
+    for step in action["runs"]["steps"]:
+        if step.get("if") == "inputs.base != ''" and not filled("${{ inputs.base }}"):
+            continue
+        own = {key: filled(value) for key, value in step.get("env", {}).items()}
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=clone,
+            env={**variables, **platform, **own},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        log, code = log + done.stdout + done.stderr, done.returncode
+        if code:
+            break
+    return code, log, temporary
+
+
+def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables: dict[str, str]) -> None:
+    code, log, temporary = run_action(clone, variables, {"base": base_of(clone)})
+
+    assert code == 1, log
+    assert "::error file=requirements.txt,line=2,title=ADV006 abi-break::" in log
+    assert "ADV006" in (temporary / "summary.md").read_text()
+    assert "exit-code=1" in (temporary / "output").read_text()
+    assert json.loads((temporary / "advisor.sarif").read_text())["version"] == "2.1.0"
+
+
+def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str, str]) -> None:
+    job: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
+    platform = {"CI_PROJECT_DIR": str(clone), "CI_MERGE_REQUEST_DIFF_BASE_SHA": base_of(clone), "GITLAB_CI": "true"}
+    own = {key: str(value).replace("$CI_PROJECT_DIR", str(clone)) for key, value in job["variables"].items()}
+
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])],
+        cwd=clone,
+        env={**variables, **platform, **own, "ADVISOR_REQUIREMENT": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stderr
+    issues = json.loads((clone / job["artifacts"]["reports"]["codequality"]).read_text())
+    assert [(i["check_name"], i["location"]["lines"]["begin"]) for i in issues if i["severity"] == "critical"] == [
+        ("ADV006", 2)
+    ]
+    assert (clone / job["artifacts"]["reports"]["junit"]).read_text().startswith("<?xml")
+
+
+def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str]) -> None:
+    recipe = RECIPE.read_text().partition("## Any other CI")[2].partition("```sh\n")[2].partition("```")[0]
+
+    done = subprocess.run(
+        ["sh", "-e", "-c", recipe],
+        cwd=clone,
+        env={**variables, "SESHAT": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stderr
+    assert "requirements.txt:2: error: ADV006" in done.stdout
+    assert {"advisor.xml", "advisor.sarif"} <= {path.name for path in clone.iterdir()}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="pre-commit takes hooks from a git repository")
+def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), "advisor-check", "--all-files", "--verbose"]
+
+    done = subprocess.run(
+        command,
+        cwd=clone,
+        env={**variables, "PRE_COMMIT_HOME": str(tmp_path / "pre-commit")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "advisor check" in done.stdout
+    assert "requirements.txt:2: error: ADV006" in done.stdout
