@@ -61,8 +61,6 @@ class Distribution:
             self._found += self._locate(name, locked, offers)
             if not locked.hashes:
                 unhashed.append(name)
-        # What they require is asked for next.
-        client.prefetch(files=[candidate.file for candidate in self.located.values()])
         self._found += self._named_indexes()
         if scope.lock.path is not None:
             self._found += self._unhashed(unhashed)

@@ -23,6 +23,7 @@ def unmet(scope: Scope, source: CandidateSource, located: Located) -> Iterator[F
         located: The locked packages whose requirements can be told; others count as requiring nothing.
     """
     lock, problem = scope.lock, scope.problem
+    source.fetch(located.values())
     seen: set[tuple[NormalizedName, NormalizedName | None]] = set()
     missing: dict[NormalizedName, str] = {}
     queue: list[tuple[NormalizedName, NormalizedName | None]] = []

@@ -6,13 +6,13 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import NormalizedName
+from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, without_credentials
@@ -75,7 +75,7 @@ class Pages:
         self._cache = cache
         self._offline = offline
         self._refresh = refresh
-        self._listed: dict[str, tuple[DistributionFile, ...]] = {}
+        self._listed: dict[str, Mapping[NormalizedName, tuple[DistributionFile, ...]]] = {}
 
     def read(self, project: NormalizedName, base: str, *, refresh: bool = False) -> ProjectPage:
         """Return a project's page of an index; without files where the index does not know the project.
@@ -114,10 +114,9 @@ class Pages:
                 f"the find-links location `{without_credentials(links)}` is not a directory of this machine",
                 hint="remote find-links pages are not supported: name the index with `--extra-index-url`",
             )
-        named = re.compile(re.escape(project).replace(r"\-", "[-_.]+") + r"-\d", re.IGNORECASE)
         if links not in self._listed:
-            self._listed[links] = _directory_files(directory, links)
-        files = tuple(file for file in self._listed[links] if named.match(file.filename))
+            self._listed[links] = _by_project(_directory_files(directory, links))
+        files = self._listed[links].get(project, ())
         return _listed(files, known=bool(files))
 
     def _is_fresh(self, about: dict[str, Any]) -> bool:
@@ -217,6 +216,16 @@ def _directory_files(directory: Path, base: str) -> tuple[DistributionFile, ...]
         for path in sorted(directory.iterdir())
         if path.name.endswith(_DISTRIBUTION)
     )
+
+
+def _by_project(files: Iterable[DistributionFile]) -> Mapping[NormalizedName, tuple[DistributionFile, ...]]:
+    """Sort files by their project: a wheel is named by it up to the first dash, an sdist up to the last."""
+    found: dict[NormalizedName, list[DistributionFile]] = {}
+    for file in files:
+        wheel = file.filename.endswith(".whl")
+        name = file.filename.partition("-")[0] if wheel else file.filename.rpartition("-")[0]
+        found.setdefault(canonicalize_name(name), []).append(file)
+    return {name: tuple(named) for name, named in found.items()}
 
 
 def _fresh_seconds(cache_control: str) -> int:

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.index.client import IndexClient, MetadataError
 from advisor.index.metadata import CoreMetadata
 from advisor.index.pages import ProjectPage
+from advisor.resolve.kept import KeptRequirements
 from advisor.resolve.offers import Offer, OfferReader
 from advisor.resolve.problem import Candidate, Dependency, Problem, admits
 
@@ -44,6 +46,7 @@ class IndexCandidates:
         self._examples: dict[tuple[NormalizedName, str], str] = {}
         self._dependencies: dict[tuple[str, NormalizedName | None], tuple[Dependency, ...] | None] = {}
         self._offers = OfferReader(problem.target, client.cache)
+        self._kept = KeptRequirements(problem.target, client.cache)
         self._lock = threading.Lock()
         self._ahead: set[NormalizedName] = set()
         self._asked: set[str] = set()
@@ -76,7 +79,7 @@ class IndexCandidates:
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Fetch the metadata of candidates in one parallel batch."""
         wanted = [c for c in candidates if c.file.url not in self.fetched]
-        self._client.prefetch(files=[c.file for c in wanted])
+        self._client.prefetch(files=[c.file for c in wanted if not self._kept.holds(c.file)])
         if self._advisories:
             self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in wanted)
         for candidate in wanted:
@@ -95,6 +98,7 @@ class IndexCandidates:
         other._dependencies = self._dependencies
         other.fetched = self.fetched
         other._offers = self._offers
+        other._kept = self._kept
         other._ahead = self._ahead
         return other
 
@@ -211,13 +215,17 @@ class IndexCandidates:
         return final
 
     def _read_dependencies(self, candidate: Candidate, extra: NormalizedName | None) -> tuple[Dependency, ...] | None:
+        kept = self._kept.read(candidate.file, extra)
+        if kept is not None:
+            self.fetched.add(candidate.file.url)
+            return self._overridden(kept)
         metadata = self._usable_metadata(candidate)
         if metadata is None:
             return None
         if extra is not None and extra not in metadata.extras:
             self.unknown_extras.add((candidate.name, extra))
             return ()
-        wanted = (
+        wanted = [
             requirement
             for requirement in metadata.requires
             if (
@@ -225,11 +233,16 @@ class IndexCandidates:
                 if extra is None
                 else self._problem.applies(requirement, extra) and not self._problem.applies(requirement)
             )
-        )
+        ]
+        if not candidate.is_sdist:
+            self._kept.write(candidate.file, extra, wanted)
+        return self._overridden(wanted)
+
+    def _overridden(self, declared: Iterable[Requirement]) -> tuple[Dependency, ...]:
         return tuple(
             Dependency(name=canonicalize_name(requirement.name), requirement=requirement)
-            for declared in wanted
-            for requirement in self._problem.overridden(declared)
+            for one in declared
+            for requirement in self._problem.overridden(one)
         )
 
     def _usable_metadata(self, candidate: Candidate) -> CoreMetadata | None:

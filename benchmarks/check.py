@@ -1,0 +1,88 @@
+"""What `advisor check --offline` costs on a lock of a hundred packages, since it runs on every push.
+
+CPU and wall seconds of the whole process, interleaved over the rounds; medians. `unchanged`: the lock was checked
+before. `changed`: another version of one package than the last time, against the lock before as its base. `forgotten`:
+what was worked out before is removed, the pages and metadata of the index are there. `--help` is for scale.
+
+Usage: python benchmarks/check.py [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+OTHERS = ("2.4.6", "2.4.2", "2.3.5", "2.3.3", "2.3.1", "2.2.6", "2.2.4", "2.2.2", "2.1.3", "2.1.1")
+ROOTS = ("jupyterlab", "pandas", "scikit-learn", "onnxruntime")
+REMEMBERED = ("outlook", "recommended")
+
+
+def run(*arguments: str, folder: Path, cache: Path) -> tuple[float, float, str]:
+    """Return CPU seconds, wall seconds and output of a command; its exit code must be 0 or 1."""
+    before, began = os.times(), time.perf_counter()
+    command = [sys.executable, "-c", "from advisor.cli.app import main; main()", *arguments]
+    variables = {**os.environ, "ADVISOR_CACHE_DIR": str(cache), "ADVISOR_KNOWLEDGE": str(cache / "knowledge.sqlite")}
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(done.stderr)
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return cpu, time.perf_counter() - began, done.stdout
+
+
+def main() -> None:
+    """Lock a project, then measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as name:
+        folder, cache = Path(name), Path(name) / "cache"
+        named = ", ".join(f'"{root}"' for root in ROOTS)
+        (folder / "pyproject.toml").write_text(
+            f'[project]\nname = "p"\nversion = "1"\ndependencies = [{named}]\n'
+            '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\nworkload = "equal"\n'
+        )
+        run("advise", "-o", "pylock.toml", folder=folder, cache=cache)
+        shutil.copy(folder / "pylock.toml", folder / "pylock.base.toml")
+        told = run("check", folder=folder, cache=cache)[2]
+        found = re.search(r"(\d+) packages", told)
+        print(f"{found[1] if found else '?'} packages, {rounds} rounds")
+        text = (folder / "pylock.toml").read_text()
+        others = []
+        for version in OTHERS[: rounds + 1]:
+            (folder / "pin.txt").write_text(f"numpy=={version}\n")
+            run("advise", "-c", "pin.txt", "-o", "pylock.other.toml", folder=folder, cache=cache)
+            others.append((folder / "pylock.other.toml").read_text())
+        cases = {"--help": (), "unchanged": (), "changed": ("--base", "pylock.base.toml"), "forgotten": ()}
+        seconds: dict[str, list[tuple[float, float]]] = {case: [] for case in cases}
+        for number in range(rounds + 1):
+            for case, options in cases.items():
+                if case == "forgotten":
+                    for bucket in REMEMBERED:
+                        shutil.rmtree(cache / "index" / bucket, ignore_errors=True)
+                if case == "changed":
+                    # Each time another version, so that no prediction about it was made before.
+                    (folder / "pylock.toml").write_text(others[number % len(others)])
+                arguments = ("--help",) if case == "--help" else ("check", "--offline", *options)
+                cpu, wall, _ = run(*arguments, folder=folder, cache=cache)
+                (folder / "pylock.toml").write_text(text)
+                if number:
+                    seconds[case].append((cpu, wall))
+        for case, values in seconds.items():
+            cpus, walls = zip(*values, strict=True)
+            print(
+                f"{case:10} CPU {statistics.median(cpus):.2f} s ({min(cpus):.2f} to {max(cpus):.2f}), "
+                f"wall {statistics.median(walls):.2f} s"
+            )
+
+
+if __name__ == "__main__":
+    main()
