@@ -85,12 +85,26 @@ def _base(asked: Asked, base: str, switches: tuple[Switch, ...], stack: ExitStac
         return Base(name=f"`{base}`", lock=Path(base))
     sources = {switch.path.relative_to(asked.directory) for switch in switches}
     directory = stack.enter_context(exported(base, asked.directory, also=sources))
-    then = replace(asked, directory=directory)
+    then = replace(
+        asked,
+        directory=directory,
+        requirements=_moved(asked.requirements, asked.directory, directory),
+        constraints=_moved(asked.constraints, asked.directory, directory),
+        overrides=_moved(asked.overrides, asked.directory, directory),
+    )
     try:
-        return Base(name=f"`{base}`", asked=then, project=read_asked(then))
+        # What is left out of it is left out of the project, too, and was told there.
+        return Base(name=f"`{base}`", asked=then, project=read_asked(then, tell=lambda _: None))
     except InputError as error:
         warn(f"the base `{base}` has no project that can be read: {error.message}")
         return Base(name=f"`{base}`", asked=then)
+
+
+def _moved(paths: list[Path] | None, old: Path, new: Path) -> list[Path] | None:
+    """Return files of one folder as those of another; files from elsewhere stay."""
+    if paths is None:
+        return None
+    return [new / path.relative_to(old) if path.is_relative_to(old) else path for path in paths]
 
 
 def _trusted(asked: Asked, project: ProjectRequirements) -> ProjectRequirements:

@@ -84,8 +84,8 @@ class Opened:
     ask: Callable[[str | None], Inquiry]
 
 
-def read_asked(asked: Asked) -> ProjectRequirements:
-    """Read the project that was asked for, and say what of it was left out.
+def read_asked(asked: Asked, *, tell: Callable[[str], None] = warn) -> ProjectRequirements:
+    """Read the project that was asked for, and tell what of it was left out.
 
     Raises:
         AdvisorError: If it cannot be read, or its settings are wrong.
@@ -102,7 +102,7 @@ def read_asked(asked: Asked) -> ProjectRequirements:
         groups=asked.group or (),
     )
     for reason in project.skipped:
-        warn(reason)
+        tell(reason)
     check_table(project.settings, "pyproject.toml")
     return project
 

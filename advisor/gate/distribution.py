@@ -47,9 +47,12 @@ class Distribution:
         self._offers = OfferReader(scope.problem.target, client.cache)
         self.located: dict[NormalizedName, Candidate] = {}
         self._found: list[Finding] = []
-        client.prefetch(projects=scope.lock.packages)
+        client.prefetch(projects=[n for n, locked in scope.lock.packages.items() if not locked.elsewhere])
         unhashed: list[NormalizedName] = []
         for name, locked in scope.lock.packages.items():
+            if locked.elsewhere:
+                self._found.append(self._unjudged(name, locked))
+                continue
             offers = self._offered(name, locked.version)
             if not offers and not client.offline:
                 # It may be newer than the page that is kept.
@@ -96,6 +99,13 @@ class Distribution:
                 subject="vulnerabilities",
             )
 
+    def _unjudged(self, name: NormalizedName, locked: LockedVersion) -> Finding:
+        return self._scope.finding(
+            "ADV022",
+            f"`{name}` comes from `{without_credentials(locked.elsewhere)}`, no index: its files are not judged",
+            package=name,
+        )
+
     def _offered(self, name: NormalizedName, version: Version) -> dict[str, Offer]:
         """Return the files of a version that the target could install, by file name."""
         offers: dict[str, Offer] = {}
@@ -112,8 +122,8 @@ class Distribution:
             locked: What is locked.
             origins: Where the indexes of the project offer it from.
         """
-        if locked.index is None:
-            return None
+        if locked.index is None or not locked.index.startswith(("http:", "https:")):
+            return None  # A directory is nobody else's.
         bound = self._client.configuration.bindings.get(name)
         if bound is not None and self._scope.policy.indexes is None:
             if comparable(bound) == comparable(locked.index):

@@ -29,6 +29,7 @@ class Entry:
         index: Address of the index it is recorded from, or none.
         files: SHA-256 by file name.
         hashes: SHA-256 hashes of files that are not named.
+        elsewhere: Where it comes from, where that is no index: a repository, an address, a directory.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Entry:
     index: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     hashes: tuple[str, ...] = ()
+    elsewhere: str = ""
 
 
 def holds(marker: str | None, target: Target) -> bool:
@@ -53,7 +55,10 @@ def read_pylock(document: Document, target: Target) -> Iterator[Entry]:
                 for file in kept
                 if "sha256" in file.hashes
             }
-            yield Entry(name=package.name, version=str(package.version), index=package.index, files=files)
+            source = package.vcs or package.directory or package.archive
+            elsewhere = "" if source is None else str(getattr(source, "url", None) or getattr(source, "path", ""))
+            version = str(package.version)
+            yield Entry(name=package.name, version=version, index=package.index, files=files, elsewhere=elsewhere)
 
 
 def read_uv(document: Document, target: Target) -> Iterator[Entry]:
@@ -91,8 +96,15 @@ def _uv_entry(package: Document) -> Entry:
         for file in kept
         if str(file.get("hash", "")).startswith(_SHA256)
     }
-    registry = package.get("source", {}).get("registry")
-    return Entry(name=package["name"], version=package["version"], index=registry, files=files)
+    source = package.get("source", {})
+    elsewhere = next((str(source[kind]) for kind in ("git", "url", "path") if kind in source), "")
+    return Entry(
+        name=package["name"],
+        version=package["version"],
+        index=source.get("registry"),
+        files=files,
+        elsewhere=elsewhere,
+    )
 
 
 def read_poetry(document: Document, target: Target) -> Iterator[Entry]:
@@ -117,10 +129,13 @@ def _packages(document: Document, target: Target) -> Iterator[Entry]:
         )
         if {"main", "default"} & set(groups) and not package.get("optional") and admitted and holds(marker, target):
             source = package.get("source", {})
+            source = source if isinstance(source, dict) else {}
+            address = str(source.get("url", ""))
             yield Entry(
                 name=package["name"],
                 version=package["version"],
-                index=source.get("url") if isinstance(source, dict) and source.get("type") == "legacy" else None,
+                index=address if source.get("type") == "legacy" else None,
+                elsewhere=address if source.get("type") in ("git", "url", "file", "directory") else "",
                 files={
                     file.get("file") or _basename(file.get("url", "")): file["hash"].removeprefix(_SHA256)
                     for file in package.get("files", ())

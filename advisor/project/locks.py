@@ -41,6 +41,7 @@ class LockedVersion:
         index: Address of the index that it is recorded from; none where the lock does not tell.
         files: SHA-256 of each file that the lock names.
         hashes: All its SHA-256 hashes.
+        elsewhere: Where it comes from, where that is no index.
     """
 
     version: Version
@@ -48,6 +49,7 @@ class LockedVersion:
     index: str | None = None
     files: Mapping[str, str]
     hashes: frozenset[str]
+    elsewhere: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +116,7 @@ def read_lock(path: Path, target: Target) -> Lock:
                 index=e.index,
                 files=e.files,
                 hashes=frozenset(e.hashes) | frozenset(e.files.values()),
+                elsewhere=e.elsewhere,
             )
             for e in read(document, target)
         }

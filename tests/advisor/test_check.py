@@ -352,6 +352,31 @@ def test_a_base_in_a_directory_below_the_repositorys_own_is_found(
     assert places(check("--base", "HEAD")) == {("ADV001", "pyproject.toml", line)}
 
 
+def test_a_base_has_the_requirements_files_that_are_named(project: Path, check: Run) -> None:
+    (project / "wanted.txt").write_text("a==2.0\n")
+    git(project, "init", "-q")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "base")
+    (project / "wanted.txt").write_text("a==1.0\n")
+
+    assert places(check("--base", "HEAD", "-r", "wanted.txt")) == {("ADV001", "wanted.txt", 1)}
+
+
+def test_what_comes_from_no_index_is_told_and_not_judged(project: Path, check: Run) -> None:
+    (project / "pylock.toml").unlink()
+    (project / "uv.lock").write_text(
+        'version = 1\n[[package]]\nname = "m"\nversion = "1"\nsource = { virtual = "." }\n'
+        'dependencies = [{ name = "a" }]\n[[package]]\nname = "a"\nversion = "2.0"\n'
+        'source = { git = "https://me:secret@git.example.org/a" }\n'
+    )
+
+    found = check()
+
+    assert [f["message"] for f in found["findings"] if f["package"] == "a"] == [
+        "`a` comes from `https://git.example.org/a`, no index: its files are not judged"
+    ]
+
+
 def test_offline_it_answers_from_the_cache_alone_and_the_same(
     project: Path, check: Run, index: PackageIndex, advisor_here: Advisor
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.config import check_table
@@ -42,6 +43,32 @@ def test_the_locks_of_other_tools_are_read_for_a_target(lock: Path) -> None:
     assert {"pandas", "numpy", "requests", "pysocks", "urllib3"} <= set(found)
     assert not {"colorama", "iniconfig", "sample"} & set(found)
     assert found["numpy"] < Version("2.3")
+
+
+@pytest.mark.parametrize("lock", [*LOCKS, FIXTURES / "pipenv" / "Pipfile.lock"], ids=lambda path: path.name)
+def test_each_package_of_a_lock_is_known_by_its_line_and_its_hashes(lock: Path) -> None:
+    lines = lock.read_text().splitlines()
+
+    found = read_lock(lock, target())
+
+    for name, package in found.packages.items():
+        assert str(package.version) in lines[package.line - 1], name
+        assert package.hashes, name
+    assert found.records_hashes
+    if lock.name in ("uv.lock", "Pipfile.lock"):
+        assert {p.index for p in found.packages.values()} == {"https://index.example/simple"}
+
+
+def test_a_package_from_a_repository_is_told_from_one_of_an_index(tmp_path: Path) -> None:
+    (tmp_path / "uv.lock").write_text(
+        'version = 1\n[[package]]\nname = "m"\nversion = "1"\nsource = { virtual = "." }\n'
+        'dependencies = [{ name = "a" }]\n[[package]]\nname = "a"\nversion = "2"\n'
+        'source = { git = "https://git.example.org/a" }\n'
+    )
+
+    found = read_lock(tmp_path / "uv.lock", target()).packages[canonicalize_name("a")]
+
+    assert (found.elsewhere, found.index, found.line) == ("https://git.example.org/a", None, 8)
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
