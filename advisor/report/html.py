@@ -62,16 +62,18 @@ class Node:
 
 
 def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
-    """Return the lines of a plot with their places from 0 to 200 on a logarithmic axis; none where there are none."""
+    """Return the lines of a plot with their places from 0 to 200 on a logarithmic axis; none where there are none.
+
+    The axis holds nine of ten ends, and 1 in its middle; what lies beyond is cut at the edge, so that one great effect
+    does not make all others look alike.
+    """
     if not intervals:
         return None
-    ends = [math.log(v) for i in intervals for v in (i.low, i.high, 1.0)]
-    left, right = min(ends), max(ends)
-    margin = max((right - left) * 0.06, 0.01)
-    left, right = left - margin, right + margin
+    ends = sorted(abs(math.log(v)) for i in intervals for v in (i.low, i.high))
+    half = max(1.15 * ends[min(len(ends) - 1, int(0.9 * len(ends)))], 0.01)
 
     def place(value: float) -> float:
-        return round((math.log(value) - left) / (right - left) * _WIDTH, 2)
+        return round((1 + max(-1.0, min(1.0, math.log(value) / half))) * _WIDTH / 2, 2)
 
     rows = [
         {
@@ -85,7 +87,7 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
         }
         for i in intervals
     ]
-    return {"rows": rows, "one": place(1.0), "width": _WIDTH}
+    return {"rows": rows, "one": place(1.0), "width": _WIDTH, "cut": ends[-1] > half}
 
 
 def tree(required: Required, versions: Mapping[str, str]) -> tuple[Node, ...]:

@@ -11,7 +11,7 @@ from packaging.version import Version
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import Change, changes_between
 from advisor.gate.findings import Finding
-from advisor.report.check.markdown import table
+from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import change_words, speed_words, target_line
 from advisor.report.digits import rounded
 from advisor.resolve.optimise import Optimum
@@ -155,14 +155,7 @@ def _markdown(change: LockChange) -> Iterator[str]:
         ]
         yield from table(("package", "before", "after", "why"), packages)
         yield ""
-    if change.effects:
-        yield "<details><summary>Predicted effect at each indicator</summary>"
-        yield ""
-        effects = [(e.subject, f"{e.speedup:.3f}x", f"{e.low:.3f} to {e.high:.3f}") for e in change.effects]
-        yield from table(("indicator", "speed", "95 % interval"), effects)
-        yield ""
-        yield "</details>"
-        yield ""
+    yield from effect_lines(change.effects)
     if change.commands:
         yield "To apply it:"
         yield ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.gate.check import Examined, Verdict
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
 from advisor.report.check.summary import behind_words, change_words, counted, speed_words, target_line, targets_of
+from knowledge.estimate.interface import Effect
 
 _MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
@@ -71,11 +72,16 @@ def _target(examined: Examined) -> Iterator[str]:
         yield ""
         yield "</details>"
         yield ""
-    if comparison.effects:
+    yield from effect_lines(comparison.effects)
+
+
+def effect_lines(effects: Sequence[Effect]) -> Iterator[str]:
+    """Yield a folded table of predicted effects; nothing where there are none."""
+    if effects:
         yield "<details><summary>Predicted effect at each indicator</summary>"
         yield ""
-        effects = [(e.subject, f"{e.speedup:.3f}x", f"{e.low:.3f} to {e.high:.3f}") for e in comparison.effects]
-        yield from table(("indicator", "speed", "95 % interval"), effects)
+        rows = [(e.subject, f"{e.speedup:.3f}x", f"{e.low:.3f} to {e.high:.3f}") for e in effects]
+        yield from table(("indicator", "speed", "95 % interval"), rows)
         yield ""
         yield "</details>"
         yield ""
