@@ -97,9 +97,9 @@ class Repository:
         path.write_text(text.replace(old, new))
 
     def line(self, name: str, part: str, *, after: str = "") -> int:
-        """Return the first line of a file that holds a part of it, after another."""
+        """Return the first line of a file that holds a part of it, from a line on that begins with another."""
         lines = (self.folder / name).read_text().splitlines()
-        begin = next(number for number, line in enumerate(lines, 1) if after in line)
+        begin = next(number for number, line in enumerate(lines, 1) if line.startswith(after))
         return next(number for number, line in enumerate(lines, 1) if part in line and number >= begin)
 
 
