@@ -22,10 +22,11 @@ LOCKS = ("pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
 PINNED = "requirements.txt"
 """Looked for after them: a lock where every line is an exact version."""
 
-_LIST = (
-    "import importlib.metadata as m, json; "
-    "print(json.dumps([[d.metadata['Name'], d.version] for d in m.distributions()]))"
-)
+_LIST = """
+import importlib.metadata as m, json
+# What was installed from a directory, a repository or an address says so itself (PEP 610).
+print(json.dumps([[d.metadata["Name"], d.version, d.read_text("direct_url.json")] for d in m.distributions()]))
+"""
 
 
 def read_current(named: str | None, directory: Path, target: Target) -> Lock | None:
@@ -90,11 +91,12 @@ def _installed(python: Path) -> Lock:
             hint="name a lock, an interpreter or the directory of a virtual environment with `--current`",
         ) from None
     packages: dict[NormalizedName, LockedVersion] = {}
-    for name, version in listed:
+    for name, version, direct in listed:
         try:
+            elsewhere = str(json.loads(direct).get("url", "")) if direct else ""
             # The first one found is the one that is imported.
-            found = LockedVersion(version=Version(version), files={}, hashes=frozenset())
+            found = LockedVersion(version=Version(version), files={}, hashes=frozenset(), elsewhere=elsewhere)
             packages.setdefault(canonicalize_name(str(name)), found)
-        except (InvalidVersion, TypeError):
+        except (InvalidVersion, TypeError, ValueError, AttributeError):
             continue
     return Lock(path=None, packages=packages)

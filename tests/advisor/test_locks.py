@@ -389,3 +389,12 @@ def test_no_project_of_a_wrong_shape_crashes_the_readers(
                 assert error.message
         (folder / name).unlink()
     shutil.rmtree(folder)
+
+
+def test_what_an_environment_has_from_a_directory_is_told() -> None:
+    found = read_current(sys.executable, Path(), target())
+
+    assert found is not None
+    assert found.packages[canonicalize_name("packaging")].elsewhere == ""
+    own = found.packages[canonicalize_name("seshat")].elsewhere
+    assert own.startswith("file://")
