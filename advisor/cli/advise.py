@@ -137,16 +137,16 @@ def _update(asked: Asked, output: list[Path] | None, format: str, *, dry_run: bo
     from advisor.report.update import LockChange, pull_request_body, update_json, update_text
     from knowledge.domain.errors import InputError
 
-    with judged(asked, None) as (verdict, prepared):
+    with judged(asked, None) as (judgement, prepared):
         if len(prepared) > 1:
             raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
-        case, one = verdict.targets[0].case, prepared[0]
+        case, one = judgement.targets[0].case, prepared[0]
         lock = case.head.lock
         problem = relaxed(one.problem, lock)
         # What is locked stays a candidate, even where it was withdrawn: whether it may stay is the gate's to say.
         kept = replace(problem.policy, kept=frozenset(lock.versions.items()))
         inquiry = replace(one, problem=replace(problem, policy=kept)).inquiry(case.client, case.outlook.estimator)
-        found = least_update(verdict.targets[0], inquiry, verdict.policy, today=datetime.now(UTC).date())
+        found = least_update(judgement.targets[0], inquiry, judgement.policy, today=datetime.now(UTC).date())
         stack = {str(c.name): c.version for c in found.optimum.stack}
         change = LockChange(
             target=one.target,

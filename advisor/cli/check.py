@@ -41,16 +41,16 @@ def check(
 
     check_format(format, among=FORMATS)
     files = _files(output or ())
-    with judged(asked, base) as (verdict, _):
+    with judged(asked, base) as (judgement, _):
         for kind, path in files:
-            write_atomically(path, formatted(verdict, kind) + "\n")
-        typer.echo(formatted(verdict, format))
-    for name, error in verdict.failures:
+            write_atomically(path, formatted(judgement, kind) + "\n")
+        typer.echo(formatted(judgement, format))
+    for name, error in judgement.failures:
         if name:
             say(f"target {name}:")
         say_error(error)
-    if verdict.exit_code and not (exit_zero and verdict.exit_code == 1):
-        raise typer.Exit(verdict.exit_code)
+    if judgement.exit_code and not (exit_zero and judgement.exit_code == 1):
+        raise typer.Exit(judgement.exit_code)
 
 
 def _files(words: Sequence[str]) -> list[tuple[str, Path]]:

@@ -1,4 +1,4 @@
-"""From what the user asked to the gate's verdict: the project, its base, its targets."""
+"""From what the user asked to the gate's judgement: the project, its base, its targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from advisor.cli.console import warn
 from advisor.cli.opening import Prepared, chosen_targets, connected, prepare, problem_of, read_asked
 from advisor.config import choose
 from advisor.gate.base import exported
-from advisor.gate.check import Case, State, Verdict, check
+from advisor.gate.check import Case, Judgement, State, check
 from advisor.gate.outlook import Outlook
 from advisor.gate.policy import Policy, read_policy
 from advisor.gate.recommended import Recommended, recommended, relaxed
@@ -46,7 +46,7 @@ class Base:
 
 
 @contextmanager
-def judged(asked: Asked, base: str | None) -> Iterator[tuple[Verdict, tuple[Prepared, ...]]]:
+def judged(asked: Asked, base: str | None) -> Iterator[tuple[Judgement, tuple[Prepared, ...]]]:
     """Examine a project for its targets, against a base where one is named.
 
     Raises:

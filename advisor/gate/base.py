@@ -30,11 +30,16 @@ def exported(reference: str, directory: Path, *, also: Collection[Path] = ()) ->
     Raises:
         InputError: If there is no repository, or no such commit.
     """
-    commit = (
-        None
-        if reference.startswith("-")
-        else _git(directory, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
-    )
+    top = _run(directory, "rev-parse", "--show-toplevel")
+    if top.returncode:
+        reason = (top.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"])[0]
+        raise InputError(
+            f"`--base {reference}` needs the repository of `{directory}`, and git does not read it: {reason}",
+            hint="name a lock file instead, or run it in a clone that git trusts",
+        )
+    commit = None
+    if not reference.startswith("-"):
+        commit = _git(directory, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
     if commit is None:
         raise InputError(
             f"the base `{reference}` is neither a file nor a commit of the repository of `{directory}`",
@@ -69,8 +74,12 @@ def _unpack(directory: Path, revision: str, names: Collection[str], folder: Path
 
 def _git(directory: Path, *arguments: str) -> bytes | None:
     """Return what git answers, or none where it refuses."""
+    done = _run(directory, *arguments)
+    return done.stdout if done.returncode == 0 else None
+
+
+def _run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     try:
-        done = subprocess.run(["git", "-C", str(directory), *arguments], capture_output=True, check=False)
+        return subprocess.run(["git", "-C", str(directory), *arguments], capture_output=True, check=False)
     except OSError:
         raise InputError("`--base` needs `git`, which is not to be had", hint="name a lock file instead") from None
-    return done.stdout if done.returncode == 0 else None

@@ -100,7 +100,7 @@ class Examined:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Judgement:
     """What came of all targets.
 
     Attributes:
@@ -138,7 +138,7 @@ class Verdict:
         return {0: "passed", 1: "failed"}.get(self.exit_code, "not complete")
 
 
-def check(cases: Sequence[Case], policy: Policy, *, today: date, before: Policy | None = None) -> Verdict:
+def check(cases: Sequence[Case], policy: Policy, *, today: date, before: Policy | None = None) -> Judgement:
     """Examine a project for its targets.
 
     Args:
@@ -156,7 +156,7 @@ def check(cases: Sequence[Case], policy: Policy, *, today: date, before: Policy 
         known = {(i.code, i.package, i.subject, i.reason) for i in before.ignores}
         stale = [i for i in policy.ignores if (i.code, i.package, i.subject, i.reason) in known]
         kept = [f for f in kept if not (f.code in ("ADV020", "ADV021") and any(i.reason in f.message for i in stale))]
-    return Verdict(targets=targets, policy=policy, findings=merged(kept), covered=tuple(covered))
+    return Judgement(targets=targets, policy=policy, findings=merged(kept), covered=tuple(covered))
 
 
 def examine(case: Case, policy: Policy) -> Examined:

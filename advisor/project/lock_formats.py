@@ -147,12 +147,14 @@ def _packages(document: Document, target: Target) -> Iterator[Entry]:
 def read_pipfile(document: Document, target: Target) -> Iterator[Entry]:
     """Yield the default packages of a `Pipfile.lock`."""
     sources = {source.get("name"): source.get("url") for source in document.get("_meta", {}).get("sources", ())}
+    # As Pipenv: what names no source comes from the first.
+    first = next(iter(sources.values()), None)
     for name, entry in document["default"].items():
         if "version" in entry and holds(entry.get("markers"), target):
             yield Entry(
                 name=name,
                 version=entry["version"].removeprefix("=="),
-                index=sources.get(entry.get("index")),
+                index=sources.get(entry.get("index"), first),
                 hashes=_sha256(entry.get("hashes", ())),
             )
 

@@ -68,7 +68,7 @@ def test_a_package_from_a_repository_is_told_from_one_of_an_index(tmp_path: Path
 
     found = read_lock(tmp_path / "uv.lock", target()).packages[canonicalize_name("a")]
 
-    assert (found.elsewhere, found.index, found.line) == ("https://git.example.org/a", None, 8)
+    assert (found.elsewhere, found.index, found.line) == ("https://git.example.org/a", None, 9)
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)

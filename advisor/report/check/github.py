@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.gate.check import Verdict
+from advisor.gate.check import Judgement
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
 from advisor.report.check.summary import counted, targets_of
@@ -15,18 +15,18 @@ from advisor.report.check.summary import counted, targets_of
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def check_github(verdict: Verdict) -> str:
+def check_github(judgement: Judgement) -> str:
     """Return a workflow command for each finding, and a line for the log."""
-    return "\n".join(_lines(verdict))
+    return "\n".join(_lines(judgement))
 
 
-def _lines(verdict: Verdict) -> Iterator[str]:
-    for finding in verdict.findings:
-        yield _command(finding, targets_of(finding, verdict))
-    for name, error in verdict.failures:
+def _lines(judgement: Judgement) -> Iterator[str]:
+    for finding in judgement.findings:
+        yield _command(finding, targets_of(finding, judgement))
+    for name, error in judgement.failures:
         title = f"advisor{f', target {name}' if name else ''}: not complete"
         yield f"::error title={_property(title)}::{_text(f'{error.message}. {error.hint}')}"
-    yield f"advisor: {counted(verdict)}"
+    yield f"advisor: {counted(judgement)}"
 
 
 def _command(finding: Finding, only: str) -> str:

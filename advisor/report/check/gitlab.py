@@ -7,26 +7,30 @@ from __future__ import annotations
 
 import json
 
-from advisor.gate.check import Verdict
-from advisor.gate.findings import fingerprints
+from advisor.gate.check import Judgement
+from advisor.gate.findings import Finding, fingerprints
 from advisor.report.check.summary import targets_of
 
 _SEVERITIES = {"error": "critical", "warning": "minor", "note": "info"}
 
 
-def check_gitlab(verdict: Verdict) -> str:
+def check_gitlab(judgement: Judgement) -> str:
     """Return the findings as a list of issues; what points nowhere is laid to the policy's file."""
     document = [
         {
-            "description": f"{finding.message}{f' (target {only})' if (only := targets_of(finding, verdict)) else ''}",
+            "description": _described(finding, targets_of(finding, judgement)),
             "check_name": finding.code,
             "fingerprint": fingerprint,
             "severity": _SEVERITIES[finding.level],
             "location": {
-                "path": finding.place.path or verdict.policy.path,
+                "path": finding.place.path or judgement.policy.path,
                 "lines": {"begin": finding.place.line or 1},
             },
         }
-        for finding, fingerprint in zip(verdict.findings, fingerprints(verdict.findings), strict=True)
+        for finding, fingerprint in zip(judgement.findings, fingerprints(judgement.findings), strict=True)
     ]
     return json.dumps(document, indent=2)
+
+
+def _described(finding: Finding, only: str) -> str:
+    return f"{finding.message} (target {only})" if only else finding.message

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.gate.check import Examined, Verdict
+from advisor.gate.check import Examined, Judgement
 from advisor.gate.codes import gate_codes
 from advisor.report.check.summary import behind_words, change_words, counted, speed_words, target_line, targets_of
 from advisor.report.html import Interval, evidence_of, plot, render, tree
 
 
-def check_html(verdict: Verdict) -> str:
+def check_html(judgement: Judgement) -> str:
     """Return the report as a page."""
     return render(
         "check.html",
-        title=f"gate {verdict.state}",
-        state=verdict.state,
-        counted=counted(verdict),
-        findings=[(finding, targets_of(finding, verdict)) for finding in verdict.findings],
+        title=f"gate {judgement.state}",
+        state=judgement.state,
+        counted=counted(judgement),
+        findings=[(finding, targets_of(finding, judgement)) for finding in judgement.findings],
         codes=gate_codes(),
-        failures=verdict.failures,
-        covered=verdict.covered,
-        targets=[_target(examined) for examined in verdict.targets],
+        failures=judgement.failures,
+        covered=judgement.covered,
+        targets=[_target(examined) for examined in judgement.targets],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from advisor.gate.check import Examined, Verdict
+from advisor.gate.check import Examined, Judgement
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding, fingerprints
 from advisor.report.digits import rounded
@@ -14,24 +14,24 @@ from knowledge.estimate.interface import Effect, Prediction
 SCHEMA_VERSION = 1
 
 
-def check_json(verdict: Verdict) -> str:
+def check_json(judgement: Judgement) -> str:
     """Return the report as JSON; the same findings give the same bytes."""
     document = {
         "schema_version": SCHEMA_VERSION,
-        "exit_code": verdict.exit_code,
+        "exit_code": judgement.exit_code,
         "findings": [
             _finding(finding, fingerprint)
-            for finding, fingerprint in zip(verdict.findings, fingerprints(verdict.findings), strict=True)
+            for finding, fingerprint in zip(judgement.findings, fingerprints(judgement.findings), strict=True)
         ],
         "ignored": [
             {**_finding(f, f.fingerprint), "reason": i.reason, "expires": str(i.expires) if i.expires else None}
-            for f, i in verdict.covered
+            for f, i in judgement.covered
         ],
         "failures": [
             {"target": name, "code": error.code, "message": error.message, "hint": error.hint}
-            for name, error in verdict.failures
+            for name, error in judgement.failures
         ],
-        "targets": [_target(examined) for examined in verdict.targets],
+        "targets": [_target(examined) for examined in judgement.targets],
     }
     return json.dumps(rounded(document), indent=2)
 

@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from advisor.gate.check import Examined, Verdict
+from advisor.gate.check import Examined, Judgement
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
 
 
-def check_junit(verdict: Verdict) -> str:
+def check_junit(judgement: Judgement) -> str:
     """Return the findings as test suites; errors are failures, the others are told in their case's output."""
     root = ElementTree.Element("testsuites", name="advisor check")
-    for examined in verdict.targets:
-        root.append(_suite(examined, verdict))
+    for examined in judgement.targets:
+        root.append(_suite(examined, judgement))
     for key in ("tests", "failures", "errors"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode")
 
 
-def _suite(examined: Examined, verdict: Verdict) -> ElementTree.Element:
+def _suite(examined: Examined, judgement: Judgement) -> ElementTree.Element:
     name = examined.case.name or examined.case.head.problem.target.hardware.name
     suite = ElementTree.Element("testsuite", name=name)
     failed = 0
     for code, about in gate_codes().items():
-        found = [f for f in verdict.findings if f.code == code and (not f.targets or examined.case.name in f.targets)]
+        found = [f for f in judgement.findings if f.code == code and (not f.targets or examined.case.name in f.targets)]
         case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name=f"{code} {about.name}")
         failing = [f for f in found if f.fails]
         failed += bool(failing)

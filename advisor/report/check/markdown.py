@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from advisor.gate.check import Examined, Verdict
+from advisor.gate.check import Examined, Judgement
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
 from advisor.report.check.summary import behind_words, change_words, counted, speed_words, target_line, targets_of
@@ -13,37 +13,37 @@ from knowledge.estimate.interface import Effect
 _MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 
-def check_markdown(verdict: Verdict) -> str:
+def check_markdown(judgement: Judgement) -> str:
     """Return the report as Markdown, for GitHub's and GitLab's dialects."""
-    return "\n".join(_lines(verdict)) + "\n"
+    return "\n".join(_lines(judgement)) + "\n"
 
 
-def _lines(verdict: Verdict) -> Iterator[str]:
-    mark = {"passed": "✅", "failed": "❌"}.get(verdict.state, "⚠️")
-    yield f"## {mark} Dependency stack: {verdict.state}"
+def _lines(judgement: Judgement) -> Iterator[str]:
+    mark = {"passed": "✅", "failed": "❌"}.get(judgement.state, "⚠️")
+    yield f"## {mark} Dependency stack: {judgement.state}"
     yield ""
-    yield f"{counted(verdict)}."
+    yield f"{counted(judgement)}."
     yield ""
-    for name, error in verdict.failures:
+    for name, error in judgement.failures:
         yield f"**Not told{f' for {name}' if name else ''}:** {error.message}. {error.hint}"
         yield ""
-    if verdict.findings:
-        rows = [_finding_row(finding, verdict) for finding in verdict.findings]
+    if judgement.findings:
+        rows = [_finding_row(finding, judgement) for finding in judgement.findings]
         yield from table(("", "finding", "where", "what"), rows)
         yield ""
-    for examined in verdict.targets:
+    for examined in judgement.targets:
         yield from _target(examined)
-    if verdict.covered:
+    if judgement.covered:
         yield "<details><summary>Ignored findings</summary>"
         yield ""
-        rows = [(f.code, f.message, i.reason, str(i.expires or "")) for f, i in verdict.covered]
+        rows = [(f.code, f.message, i.reason, str(i.expires or "")) for f, i in judgement.covered]
         yield from table(("finding", "what", "reason", "until"), rows)
         yield ""
         yield "</details>"
 
 
-def _finding_row(finding: Finding, verdict: Verdict) -> tuple[str, ...]:
-    only = f" (target {targets})" if (targets := targets_of(finding, verdict)) else ""
+def _finding_row(finding: Finding, judgement: Judgement) -> tuple[str, ...]:
+    only = f" (target {targets})" if (targets := targets_of(finding, judgement)) else ""
     source = f" ([source]({finding.source}))" if finding.source.startswith("https://") else ""
     name = f"{finding.code} {gate_codes()[finding.code].name}"
     place = f"`{finding.place}`" if finding.place.path else ""

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
-from advisor.gate.check import Verdict
+from advisor.gate.check import Judgement
 from advisor.gate.codes import Code, gate_codes
 from advisor.gate.findings import Finding, fingerprints
 from advisor.report.check.summary import targets_of
@@ -19,16 +19,16 @@ from knowledge.domain.errors import AdvisorError
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def check_sarif(verdict: Verdict) -> str:
+def check_sarif(judgement: Judgement) -> str:
     """Return the findings as a log of one run; what exceptions cover is in it, marked as suppressed."""
     codes = gate_codes()
     places = {code: place for place, code in enumerate(codes)}
-    every = [*verdict.findings, *(finding for finding, _ in verdict.covered)]
+    every = [*judgement.findings, *(finding for finding, _ in judgement.covered)]
     results = [
-        {**_result(finding, verdict), "ruleIndex": places[finding.code], "partialFingerprints": {"advisor/v1": own}}
+        {**_result(finding, judgement), "ruleIndex": places[finding.code], "partialFingerprints": {"advisor/v1": own}}
         for finding, own in zip(every, fingerprints(every), strict=True)
     ]
-    for result, (_, ignore) in zip(results[len(verdict.findings) :], verdict.covered, strict=True):
+    for result, (_, ignore) in zip(results[len(judgement.findings) :], judgement.covered, strict=True):
         result["suppressions"] = [{"kind": "external", "justification": ignore.reason}]
     document = {
         "$schema": _SCHEMA,
@@ -45,9 +45,9 @@ def check_sarif(verdict: Verdict) -> str:
                 "columnKind": "unicodeCodePoints",
                 "invocations": [
                     {
-                        "executionSuccessful": verdict.exit_code in (0, 1),
-                        "exitCode": verdict.exit_code,
-                        "toolExecutionNotifications": [_notification(*failure) for failure in verdict.failures],
+                        "executionSuccessful": judgement.exit_code in (0, 1),
+                        "exitCode": judgement.exit_code,
+                        "toolExecutionNotifications": [_notification(*failure) for failure in judgement.failures],
                     }
                 ],
                 "results": results,
@@ -68,8 +68,8 @@ def _rule(code: Code) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, verdict: Verdict) -> dict[str, Any]:
-    only = f" (target {targets})" if (targets := targets_of(finding, verdict)) else ""
+def _result(finding: Finding, judgement: Judgement) -> dict[str, Any]:
+    only = f" (target {targets})" if (targets := targets_of(finding, judgement)) else ""
     source = f" ({finding.source})" if finding.source else ""
     result: dict[str, Any] = {
         "ruleId": finding.code,

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from advisor.gate.check import Examined, Verdict
+from advisor.gate.check import Examined, Judgement
 from advisor.gate.compare import Change
 from advisor.gate.findings import Finding
 from advisor.resolve.target import Target
 from knowledge.estimate.interface import Prediction
 
 
-def counted(verdict: Verdict) -> str:
+def counted(judgement: Judgement) -> str:
     """Say how many findings there are, by level."""
-    counts = Counter(finding.level for finding in verdict.findings)
+    counts = Counter(finding.level for finding in judgement.findings)
     told = [f"{counts[level]} {level}{'s' if counts[level] != 1 else ''}" for level in ("error", "warning", "note")]
-    covered = f", {len(verdict.covered)} ignored" if verdict.covered else ""
+    covered = f", {len(judgement.covered)} ignored" if judgement.covered else ""
     return ", ".join(told) + covered
 
 
@@ -28,10 +28,10 @@ def target_line(target: Target) -> str:
     return f"Python {target.python} on {target.platform}, {target.hardware.name} ({machine}{known})"
 
 
-def targets_of(finding: Finding, verdict: Verdict) -> str:
+def targets_of(finding: Finding, judgement: Judgement) -> str:
     """Name the targets of a finding, where it does not hold for all of several."""
     named = [name for name in finding.targets if name]
-    return ", ".join(named) if named and len(finding.targets) < len(verdict.targets) else ""
+    return ", ".join(named) if named and len(finding.targets) < len(judgement.targets) else ""
 
 
 def speed_words(prediction: Prediction) -> str:

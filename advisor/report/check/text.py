@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.gate.check import Examined, Verdict
+from advisor.gate.check import Examined, Judgement
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
 from advisor.report.check.summary import behind_words, change_words, counted, speed_words, target_line, targets_of
@@ -12,29 +12,29 @@ from advisor.report.check.summary import behind_words, change_words, counted, sp
 _FEW = 12
 
 
-def check_text(verdict: Verdict) -> str:
+def check_text(judgement: Judgement) -> str:
     """Return the report as plain text: a line a finding, then what was compared, then a summary."""
-    return "\n".join(_lines(verdict))
+    return "\n".join(_lines(judgement))
 
 
-def _lines(verdict: Verdict) -> Iterator[str]:
-    for finding in verdict.findings:
-        yield _finding(finding, verdict)
-    if verdict.findings:
+def _lines(judgement: Judgement) -> Iterator[str]:
+    for finding in judgement.findings:
+        yield _finding(finding, judgement)
+    if judgement.findings:
         yield ""
-    for examined in verdict.targets:
+    for examined in judgement.targets:
         yield from _target(examined)
-    for finding, ignore in verdict.covered:
+    for finding, ignore in judgement.covered:
         until = f", until {ignore.expires}" if ignore.expires else ""
         yield f"ignored {finding.code}: {finding.message} ({ignore.reason}{until})"
-    yield f"{verdict.state}: {counted(verdict)}"
-    if any(finding.fails for finding in verdict.findings):
+    yield f"{judgement.state}: {counted(judgement)}"
+    if any(finding.fails for finding in judgement.findings):
         yield "`advisor rule CODE` explains a finding; `advisor advise --update` clears it with the least change"
 
 
-def _finding(finding: Finding, verdict: Verdict) -> str:
+def _finding(finding: Finding, judgement: Judgement) -> str:
     place = f"{finding.place}: " if finding.place.path else ""
-    only = f" (target {targets})" if (targets := targets_of(finding, verdict)) else ""
+    only = f" (target {targets})" if (targets := targets_of(finding, judgement)) else ""
     source = f" ({finding.source})" if finding.source else ""
     name = gate_codes()[finding.code].name
     return f"{place}{finding.level}: {finding.code} {name}: {finding.message}{only}{source}"
