@@ -189,8 +189,12 @@ def _apply(
         return replace(change, commands=(_command(path.name, change),))
     if not dry_run and lock.is_project and not lock.records_hashes:
         versions = {c.package: c.after for c in change.changes if c.after is not None}
-        write_atomically(path, with_pins(path.read_text(encoding="utf-8"), versions))
-    elif not dry_run:
+        # A requirements file may include others.
+        pinned = sorted({Path(root.path) for root in inquiry.problem.roots if root.name in versions})
+        for file in pinned:
+            write_atomically(file, with_pins(file.read_text(encoding="utf-8"), versions))
+        return replace(change, written=tuple(map(str, pinned)))
+    if not dry_run:
         _write([path], change.optimum.stack, inquiry, client)
     return change if dry_run else replace(change, written=(str(path),))
 

@@ -89,11 +89,11 @@ def relaxed(problem: Problem, lock: Lock) -> Problem:
     """
     if not lock.is_project:
         return problem
-    return replace(problem, roots=tuple(_unpinned(root, lock) for root in problem.roots))
+    return replace(problem, roots=tuple(map(_unpinned, problem.roots)))
 
 
-def _unpinned(root: RootRequirement, lock: Lock) -> RootRequirement:
-    if root.path != str(lock.path) or root.constraint:
+def _unpinned(root: RootRequirement) -> RootRequirement:
+    if root.constraint or not any(s.operator in ("==", "===") for s in root.requirement.specifier):
         return root
     free = Requirement(str(root.requirement))
     free.specifier = type(free.specifier)()

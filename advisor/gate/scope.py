@@ -58,7 +58,9 @@ class Scope:
         if self.lock.path is None:
             return Place()
         locked = self.lock.packages.get(NormalizedName(package))
-        return Place(path=str(self.lock.path), line=locked.line if locked else 1)
+        if locked is None:
+            return Place(path=str(self.lock.path), line=1)
+        return Place(path=locked.path or str(self.lock.path), line=locked.line)
 
 
 def place_of_root(root: RootRequirement) -> Place | None:

@@ -38,6 +38,7 @@ class LockedVersion:
     Attributes:
         version: Its version.
         line: Line of the lock that says so, from 1; 0 where there is none.
+        path: File that the line is of, where that is one that the lock includes; else empty.
         index: Address of the index that it is recorded from; none where the lock does not tell.
         files: SHA-256 of each file that the lock names.
         hashes: All its SHA-256 hashes.
@@ -46,6 +47,7 @@ class LockedVersion:
 
     version: Version
     line: int = 0
+    path: str = ""
     index: str | None = None
     files: Mapping[str, str]
     hashes: frozenset[str]
@@ -200,7 +202,7 @@ def _read_freeze(path: Path, target: Target) -> Lock:
                     hint="write one with `pip freeze`, or name another file with `--current`",
                 )
             packages[root.name] = LockedVersion(
-                version=Version(pins[0]), line=root.line, files={}, hashes=frozenset(root.hashes)
+                version=Version(pins[0]), line=root.line, path=root.path, files={}, hashes=frozenset(root.hashes)
             )
     named = [url for url in (project.index_url, *project.extra_index_urls) if url]
     places = {url: next((n for n, line in enumerate(text.splitlines(), 1) if url in line), 1) for url in named}

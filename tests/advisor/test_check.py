@@ -401,6 +401,16 @@ def test_an_index_that_fails_never_passes_for_success(
     assert document["runs"][0]["invocations"][0]["executionSuccessful"] is False
 
 
+def test_a_knowledge_base_that_cannot_be_read_never_passes_for_success(project: Path, advisor_here: Advisor) -> None:
+    (project / "own.sqlite").write_bytes(b"no database" * 1000)
+
+    done = advisor_here("check", "--exit-zero")
+
+    assert done.returncode == 4
+    assert "not complete" in done.stdout
+    assert done.stderr.startswith("error: the knowledge base")
+
+
 def test_exit_zero_is_for_findings_alone(project: Path, advisor_here: Advisor) -> None:
     change(project / "pyproject.toml", '  "a",\n', '  "a<2",\n')
 

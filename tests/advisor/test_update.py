@@ -168,6 +168,22 @@ def test_pins_of_a_requirements_file_are_changed_in_place(project: Path, advisor
     assert (project / "requirements.txt").read_text() == expected
 
 
+def test_pins_of_an_included_file_are_changed_there(project: Path, advisor_here: Advisor) -> None:
+    (project / "pyproject.toml").write_text(
+        (project / "pyproject.toml").read_text().partition("dependencies = ")[2].partition("\n")[2]
+    )
+    (project / "requirements.txt").write_text("a==1.0\n-r more.txt\n")
+    (project / "more.txt").write_text("b==1.0\n")
+
+    checked = advisor_here("check")
+    done = advisor_here("advise", "--update")
+
+    assert "more.txt:1: error: ADV009" in checked.stdout
+    assert "wrote `more.txt`" in done.stdout
+    assert (project / "more.txt").read_text() == "b==2.0\n"
+    assert (project / "requirements.txt").read_text() == "a==1.0\n-r more.txt\n"
+
+
 def test_a_lock_of_uvs_own_is_left_to_uv(project: Path, advisor_here: Advisor) -> None:
     from pi_runners.environment import find_uv
 
