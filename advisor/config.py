@@ -59,7 +59,8 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
         if key in LISTS:
             fits, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["numpy<2"]'
         elif key in TABLES:
-            fits = isinstance(value, dict) and all(isinstance(v, str | int) for v in value.values())
+            kinds = str if key == "package-index" else str | int
+            fits = isinstance(value, dict) and all(isinstance(v, kinds) for v in value.values())
             example = '{ torch = "https://..." }' if key == "package-index" else '{ onednn = "on" }'
         elif key == "targets":
             fits, example = isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()), "{ gpu = {} }"

@@ -53,18 +53,19 @@ def read_switches(directory: Path, settings: Mapping[str, Any]) -> tuple[Switch,
         settings: Its ``[tool.advisor.settings]``.
 
     Raises:
-        InputError: If the table names a setting that does not exist.
+        InputError: If the table names a setting that does not exist, or gives it a value that it cannot have.
     """
     return (*_stated(directory / "pyproject.toml", settings), *_in_sources(directory))
 
 
 def _stated(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
     from advisor.config import nearest
-    from pi_runners.harness.settings import SETTINGS
+    from pi_runners.harness.settings import SETTINGS, complaint
 
     for name, value in settings.items():
-        if name not in SETTINGS:
-            raise InputError(f"`{path}`: there is no setting `{name}`", hint=nearest(name, SETTINGS))
+        if (wrong := complaint(name, value)) is not None:
+            hint = "" if name in SETTINGS else nearest(name, SETTINGS)
+            raise InputError(f"`{path}`: `tool.advisor.settings.{name}`: {wrong}", hint=hint)
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         place = line_of(path, text, f"{name} =") or line_of(path, text, name)
         line = int(place.rpartition(":")[2]) if place else 0

@@ -499,6 +499,31 @@ def test_a_policy_that_cannot_be_meant_is_refused(project: Path, advisor_here: A
     assert "pyproject.toml" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ('[tool.advisor.settings]\nonedn = "off"\n', "did you mean `onednn`?"),
+        ("[tool.advisor.settings]\nonednn = true\n", "must be one of on, off"),
+        ('[tool.advisor.targets.gpu]\nhardwear = "t4"\n', "did you mean `hardware`?"),
+        ("[tool.advisor.targets.gpu]\npython = 3.12\n", "wrong kind"),
+        ('[tool.advisor.targets.gpu]\nhardware = "t5"\n', "no hardware profile `t5`"),
+        ('[tool.advisor.targets.gpu]\nlock = "pylock.gpu.toml"\n', "which does not exist"),
+        ('[tool.advisor]\ntarget = "gpu"\n', "has no key `target`"),
+    ],
+)
+def test_settings_and_targets_that_cannot_be_meant_are_refused(
+    project: Path, advisor_here: Advisor, table: str, told: str
+) -> None:
+    text = (project / "pyproject.toml").read_text()
+    own = table.removeprefix("[tool.advisor]\n")
+    (project / "pyproject.toml").write_text(text + (own if own != table else table))
+
+    done = advisor_here("check")
+
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
 @pytest.mark.slow
 def test_two_thousand_packages_are_judged(
     alone: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor, check: Run
