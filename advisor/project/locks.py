@@ -27,7 +27,7 @@ from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
-_NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*|\s*)"(?P<name>[A-Za-z0-9][\w.-]*)"(?:,?\s*$|:\s*\{)')
+_NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s*"(?P<key>[\w.-]+)":\s*\{\s*$')
 _VERSION = re.compile(r'^(?:version\s*=\s*|\s*"version":\s*)"=*(?P<version>[^"]+)",?\s*$')
 
 
@@ -180,7 +180,7 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
     name = ""
     for number, line in enumerate(text.splitlines(), start=1):
         if match := _NAME.match(line):
-            name = canonicalize_name(match["name"])
+            name = canonicalize_name(match["name"] or match["key"])
         elif name and (match := _VERSION.match(line)):
             found.setdefault((name, match["version"]), number)
     return found
