@@ -1,0 +1,244 @@
+"""What the gate finds: each code, at its line, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from knowledge.store.engine import open_knowledge_base
+from tests.advisor.gate.steps import Run, change, places
+from tests.conftest import Advisor
+from tests.knowledge.samples import observation
+from tests.package_index import PackageIndex
+
+
+def test_a_lock_that_is_as_advised_passes(project: Path, check: Run) -> None:
+    found = check()
+
+    assert places(found) == set()
+    assert found["targets"][0]["recommended"]["packages"] == {"a": "2.0", "b": "1.1"}
+
+
+def test_a_requirement_that_the_lock_does_not_hold_points_at_itself(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
+    index.add("c", "1.0", code="")
+    line = change(project / "pyproject.toml", '  "a",\n', '  "a",\n  "c>=1",\n') + 1
+
+    assert places(check()) == {("ADV001", "pyproject.toml", line)}
+
+
+def test_a_version_that_a_requirement_refuses_points_at_the_requirement(project: Path, check: Run) -> None:
+    line = change(project / "pyproject.toml", '  "a",\n', '  "a<2",\n')
+
+    assert places(check()) == {("ADV001", "pyproject.toml", line)}
+
+
+def test_a_version_that_a_locked_package_refuses_points_at_the_lock(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
+    index.add("a", "2.1", ["b>=1.1"], code="")
+    index.add("d", "1.0", ["b<1.1"], code="")
+    (project / "requirements.txt").write_text("a==2.1\n# second\nb==1.0\nd==1.0\n")
+
+    found = check("--current", "requirements.txt", "-r", "requirements.txt")
+
+    assert ("ADV001", "requirements.txt", 3) in places(found)
+
+
+def test_what_nothing_requires_is_told_without_failing(project: Path, check: Run, index: PackageIndex) -> None:
+    index.add("c", "1.0", code="")
+    (project / "freeze.txt").write_text("a==2.0\nb==1.1\nc==1.0\n")
+
+    found = check("--current", "freeze.txt")
+
+    assert [f["message"] for f in found["findings"] if f["code"] == "ADV019"] == ["nothing on the target requires `c`"]
+    assert found["exit_code"] == 0
+
+
+def test_a_yanked_version_is_found(project: Path, check: Run, index: PackageIndex) -> None:
+    for entry in index.entries["b"]:
+        entry["yanked"] = entry["filename"].startswith("b-1.1")
+    line = change(project / "pylock.toml", 'version = "1.1"', 'version = "1.1"')
+
+    assert places(check("--refresh")) == {("ADV010", "pylock.toml", line)}
+
+
+def test_a_version_that_left_the_index_is_found(project: Path, check: Run, index: PackageIndex) -> None:
+    index.entries["b"] = [e for e in index.entries["b"] if not e["filename"].startswith("b-1.1")]
+
+    assert {code for code, _, _ in places(check("--refresh"))} == {"ADV011"}
+
+
+def test_a_lock_for_another_interpreter_is_not_installable(project: Path, check: Run, index: PackageIndex) -> None:
+    index.add("b", "1.2", tag="cp311-cp311-manylinux_2_17_x86_64", code="")
+    (project / "freeze.txt").write_text("a==2.0\nb==1.2\n")
+
+    assert ("ADV012", "freeze.txt", 2) in places(check("--current", "freeze.txt"))
+
+
+def test_a_file_that_was_exchanged_is_found(project: Path, check: Run, index: PackageIndex) -> None:
+    for entry in index.entries["b"]:
+        entry["hashes"] = {"sha256": "0" * 64}
+
+    assert {code for code, _, _ in places(check("--refresh"))} == {"ADV014"}
+
+
+def test_a_lock_without_hashes_is_found(project: Path, check: Run) -> None:
+    (project / "freeze.txt").write_text("a==2.0\nb==1.1\n")
+
+    assert places(check("--current", "freeze.txt")) == {("ADV013", "freeze.txt", 1)}
+
+
+def test_a_hash_that_is_forgotten_is_found_at_its_line(project: Path, check: Run, advisor_here: Advisor) -> None:
+    advisor_here("advise", "-o", "locked.txt")
+    lines = (project / "locked.txt").read_text().splitlines()
+    (project / "locked.txt").write_text("\n".join(lines[:4]) + "\nb==1.1\n")
+    assert lines[-2].startswith("b==")
+
+    found = check("--current", "locked.txt")
+
+    assert {(code, path) for code, path, _ in places(found)} == {("ADV013", "locked.txt")}
+
+
+def test_a_vulnerable_version_is_found_with_its_advisory(project: Path, check: Run, index: PackageIndex) -> None:
+    index.vulnerabilities |= {("a", "2.0"): [], ("b", "1.1"): ["PYSEC-2026-7"]}
+
+    found = check()
+
+    assert [(f["code"], f["package"], f["subject"]) for f in found["findings"]] == [("ADV009", "b", "PYSEC-2026-7")]
+
+
+def test_an_index_without_records_is_told(project: Path, check: Run) -> None:
+    assert [f["code"] for f in check()["findings"]] == ["ADV022"]
+
+
+def test_a_package_from_an_index_that_was_not_meant_is_found(project: Path, check: Run) -> None:
+    text = (project / "pylock.toml").read_text()
+    head, _, tail = text.partition('name = "b"')
+    first = tail.index("http://127")
+    (project / "pylock.toml").write_text(
+        head + 'name = "b"' + tail[:first] + "https://packages.example.org/simple" + tail[tail.index('"', first) :]
+    )
+
+    found = check()
+
+    assert {(f["code"], f["package"]) for f in found["findings"] if f["level"] == "error"} == {("ADV015", "b")}
+
+
+def test_the_policys_indexes_count_alone(project: Path, check: Run) -> None:
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nindexes = ["https://packages.example.org/simple"]\n')
+
+    assert {code for code, _, _ in places(check())} == {"ADV015"}
+
+
+def test_a_setting_that_was_measured_to_be_slow_is_found_in_the_sources(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
+    index.add("tensorflow-cpu", "2.20.0", code="")
+    (project / "freeze.txt").write_text("tensorflow-cpu==2.20.0\n")
+    (project / "train.py").write_text('import os\n\nos.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"\n')
+
+    found = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "equal")
+
+    assert ("ADV016", "train.py", 3) in places(found)
+
+
+def test_a_setting_that_the_project_states_is_judged_too(project: Path, check: Run, index: PackageIndex) -> None:
+    index.add("tensorflow-cpu", "2.20.0", code="")
+    (project / "freeze.txt").write_text("tensorflow-cpu==2.20.0\n")
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.settings]\nonednn = "off"\n')
+
+    found = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "equal")
+
+    assert [(f["code"], f["path"]) for f in found["findings"] if f["code"] == "ADV016"] == [
+        ("ADV016", "pyproject.toml")
+    ]
+
+
+def test_a_framework_that_nobody_measured_is_told(project: Path, check: Run, index: PackageIndex) -> None:
+    index.add("torch", "2.10.0", code="")
+    (project / "freeze.txt").write_text("torch==2.10.0\n")
+
+    found = check("--current", "freeze.txt", "-r", "freeze.txt", "--hardware", "a100")
+
+    assert [(f["package"], f["level"]) for f in found["findings"] if f["code"] == "ADV017"] == [("torch", "note")]
+
+
+def test_a_capability_that_a_build_does_not_serve_is_found(project: Path, check: Run, index: PackageIndex) -> None:
+    index.add("torch", "2.0.1", code="")
+    index.add("nvidia-cuda-runtime", "13.0.88", code="")
+    (project / "freeze.txt").write_text("torch==2.0.1\nnvidia-cuda-runtime==13.0.88\n")
+
+    found = check("--current", "freeze.txt", "-r", "freeze.txt", "--hardware", "v100")
+
+    assert ("ADV004", "freeze.txt", 2) in places(found)
+
+
+def test_a_version_that_was_seen_to_fail_is_found(
+    project: Path, check: Run, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("numpy", "2.1.0", code="")
+    (project / "freeze.txt").write_text("numpy==2.1.0\n")
+    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
+        store.add(observation("2.1.0", status="crashed", round=number) for number in range(3))
+
+    found = check("--current", "freeze.txt", "-r", "freeze.txt")
+
+    assert ("ADV005", "freeze.txt", 1) in places(found)
+
+
+def test_an_ignored_finding_does_not_fail_and_is_told_with_its_reason(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
+    index.vulnerabilities |= {("a", "2.0"): [], ("b", "1.1"): ["PYSEC-2026-7"]}
+    with (project / "pyproject.toml").open("a") as file:
+        file.write(
+            '[tool.advisor.gate]\nignore = [{ code = "vulnerable", package = "b", reason = "not reachable", '
+            "expires = 2999-01-01 }]\n"
+        )
+
+    found = check()
+
+    assert found["findings"] == []
+    assert [(f["code"], f["reason"]) for f in found["ignored"]] == [("ADV009", "not reachable")]
+
+
+def test_an_expired_exception_is_a_finding_at_its_line(project: Path, check: Run, index: PackageIndex) -> None:
+    index.vulnerabilities |= {("a", "2.0"): [], ("b", "1.1"): ["PYSEC-2026-7"]}
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).date()
+    text = (project / "pyproject.toml").read_text()
+    (project / "pyproject.toml").write_text(
+        f'{text}[tool.advisor.gate]\nignore = [{{ code = "ADV009", reason = "later", expires = {yesterday} }}]\n'
+    )
+
+    found = check()
+
+    line = text.count("\n") + 2
+    assert ("ADV020", "pyproject.toml", line) in places(found)
+    assert "ADV009" in {code for code, _, _ in places(found)}
+
+
+def test_an_exception_that_covers_nothing_is_told(project: Path, check: Run) -> None:
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nignore = [{ code = "ADV010", reason = "old" }]\n')
+
+    assert "ADV021" in {f["code"] for f in check()["findings"]}
+
+
+def test_every_target_is_judged_and_one_can_be_named(project: Path, check: Run, index: PackageIndex) -> None:
+    index.add("nvidia-cuda-runtime", "13.0.88", code="")
+    change(project / "pyproject.toml", '  "a",\n', '  "nvidia-cuda-runtime",\n')
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.targets.old]\nhardware = "v100"\n[tool.advisor.targets.new]\nhardware = "h100"\n')
+    (project / "pylock.toml").unlink()
+    (project / "requirements.txt").write_text("nvidia-cuda-runtime==13.0.88\n")
+
+    both, one = check(), check("--target", "new")
+
+    assert [t["name"] for t in both["targets"]] == ["old", "new"]
+    assert [f["targets"] for f in both["findings"] if f["code"] == "ADV004"] == [["old"]]
+    assert both["exit_code"] == 1
+    assert one["exit_code"] == 0
