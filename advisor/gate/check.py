@@ -14,7 +14,7 @@ from advisor.gate.distribution import Distribution
 from advisor.gate.findings import Finding, merged
 from advisor.gate.fitness import unfit
 from advisor.gate.outlook import Outlook
-from advisor.gate.policy import Ignore, Policy
+from advisor.gate.policy import ABOUT_EXCEPTIONS, Ignore, Policy
 from advisor.gate.recommended import Recommended
 from advisor.gate.satisfaction import unmet
 from advisor.gate.scope import Located, Scope
@@ -153,9 +153,8 @@ def check(cases: Sequence[Case], policy: Policy, *, today: date, before: Policy 
     targets = tuple(examine(case, policy) for case in cases)
     kept, covered = policy.apply([f for target in targets for f in target.findings], today=today)
     if before is not None:
-        known = {(i.code, i.package, i.subject, i.reason) for i in before.ignores}
-        stale = [i for i in policy.ignores if (i.code, i.package, i.subject, i.reason) in known]
-        kept = [f for f in kept if not (f.code in ("ADV020", "ADV021") and any(i.reason in f.message for i in stale))]
+        known = {ignore.identity for ignore in before.ignores}
+        kept = [f for f in kept if f.code not in ABOUT_EXCEPTIONS or (f.package, f.subject) not in known]
     return Judgement(targets=targets, policy=policy, findings=merged(kept), covered=tuple(covered))
 
 

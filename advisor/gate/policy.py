@@ -17,6 +17,8 @@ from knowledge.domain.errors import InputError
 
 KEYS = ("fail", "extend-fail", "max-regression", "max-gap", "indexes", "ignore")
 _IGNORE_KEYS = ("code", "package", "subject", "reason", "expires")
+ABOUT_EXCEPTIONS = ("ADV020", "ADV021")
+"""Codes of what is wrong with exceptions themselves."""
 MAX_REGRESSION = 0.03
 MAX_GAP = 0.10
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
@@ -41,6 +43,11 @@ class Ignore:
     subject: str = ""
     expires: date | None = None
     line: int = 0
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Package and subject of the findings that are about the exception itself."""
+        return self.package, f"{self.code} {self.subject}".strip()
 
     def covers(self, finding: Finding) -> bool:
         """Whether it is made for a finding."""
@@ -99,13 +106,14 @@ class Policy:
 
     def _about(self, ignore: Ignore, code: str, what: str) -> Finding:
         scope = "".join(f" of `{part}`" for part in (ignore.package, ignore.subject) if part)
+        package, subject = ignore.identity
         return Finding(
             code=code,
             level=self.level_of(code),
             message=f"the exception for {ignore.code}{scope} {what} (its reason: {ignore.reason})",
             place=Place(path=self.path, line=ignore.line),
-            package=ignore.package,
-            subject=f"{ignore.code} {ignore.subject}".strip(),
+            package=package,
+            subject=subject,
         )
 
 

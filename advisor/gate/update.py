@@ -13,7 +13,7 @@ from advisor.gate.check import Examined, examine
 from advisor.gate.compare import lies_behind
 from advisor.gate.findings import Finding
 from advisor.gate.outlook import telling
-from advisor.gate.policy import Policy
+from advisor.gate.policy import ABOUT_EXCEPTIONS, Policy
 from advisor.project.locks import Lock, LockedVersion
 from advisor.resolve.baseline import Impossible
 from advisor.resolve.encode import Choice
@@ -23,7 +23,6 @@ from advisor.resolve.recommend import Inquiry
 from advisor.resolve.verify import verify
 
 _MOST_ROUNDS = 200
-_ABOUT_POLICY = ("ADV020", "ADV021")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +94,7 @@ def failing(examined: Examined, policy: Policy, *, today: date) -> Sequence[Find
     if examined.failure is not None:
         raise examined.failure
     kept, _ = policy.apply(list(examined.findings), today=today)
-    return [finding for finding in kept if finding.fails and finding.code not in _ABOUT_POLICY]
+    return [finding for finding in kept if finding.fails and finding.code not in ABOUT_EXCEPTIONS]
 
 
 def _refusals(finding: Finding, after: Examined, inquiry: Inquiry, policy: Policy) -> Iterator[frozenset[Choice]]:

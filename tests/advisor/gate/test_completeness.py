@@ -120,15 +120,31 @@ def test_exit_zero_is_for_findings_alone(project: Path, advisor_here: Advisor) -
     assert advisor_here("check", "--exit-zero").returncode == 0
 
 
-def test_constraints_that_no_stack_satisfies_are_told_where_nothing_else_fails(
+def test_that_no_stack_satisfies_the_constraints_fails_where_no_finding_does(
     project: Path, advisor_here: Advisor, index: PackageIndex
 ) -> None:
-    # The lock stays as it is; what is left of the index has no stack any more.
-    for entry in index.entries["b"]:
-        entry["requires-python"] = ">=3.99"
-    change(project / "pyproject.toml", '  "a",\n', '  "a",\n  "b>9",\n')
+    for entry in index.entries["a"]:
+        entry["yanked"] = True
+    ignore = '[tool.advisor.gate]\nignore = [{ code = "yanked", reason = "known" }]\n'
 
-    done = advisor_here("check", "--refresh", "--exit-zero")
+    explained = advisor_here("check", "--refresh")
+    with (project / "pyproject.toml").open("a") as file:
+        file.write(ignore)
+    alone = advisor_here("check", "--refresh", "--exit-zero")
 
-    assert done.returncode in (0, 3)
-    assert "ADV001" in done.stdout
+    assert explained.returncode == 1
+    assert "failed: 1 error" in explained.stdout
+    assert alone.returncode == 3
+    assert "not complete" in alone.stdout
+    assert "no version of `a`" in alone.stderr
+
+
+def test_an_exception_that_the_base_has_is_no_news(project: Path, check: Run) -> None:
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nignore = [{ code = "ADV010", reason = "old", expires = 2020-01-01 }]\n')
+    git(project, "init", "-q")
+    git(project, "add", "pyproject.toml", "pylock.toml")
+    git(project, "commit", "-qm", "base")
+
+    assert {f["code"] for f in check()["findings"]} == {"ADV020", "ADV022"}
+    assert check("--base", "HEAD")["findings"] == []
