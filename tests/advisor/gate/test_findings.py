@@ -5,8 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from advisor.gate.fitness import unfit
+from advisor.gate.outlook import Outlook
+from advisor.gate.policy import read_policy
+from advisor.gate.scope import Scope
+from advisor.index.cache import DiskCache
+from advisor.project.locks import read_lock
+from knowledge.rules.engine import RuleBook
+from knowledge.rules.model import Conflict
 from knowledge.store.engine import open_knowledge_base
 from tests.advisor.gate.steps import Run, change, places
+from tests.advisor.made import MACHINE, problem_of
 from tests.conftest import Advisor
 from tests.knowledge.samples import observation
 from tests.package_index import PackageIndex
@@ -270,3 +279,27 @@ def test_every_target_is_judged_and_one_can_be_named(project: Path, check: Run, 
     assert [f["targets"] for f in both["findings"] if f["code"] == "ADV004"] == [["old"]]
     assert both["exit_code"] == 1
     assert one["exit_code"] == 0
+
+
+def test_two_packages_that_a_rule_forbids_together_are_found(tmp_path: Path) -> None:
+    # No rule that ships is of this kind: it is made up.
+    rule = Conflict(
+        kind="conflict",
+        id="made-up",
+        severity="forbidden",
+        package="a",
+        versions="<2",
+        other="b",
+        other_versions=">=1",
+        message="they are made up to fail together",
+        source="https://example.org",
+    )
+    (tmp_path / "freeze.txt").write_text("a==1.0\nb==1.1\n")
+    problem = problem_of("a", "b")
+    lock = read_lock(tmp_path / "freeze.txt", problem.target)
+    scope = Scope(lock=lock, problem=problem, policy=read_policy({}), target="")
+    outlook = Outlook(DiskCache(tmp_path), address="sqlite://", hardware=MACHINE, workload="equal")
+
+    found = list(unfit(scope, RuleBook((rule,), MACHINE), outlook, frameworks=()))
+
+    assert [(f.code, f.package, f.place.line, f.level) for f in found] == [("ADV002", "b", 2, "error")]
