@@ -165,6 +165,8 @@ def _update(asked: Asked, output: list[Path] | None, format: str, *, dry_run: bo
         if pr_body is not None:
             write_atomically(pr_body, pull_request_body(change))
     typer.echo(update_json(change) if format == "json" else update_text(change))
+    if change.remaining:
+        raise typer.Exit(1)
 
 
 def _apply(

@@ -59,12 +59,15 @@ def judged(asked: Asked, base: str | None) -> Iterator[tuple[Judgement, tuple[Pr
         switches = read_switches(asked.directory, project.settings.get("settings", {}))
         before = None if base is None else _base(asked, base, switches, stack)
         trusted = (before.asked, before.project) if before and before.asked and before.project else None
+        earlier = _policy(trusted[1], trusted[0].directory) if trusted else None
+        if earlier is not None:
+            # Whom to trust is not the change's to say.
+            policy = replace(policy, indexes=earlier.indexes)
         client = stack.enter_context(connected(*(trusted or (asked, _trusted(asked, project)))))
         prepared = tuple(prepare(asked, project, table) for table in chosen_targets(asked, project))
         cases = [
             _case(one, client, stack.enter_context(_outlook(one, client)), before, switches, policy) for one in prepared
         ]
-        earlier = _policy(trusted[1], trusted[0].directory) if trusted else None
         yield check(cases, policy, today=datetime.now(UTC).date(), before=earlier), prepared
 
 

@@ -138,11 +138,7 @@ def slow_settings(
     """
     measured = {n: v for n, v in scope.lock.versions.items() if n in backends}
     for switch in switches:
-        asked = {
-            name: {switch.name: switch.value}
-            for name in measured
-            if not switch.backends or backends[name] in switch.backends
-        }
+        asked = {name: {switch.name: switch.value} for name in measured if switch.backend in ("", backends[name])}
         if not asked:
             continue
         for effect in outlook.setting_effects(scope.lock.versions, asked):

@@ -30,7 +30,7 @@ Versions = Mapping[str, Version]
 class Outlook:
     """What the observations imply on one machine, for one workload.
 
-    Every answer is kept under a hash of all that it depends on: the observations, the machine, the workload, the
+    Every answer is kept under a hash of all that it depends on: the observations, the machine, the workloads, the
     program's version, the question. The knowledge base is opened where an answer is new.
     """
 
@@ -80,13 +80,14 @@ class Outlook:
     @cached_property
     def state(self) -> str:
         """Hash of what the answers depend on, beside the question."""
+        from knowledge.estimate.workloads import catalogue_digest
         from knowledge.store.glance import glance
 
         seen = glance(self._address)
         if seen is None:
             # The tables are those of an older program, or a server's; opening fills in what ships.
             seen = content_hash([(block.name, block.digest) for block in self._store.blocks()])
-        program = version_of_distribution("seshat")
+        program = [version_of_distribution("seshat"), catalogue_digest()]
         return content_hash([_FORMAT, program, seen, self._hardware.identity, self._workload])
 
     def remembered(self, question: Any, answer: Callable[[], Any]) -> Any:

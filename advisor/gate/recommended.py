@@ -16,6 +16,7 @@ from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
 from advisor.resolve.problem import Problem, RootRequirement
 from knowledge.domain.identity import canonical_json
+from knowledge.rules.catalogue import catalogue_digest
 
 if TYPE_CHECKING:
     from advisor.resolve.recommend import Advice, Inquiry
@@ -48,8 +49,8 @@ def recommended(
 ) -> Recommended:
     """Return the recommended stack; solved where anything that it depends on is new.
 
-    It depends on the requirements, the target, the observations, the rules (which come with the program), and on what
-    the indexes say of every package that the search reached.
+    It depends on the requirements, the target, the observations, the rules, the program's version, and on what the
+    indexes say of every package that the search reached.
 
     Args:
         problem: What is required.
@@ -61,7 +62,8 @@ def recommended(
     Raises:
         AdvisorError: If there is no stack, or an index cannot be read.
     """
-    key = canonical_json([_FORMAT, outlook.state, _spelled(problem), _indexes(client), list(criteria)])
+    depends = [outlook.state, catalogue_digest(), _spelled(problem), _indexes(client), list(criteria)]
+    key = canonical_json([_FORMAT, *depends])
     # Vulnerability records are no part of the pages.
     kept = None if "security" in criteria else client.cache.read(_BUCKET, key)
     if kept is not None:

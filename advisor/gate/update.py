@@ -44,7 +44,9 @@ def least_update(examined: Examined, inquiry: Inquiry, policy: Policy, *, today:
     """Return the smallest change of a lock that clears the findings that fail it.
 
     Solves for the least change, examines the answer as any lock, refuses the combinations that fail and solves again.
-    What is refused fails in every stack that holds it, so the first answer that passes is the smallest that does.
+    What is refused fails in every stack that holds it, so the first answer that passes is the smallest that does. Only
+    a gap to the recommended stack may be another one where one more measured package is there; whether such a stack is
+    smaller still is not looked for, and the report says so.
 
     Args:
         examined: What came of the lock.

@@ -14,14 +14,16 @@ from advisor.project.interface import line_of
 from advisor.project.sources import code_of, source_files
 from knowledge.domain.errors import InputError
 
-_VARIABLES: Mapping[str, tuple[str, Mapping[str, str] | None, tuple[str, ...]]] = {
-    "TF_ENABLE_ONEDNN_OPTS": ("onednn", {"0": "off", "1": "on"}, ("tensorflow",)),
-    "OMP_NUM_THREADS": ("threads", None, ("numpy", "torch", "tensorflow", "onnxruntime")),
-    "OPENBLAS_NUM_THREADS": ("threads", None, ("numpy",)),
-    "ONEDNN_MAX_CPU_ISA": ("isa", {"AVX2": "avx2", "AVX512_CORE": "avx512"}, ("tensorflow", "torch")),
-    "ATEN_CPU_CAPABILITY": ("isa", {"avx2": "avx2", "avx512": "avx512"}, ("torch",)),
+_VARIABLES: Mapping[str, tuple[str, Mapping[str, str] | None, str]] = {
+    # TensorFlow's own message says so: https://discuss.ai.google.dev/t/tf-enable-onednn-opts-0-issue/22171
+    "TF_ENABLE_ONEDNN_OPTS": ("onednn", {"0": "off", "1": "on"}, "tensorflow"),
+    # https://docs.pytorch.org/docs/stable/threading_environment_variables.html; TensorFlow's own builds do not obey it:
+    # https://intel.com/content/www/us/en/developer/articles/guide/guide-to-tensorflow-runtime-optimizations-for-cpu.html
+    "OMP_NUM_THREADS": ("threads", None, "torch"),
+    # https://github.com/fujitsu/OpenBLAS/blob/fj_develop/USAGE.md (a copy of OpenBLAS's own; NumPy's wheels carry it)
+    "OPENBLAS_NUM_THREADS": ("threads", None, "numpy"),
 }
-"""Variable, the setting that it is, its values in the setting's words (none: as they are), backends that obey it."""
+"""Variable, the setting that it is, its values in the setting's words (none: as they are), who obeys it."""
 
 _SETS = re.compile(r"\b(" + "|".join(_VARIABLES) + r")\b")
 
@@ -33,14 +35,14 @@ class Switch:
     Attributes:
         name: Name of the setting, such as ``onednn``.
         value: Its value, in the setting's words.
-        backends: Backends that obey it; empty for all that know it.
+        backend: The backend that obeys it; empty for all that know it.
         path: File that makes it.
         line: Line, from 1; 0 where that is not known.
     """
 
     name: str
     value: str
-    backends: tuple[str, ...]
+    backend: str
     path: Path
     line: int
 
@@ -69,7 +71,7 @@ def _stated(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         place = line_of(path, text, f"{name} =") or line_of(path, text, name)
         line = int(place.rpartition(":")[2]) if place else 0
-        yield Switch(name=name, value=str(value), backends=(), path=path, line=line)
+        yield Switch(name=name, value=str(value), backend="", path=path, line=line)
 
 
 def _in_sources(directory: Path) -> Iterator[Switch]:
@@ -101,7 +103,7 @@ def _of_tree(tree: ast.AST, path: Path) -> Iterator[Switch]:
         if pair is None or not all(isinstance(part, ast.Constant) for part in pair):
             continue
         variable, value = (str(part.value) for part in pair if isinstance(part, ast.Constant))
-        name, words, backends = _VARIABLES.get(variable, ("", None, ()))
+        name, words, backend = _VARIABLES.get(variable, ("", None, ""))
         word = value if words is None else words.get(value)
         if name and word is not None:
-            yield Switch(name=name, value=word, backends=backends, path=path, line=pair[0].lineno)
+            yield Switch(name=name, value=word, backend=backend, path=path, line=pair[0].lineno)

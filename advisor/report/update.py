@@ -118,6 +118,8 @@ def _size(change: LockChange) -> str:
     words = f"{change_words(change.changes)}, of {len(change.before)} packages"
     if change.least:
         state = "proven to be the fewest" if change.optimum.bounds[0].gap == 0 else "not proven to be the fewest"
+        if any(finding.code == "ADV008" for finding in change.cleared):
+            state += ", of stacks with the same measured packages,"
         return f"{words}: {state} that clear {len(change.cleared)} finding{'s' if len(change.cleared) != 1 else ''}"
     return f"{words}: {'proven to be the best stack' if change.optimum.proven else 'not proven to be the best stack'}"
 
@@ -159,9 +161,7 @@ def _markdown(change: LockChange) -> Iterator[str]:
     if change.commands:
         yield "To apply it:"
         yield ""
-        yield "```console"
-        yield from change.commands
-        yield "```"
+        yield from (f"- {command}" for command in change.commands)
 
 
 def _shown(version: Version | None) -> str | None:

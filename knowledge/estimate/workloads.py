@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.identity import hash_of_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +47,8 @@ def workload_catalogue() -> dict[str, Workload]:
     """Return the shipped workloads by name."""
     import yaml
 
-    text = (importlib.resources.files("knowledge.estimate") / "workloads.yaml").read_text(encoding="utf-8")
     found = {}
-    for name, entry in sorted(yaml.safe_load(text).items()):
+    for name, entry in sorted(yaml.safe_load(_catalogue_text()).items()):
         total = sum(entry["weights"].values())
         found[name] = Workload(
             name=name,
@@ -59,6 +59,15 @@ def workload_catalogue() -> dict[str, Workload]:
             only=entry.get("only", {}),
         )
     return found
+
+
+def catalogue_digest() -> str:
+    """Return a hash of the workloads that ship: equal where they say the same."""
+    return hash_of_text(_catalogue_text())
+
+
+def _catalogue_text() -> str:
+    return (importlib.resources.files("knowledge.estimate") / "workloads.yaml").read_text(encoding="utf-8")
 
 
 def find_workload(name: str) -> Workload:

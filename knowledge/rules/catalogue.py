@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.resources
+from dataclasses import asdict
 from functools import lru_cache
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.identity import content_hash
 from knowledge.rules.model import Rule
 
 
@@ -25,6 +27,11 @@ def shipped_rules() -> tuple[Rule, ...]:
     if doubled := {i for i in identities if identities.count(i) > 1}:
         raise InputError(f"the rule catalogue holds `{min(doubled)}` twice")
     return tuple(sorted(rules, key=lambda rule: rule.id))
+
+
+def catalogue_digest() -> str:
+    """Return a hash of the rules that ship: equal where they say the same."""
+    return content_hash([asdict(rule) for rule in shipped_rules()])
 
 
 def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:

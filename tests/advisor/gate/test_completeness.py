@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,25 @@ def test_that_no_stack_satisfies_the_constraints_fails_where_no_finding_does(
     assert alone.returncode == 3
     assert "not complete" in alone.stdout
     assert "no version of `a`" in alone.stderr
+
+
+def test_a_change_cannot_trust_an_index_of_its_own(project: Path, check: Run) -> None:
+    git(project, "init", "-q")
+    git(project, "add", "pyproject.toml", "pylock.toml")
+    git(project, "commit", "-qm", "base")
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nindexes = ["https://packages.example.org/simple"]\n')
+    lock = (project / "pylock.toml").read_text()
+    (project / "pylock.toml").write_text(
+        re.sub(r"http://127[^\"]*/simple/", "https://packages.example.org/simple", lock)
+    )
+
+    found = check("--base", "HEAD")
+
+    assert {(f["code"], f["package"]) for f in found["findings"] if f["level"] == "error"} == {
+        ("ADV015", "a"),
+        ("ADV015", "b"),
+    }
 
 
 def test_an_exception_that_the_base_has_is_no_news(project: Path, check: Run) -> None:

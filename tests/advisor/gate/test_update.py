@@ -215,6 +215,22 @@ def test_what_no_versions_clear_is_told(project: Path, advisor_here: Advisor, in
     assert done.stderr.startswith("error: no stack satisfies the requirements and clears what the gate finds")
 
 
+def test_what_is_not_about_versions_remains_and_is_no_success(
+    project: Path, advisor_here: Advisor, index: PackageIndex
+) -> None:
+    lock(advisor_here, project, "a==1.0", "b==1.0")
+    del index.vulnerabilities["a", "1.0"]
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nextend-fail = ["not-judged"]\n')
+
+    done = advisor_here("advise", "--update", "--refresh", "--format", "json")
+
+    told = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert [c["package"] for c in told["changes"]] == ["b"]
+    assert [f["code"] for f in told["remaining"]] == ["ADV022"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
