@@ -29,9 +29,8 @@ from knowledge.estimate.compare import Comparison, compare_block
 from knowledge.hardware.detect import detect
 from pi_runners.campaign import Block, run_block, write_program
 from pi_runners.environment import StackLock, build_environment
-from pi_runners.executors.base import Job, JobEnd
-from pi_runners.executors.local import LocalExecutor
 from pi_runners.matrix import Case, choose_cases, plan_slots
+from pi_runners.process import FreshProcesses, Process, ProcessEnd
 
 PERCENT = 5
 ROUNDS = 8
@@ -109,13 +108,13 @@ class Sink:
         self.observations += observations
 
 
-class SlowingExecutor(LocalExecutor):
+class SlowingProcesses(FreshProcesses):
     """Runs slots that are to be slow with a program that spins after every call."""
 
     def __init__(self, slow_program: Path) -> None:
         self._slow_program = slow_program
 
-    def run(self, job: Job) -> JobEnd:
+    def run(self, job: Process) -> ProcessEnd:
         """Run one job."""
         settings = dict(job.request["settings"])
         if settings.pop("injected", None) is None:
@@ -169,8 +168,8 @@ def _our_medians(python: Path, archive: Path, case: Case) -> list[float]:
         "max_warmup_seconds": 5.0,
         "indicators": [entry],
     }
-    job = Job(python=python, program=archive, request=request, timeout_seconds=600)
-    return [statistics.median(LocalExecutor().run(job).results[0]["samples"]) for _ in range(4)]
+    job = Process(python=python, program=archive, request=request, timeout_seconds=600)
+    return [statistics.median(FreshProcesses().run(job).results[0]["samples"]) for _ in range(4)]
 
 
 def _pyperf_median(python: Path, archive: Path, case: Case, folder: Path) -> float:
@@ -200,12 +199,12 @@ def comparisons(folder: Path, blocks: int) -> None:
     hardware = detect()
     first, twin = plan_slots([(lock("numpy"), {})], CASES, device="cpu", again=True)
     slots = (first, twin, replace(twin, number=2, settings={"injected": PERCENT}))
-    executor = SlowingExecutor(slow_program(archive, folder))
+    runner = SlowingProcesses(slow_program(archive, folder))
     found: list[Comparison] = []
     for number in range(blocks):
         sink = Sink()
         block = Block(name=f"b{number}", slots=slots, rounds=ROUNDS, hardware=hardware, samples=10, min_seconds=0.01)
-        run_block(block, sink=sink, executor=executor, environments=folder)
+        run_block(block, sink=sink, runner=runner, environments=folder)
         # One comparison at the 5 % level: undo the correction for the number of comparisons.
         count = 2 * len(CASES)
         found += compare_block(sink.observations, confidence=1 - 0.05 * count)

@@ -26,9 +26,9 @@ from pi_runners.environment import (
     locked_stack,
     remove_environment,
 )
-from pi_runners.executors.base import Executor, Job, JobEnd
 from pi_runners.indicators import INDICATORS
 from pi_runners.matrix import Slot
+from pi_runners.process import Process, ProcessEnd, Runner
 from pi_runners.telemetry import summarise
 
 _SHIPPED = ("harness", "indicators", "backends")
@@ -102,29 +102,33 @@ def run_block(
     block: Block,
     *,
     sink: ObservationSink,
-    executor: Executor,
+    runner: Runner,
     environments: Path,
     done: frozenset[tuple[int, int]] = frozenset(),
+    rounds: Iterable[int] | None = None,
     keep_environments: bool = True,
     progress: Callable[[str], None] = lambda _: None,
+    begin: Callable[[int, Slot], str] = lambda *_: "",
 ) -> int:
     """Take the observations of a block.
 
     Args:
         block: What to measure.
         sink: Receives the observations of each process as soon as it ends.
-        executor: Runs the processes.
+        runner: Runs the processes.
         environments: Directory in which environments are kept.
         done: ``(round, slot)`` pairs already observed, which are not run again.
+        rounds: Only these rounds; all by default.
         keep_environments: Whether environments stay for a later block; uv's cache keeps their files either way.
         progress: Called with a short text before each step.
+        begin: Called before a slot is measured in a round; the reason for giving it up, or an empty text.
 
     Returns:
         How many observations were taken.
     """
     missing = [
         (number, slot)
-        for number in range(block.rounds)
+        for number in (range(block.rounds) if rounds is None else rounds)
         for slot in _turned(block.slots, number)
         if (number, slot.number) not in done and slot.indicators
     ]
@@ -139,7 +143,10 @@ def run_block(
                 built[slot.lock.key] = _build(slot, environments)
         for number, slot in missing:
             progress(f"round {number + 1}/{block.rounds} {slot.label}")
-            observations = _observe(block, slot, number, built[slot.lock.key], instruments, program, executor)
+            if reason := begin(number, slot):
+                observations = _given_up(block, slot, number, {"status": "crashed", "failure": reason})
+            else:
+                observations = _observe(block, slot, number, built[slot.lock.key], instruments, program, runner)
             sink.add(observations)
             taken += len(observations)
     finally:
@@ -169,13 +176,11 @@ def _observe(
     environment: BuiltEnvironment | EnvironmentBuildError,
     instruments: Path | None,
     program: Path,
-    executor: Executor,
+    runner: Runner,
 ) -> list[Observation]:
     """Run a slot's indicators in one process, and those behind a crash in another."""
     if isinstance(environment, EnvironmentBuildError):
-        stack = locked_stack(slot.lock, str(slot.lock.python))
-        document = {"status": "not-installed", "failure": environment.message[-2000:]}
-        return [_observation(block, slot, number, run, stack, document) for run in slot.indicators]
+        return _given_up(block, slot, number, {"status": "not-installed", "failure": environment.message[-2000:]})
     found: dict[int, dict[str, Any]] = {}
     silent = 0
     while missing := [i for i in range(len(slot.indicators)) if i not in found]:
@@ -188,8 +193,8 @@ def _observe(
             "instruments": str(instruments) if instruments else None,
             "indicators": [_entry(slot.indicators[i]) for i in missing],
         }
-        end = executor.run(
-            Job(
+        end = runner.run(
+            Process(
                 python=environment.python,
                 program=program,
                 request=request,
@@ -212,13 +217,19 @@ def _observe(
     ]
 
 
+def _given_up(block: Block, slot: Slot, number: int, document: dict[str, Any]) -> list[Observation]:
+    """Return one failure for all indicators of a slot, which were not run."""
+    stack = locked_stack(slot.lock, str(slot.lock.python))
+    return [_observation(block, slot, number, run, stack, document) for run in slot.indicators]
+
+
 def _entry(run: IndicatorRun) -> dict[str, Any]:
     # The algorithm is what the backend says about itself; it is no parameter.
     parameters = {name: value for name, value in run.parameters.items() if name != "algorithm"}
     return {"name": run.name, "device": run.device, "dtype": run.dtype, "parameters": parameters}
 
 
-def _with_telemetry(result: dict[str, Any], end: JobEnd) -> dict[str, Any]:
+def _with_telemetry(result: dict[str, Any], end: ProcessEnd) -> dict[str, Any]:
     telemetry = summarise(end.readings, result["started"], result["started"] + result["seconds"])
     environment = dict(result.get("environment", {}))
     if abs(result["clock_jump"]) > _CLOCK_JUMP_SECONDS:
@@ -226,7 +237,7 @@ def _with_telemetry(result: dict[str, Any], end: JobEnd) -> dict[str, Any]:
     return {**result, "telemetry": telemetry, "environment": environment}
 
 
-def _lost(end: JobEnd, block: Block) -> dict[str, Any]:
+def _lost(end: ProcessEnd, block: Block) -> dict[str, Any]:
     """Describe an indicator whose process ended before it reported."""
     status: Status
     if end.ending == "time":

@@ -149,8 +149,17 @@ def build_instruments(lock: StackLock, directory: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=directory, prefix="building-") as scratch:
             place = Path(scratch) / "instruments"
             _install(lock, Path(scratch), ["--python", lock.python, "--target", str(place)])
-            os.replace(place, home)
+            _move(place, home)
     return home
+
+
+def _move(place: Path, home: Path) -> None:
+    """Move what was built to its place; where another process was first, that one's stays."""
+    try:
+        os.replace(place, home)
+    except OSError:
+        if not home.exists():
+            raise
 
 
 def find_uv() -> str:
@@ -178,7 +187,7 @@ def _build(lock: StackLock, home: Path) -> None:
         place = Path(scratch) / "environment"
         _run_uv(["venv", "--relocatable", "--no-python-downloads", "--python", lock.python, str(place)], lock)
         _install(lock, Path(scratch), ["--python", str(place)])
-        os.replace(place, home)
+        _move(place, home)
 
 
 def _install(lock: StackLock, scratch: Path, where: Sequence[str]) -> None:

@@ -83,7 +83,7 @@ def run_and_report(
     from advisor.campaign.plan import check_disk, estimate
     from advisor.report.prometheus import PrometheusSink
     from pi_runners.campaign import observed, run_block
-    from pi_runners.executors.local import LocalExecutor
+    from pi_runners.process import FreshProcesses
 
     environments = cache_directory(cache_dir) / "environments"
     if budget_bytes is not None:
@@ -93,7 +93,7 @@ def run_and_report(
             run_block(
                 block,
                 sink=store if prometheus is None else PrometheusSink(store, prometheus),
-                executor=LocalExecutor(),
+                runner=FreshProcesses(),
                 environments=environments,
                 done=observed(block, store.observations(block=block.name)),
                 keep_environments=keep_environments,

@@ -1,57 +1,133 @@
-"""The contract of an executor: a command runs somewhere, its lines and its end come back."""
+"""The contract of an executor: it brings the tasks of a batch to machines, and tells how each of them ended.
+
+An executor runs commands, and knows nothing of what they measure: results travel in files that a task writes, or in its
+output.
+
+A batch is submitted under a name of its own. Submitting a name again gives the handle of the batch that is there
+already: whoever submits may be killed between asking and noting the answer, and asks again.
+
+An executor keeps nothing in memory that it needs later. Any process that knows a batch and its handle may poll, cancel
+and collect it.
+
+A task ends in exactly one of the final states, and stays there. What an engine runs again by itself (a requeue after a
+lost node) is one task all the while. ``lost`` is what ended without anybody having seen how: nothing is known of it,
+and it may be run again.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-from pi_runners.telemetry import Reading
+from knowledge.domain.errors import UnavailableError
 
-Ending = Literal["exit", "time", "memory"]
-"""Why a process ended: by itself, killed for its time, or killed for its memory."""
+State = Literal["queued", "running", "done", "failed", "timed-out", "out-of-memory", "cancelled", "lost"]
+"""What a task is doing, or how it ended; all but the first two are final."""
+
+PLACE = "{task}"
+"""Stands for the task's number in a batch's command."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One process in one environment.
+class ExecutorError(UnavailableError):
+    """Raised when an engine cannot be asked, or refuses what it is asked for."""
 
-    Attributes:
-        python: Interpreter of the environment.
-        program: Archive that the interpreter runs.
-        request: What the program is asked for; JSON-ready.
-        timeout_seconds: The process is killed after this time.
-        memory_limit_bytes: The process is killed when it and its children hold more; none sets no limit.
-    """
-
-    python: Path
-    program: Path
-    request: dict[str, Any]
-    timeout_seconds: float
-    memory_limit_bytes: float | None = None
+    code = "executor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobEnd:
-    """How a job ended.
+class Batch:
+    """Tasks that are submitted together.
 
     Attributes:
-        results: Documents that the program wrote, in order; those before a crash are kept.
-        exit_status: Of the process; negative for a signal.
-        ending: Why it ended.
-        error_tail: End of the error output.
-        readings: The machine while it ran.
+        name: Unique to it: lower-case letters, digits and hyphens, at most 50.
+        command: What each task runs; :data:`PLACE` stands for the task's number.
+        tasks: Numbers of the tasks.
+        folder: Where the executor keeps what it needs, and the output of the tasks. It is the batch's own.
+        home: What the tasks read and write, where they see the same files as whoever submits.
+        seconds: Longest time of one task; none leaves it to the engine.
+        memory_bytes: Most memory of one task; none leaves it to the engine.
     """
 
-    results: tuple[dict[str, Any], ...]
-    exit_status: int
-    ending: Ending = "exit"
-    error_tail: str = ""
-    readings: tuple[Reading, ...] = field(default=())
+    name: str
+    command: tuple[str, ...]
+    tasks: tuple[int, ...]
+    folder: Path
+    home: Path
+    seconds: float | None = None
+    memory_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatus:
+    """What a task is doing.
+
+    Attributes:
+        task: Its number.
+        state: What it is doing.
+        node: Where, or empty where that is not known.
+        reason: Why it is in this state, in the engine's words.
+    """
+
+    task: int
+    state: State
+    node: str = ""
+    reason: str = ""
+
+    @property
+    def final(self) -> bool:
+        """Whether it stays so."""
+        return self.state not in ("queued", "running")
 
 
 class Executor(Protocol):
-    """Runs jobs. A job that fails is an answer, not an exception."""
+    """Where batches run."""
 
-    def run(self, job: Job) -> JobEnd:
-        """Run one job to its end."""
+    @property
+    def sees_files(self) -> bool:
+        """Whether files that tasks write are seen here; else results come back in their output."""
+
+    def submit(self, batch: Batch) -> str:
+        """Submit a batch, unless one of its name is there already, and return its handle.
+
+        Raises:
+            ExecutorError: If the engine cannot be reached or refuses it; then no task of it runs.
+        """
+
+    def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
+        """Return the status of every task, in order of the batch's tasks.
+
+        Raises:
+            ExecutorError: If the engine cannot be reached.
+        """
+
+    def cancel(self, batch: Batch, handle: str) -> None:
+        """End every task that has not ended; those become ``cancelled``. What has ended stays as it is.
+
+        Raises:
+            ExecutorError: If the engine cannot be reached.
+        """
+
+    def output(self, batch: Batch, handle: str, task: int) -> str:
+        """Return what a task has written so far, as far as the engine kept it.
+
+        Raises:
+            ExecutorError: If the engine cannot be reached.
+        """
+
+    def forget(self, batch: Batch, handle: str) -> None:
+        """Remove what the engine keeps of an ended batch; what it cannot remove, it leaves.
+
+        Raises:
+            ExecutorError: If the engine cannot be reached.
+        """
+
+
+def tail_of(path: Path, most: int) -> str:
+    """Return the end of a text file; nothing where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - most))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,74 +1,146 @@
-"""Runs jobs on this machine, one at a time."""
+"""Runs batches on this machine, one task at a time, under a supervisor of their own.
+
+The supervisor goes on when whoever submitted ends. It holds a lock on a file of the batch's folder, and so does the
+task that it runs: as long as the lock is held somebody is alive, whatever process numbers say.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
 import subprocess
-import tempfile
+import sys
+import time
 from pathlib import Path
+from typing import IO, Any
 
-from pi_runners.executors.base import Ending, Job, JobEnd
-from pi_runners.telemetry import Sampler
+from pi_runners.executors.base import Batch, ExecutorError, TaskStatus, tail_of
+from pi_runners.executors.supervise import OUTPUT, STATUS, write_document
 
-_TAIL = 2000
+_MOST_OUTPUT = 64 * 1024 * 1024
+_PATIENCE_SECONDS = 10.0
 
 
 class LocalExecutor:
-    """One fresh process a job, in a process group of its own so that nothing outlives its time."""
+    """This machine; see :mod:`pi_runners.executors.base` for the contract."""
 
-    def run(self, job: Job) -> JobEnd:
-        """Run one job to its end."""
-        with tempfile.TemporaryDirectory(prefix="advisor-job-") as scratch:
-            folder = Path(scratch)
-            (folder / "request.json").write_text(json.dumps(job.request), encoding="utf-8")
-            output = folder / "results.jsonl"
-            output.touch()
-            with (folder / "stderr").open("w+b") as errors:
-                process = self._start(job, folder, output, errors.fileno())
-                ending: Ending = "exit"
-                with Sampler(
-                    process.pid, memory_limit_bytes=job.memory_limit_bytes, stop=lambda: _kill(process)
-                ) as sampler:
-                    try:
-                        process.wait(timeout=job.timeout_seconds)
-                    except subprocess.TimeoutExpired:
-                        ending = "time"
-                    finally:
-                        # Also after its own end: what it started must not run beside the next job.
-                        _kill(process)
-                        process.wait()
-                errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL))
-                tail = errors.read().decode("utf-8", "replace")
-            return JobEnd(
-                results=tuple(json.loads(line) for line in _whole_lines(output)),
-                exit_status=process.returncode,
-                ending="memory" if sampler.exceeded else ending,
-                error_tail=tail,
-                readings=tuple(sampler.readings),
-            )
+    sees_files = True
 
-    def _start(self, job: Job, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
-        # `-I` keeps the user's site-packages, PYTHONPATH and the working directory out of the measured environment.
-        command = [str(job.python), "-I", str(job.program), "measure", str(folder / "request.json"), str(output)]
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-            cwd=folder,
-            start_new_session=True,
-        )
+    def submit(self, batch: Batch) -> str:
+        """Start a supervisor, unless the batch was submitted before."""
+        folder = batch.folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with _lock(folder) as lock:
+                if lock is None or (folder / "batch.json").exists():
+                    return batch.name
+                document = {
+                    "command": list(batch.command),
+                    "tasks": list(batch.tasks),
+                    "seconds": batch.seconds,
+                    "memory_bytes": batch.memory_bytes,
+                }
+                write_document(folder / "batch.json", document)
+                with (folder / "supervisor.log").open("ab") as log:
+                    subprocess.Popen(
+                        [sys.executable, "-m", "pi_runners.executors.supervise", str(folder), str(lock.fileno())],
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        # The supervisor takes the lock over: there is no moment at which nobody holds it.
+                        pass_fds=(lock.fileno(),),
+                        start_new_session=True,
+                    )
+        except OSError as error:
+            raise ExecutorError(
+                f"no process can be started on this machine: {error}", hint="the same command goes on when it can"
+            ) from None
+        return batch.name
+
+    def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
+        """Return the status of every task."""
+        with _lock(batch.folder) as lock:
+            alive = lock is None
+            # Read while nobody can begin or end: who holds the lock is the only one who writes.
+            told = {task: _read(batch.folder / STATUS.format(task=task)) for task in batch.tasks}
+        return tuple(_status(task, told[task], alive=alive) for task in batch.tasks)
+
+    def cancel(self, batch: Batch, handle: str) -> None:
+        """End every task that has not ended."""
+        folder = batch.folder
+        (folder / "cancelled").touch()
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            with _lock(folder) as lock:
+                if lock is not None:
+                    self._mark_cancelled(batch)
+                    return
+            for name in ("supervisor.json", *(STATUS.format(task=task) for task in batch.tasks)):
+                _end(_read(folder / name))
+            if time.monotonic() > deadline:
+                raise ExecutorError(
+                    f"batch `{batch.name}` does not end: a process of it ignores SIGKILL",
+                    hint="see `ps` for processes in state D; the same command tries again",
+                )
+            time.sleep(0.05)
+
+    def output(self, batch: Batch, handle: str, task: int) -> str:
+        """Return what a task has written so far."""
+        return tail_of(batch.folder / OUTPUT.format(task=task), _MOST_OUTPUT)
+
+    def forget(self, batch: Batch, handle: str) -> None:
+        """Nothing is kept but the batch's folder, which is not the executor's to remove."""
+
+    def _mark_cancelled(self, batch: Batch) -> None:
+        for task in batch.tasks:
+            path = batch.folder / STATUS.format(task=task)
+            if not _read(path).get("final"):
+                write_document(path, {"state": "cancelled", "final": True})
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+@contextlib.contextmanager
+def _lock(folder: Path) -> Any:
+    """Yield the batch's lock, held, or none where it is another's."""
+    try:
+        file: IO[str] = (folder / "lock").open("a")
+    except OSError as error:
+        raise ExecutorError(f"`{folder}` cannot be written: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        # Closing the file gives the lock back, unless another process holds the same opened file.
+        yield file
 
 
-def _whole_lines(path: Path) -> list[str]:
-    """Return complete lines: a process killed while writing leaves half a line, which was not reported."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    return [line for line in text[: text.rfind("\n") + 1].splitlines() if line]
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _status(task: int, told: dict[str, Any], *, alive: bool) -> TaskStatus:
+    node = os.uname().nodename
+    if told.get("final"):
+        return TaskStatus(task=task, state=told["state"], node=node, reason=told.get("reason", ""))
+    if not alive:
+        return TaskStatus(task=task, state="lost", node=node, reason="the process that watched it is gone")
+    return TaskStatus(task=task, state="running" if told else "queued", node=node if told else "")
+
+
+def _end(process: dict[str, Any]) -> None:
+    """Kill a process group, if it is still the one that was noted: process numbers are given again."""
+    import psutil
+
+    if process.get("final") or "pid" not in process:
+        return
+    with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+        if abs(psutil.Process(process["pid"]).create_time() - process["started"]) < 1.0:
+            os.killpg(process["pid"], signal.SIGKILL)

@@ -13,8 +13,8 @@ from knowledge.domain.observation import Observation, Scalar
 from knowledge.domain.stack import PackageVersion
 from pi_runners.campaign import Block, observed, run_block
 from pi_runners.environment import BuiltEnvironment, LockedPackage, StackLock, locked_stack
-from pi_runners.executors.base import Job, JobEnd
 from pi_runners.matrix import Case, Slot, choose_cases, plan_slots
+from pi_runners.process import Process, ProcessEnd
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE
 
@@ -44,10 +44,10 @@ class Sink:
         self.observations += observations
 
 
-class NoExecutor:
+class NoProcesses:
     """Must not be asked for anything."""
 
-    def run(self, job: Job) -> JobEnd:
+    def run(self, job: Process) -> ProcessEnd:
         raise AssertionError(job)
 
 
@@ -110,7 +110,7 @@ def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path
     sink = Sink()
 
     taken = run_block(
-        block_of(slots_of("numpy==2.0.0"), rounds=2), sink=sink, executor=NoExecutor(), environments=tmp_path
+        block_of(slots_of("numpy==2.0.0"), rounds=2), sink=sink, runner=NoProcesses(), environments=tmp_path
     )
 
     assert taken == 2
@@ -123,28 +123,28 @@ def test_what_was_observed_before_is_not_run_again(tmp_path: Path) -> None:
     block = block_of(slots_of("numpy==2.0.0"), rounds=3)
     sink = Sink()
 
-    run_block(block, sink=sink, executor=NoExecutor(), environments=tmp_path, done=frozenset({(0, 0), (2, 0)}))
+    run_block(block, sink=sink, runner=NoProcesses(), environments=tmp_path, done=frozenset({(0, 0), (2, 0)}))
 
     assert [o.round for o in sink.observations] == [1]
 
 
 def test_a_block_that_was_begun_with_other_stacks_is_refused(tmp_path: Path) -> None:
     sink = Sink()
-    run_block(block_of(slots_of("numpy==2.0.0")), sink=sink, executor=NoExecutor(), environments=tmp_path)
+    run_block(block_of(slots_of("numpy==2.0.0")), sink=sink, runner=NoProcesses(), environments=tmp_path)
 
     assert observed(block_of(slots_of("numpy==2.0.0")), sink.observations) == {(0, 0)}
     with pytest.raises(InputError, match="begun with other stacks"):
         observed(block_of(slots_of("numpy==2.1.0")), sink.observations)
 
 
-class CrashingExecutor:
+class CrashingProcesses:
     """Stands for a framework that dies in one indicator, whichever process that runs in."""
 
     def __init__(self, deadly: str) -> None:
         self.deadly = deadly
         self.asked: list[list[str]] = []
 
-    def run(self, job: Job) -> JobEnd:
+    def run(self, job: Process) -> ProcessEnd:
         names = [entry["name"] for entry in job.request["indicators"]]
         self.asked.append(names)
         before = names[: names.index(self.deadly)] if self.deadly in names else names
@@ -152,7 +152,9 @@ class CrashingExecutor:
             {"number": i, "status": "ok", "samples": [1.0, 1.0], "started": 0.0, "seconds": 1.0, "clock_jump": 0.0}
             for i, _ in enumerate(before)
         )
-        return JobEnd(results=results, exit_status=-11 if self.deadly in names else 0, error_tail="segmentation fault")
+        return ProcessEnd(
+            results=results, exit_status=-11 if self.deadly in names else 0, error_tail="segmentation fault"
+        )
 
 
 def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,11 +163,11 @@ def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, mo
     monkeypatch.setattr(
         "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
     )
-    executor, sink = CrashingExecutor("sort"), Sink()
+    runner, sink = CrashingProcesses("sort"), Sink()
 
-    run_block(block_of(slots), sink=sink, executor=executor, environments=tmp_path)
+    run_block(block_of(slots), sink=sink, runner=runner, environments=tmp_path)
 
-    assert executor.asked == [["matmul", "sort", "fft"], ["fft"]]
+    assert runner.asked == [["matmul", "sort", "fft"], ["fft"]]
     assert [(o.indicator.name, o.status) for o in sink.observations] == [
         ("matmul", "ok"),
         ("sort", "crashed"),
@@ -175,21 +177,21 @@ def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, mo
 
 
 def test_an_environment_in_which_nothing_runs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Silent(CrashingExecutor):
-        def run(self, job: Job) -> JobEnd:
+    class Silent(CrashingProcesses):
+        def run(self, job: Process) -> ProcessEnd:
             self.asked.append([entry["name"] for entry in job.request["indicators"]])
-            return JobEnd(results=(), exit_status=-11)
+            return ProcessEnd(results=(), exit_status=-11)
 
     slots = plan_slots([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", again=False)
     stack = locked_stack(slots[0].lock, "3.11.7")
     monkeypatch.setattr(
         "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
     )
-    executor, sink = Silent(""), Sink()
+    runner, sink = Silent(""), Sink()
 
-    run_block(block_of(slots), sink=sink, executor=executor, environments=tmp_path)
+    run_block(block_of(slots), sink=sink, runner=runner, environments=tmp_path)
 
-    assert executor.asked == [["matmul", "sort", "fft"], ["sort", "fft"]]
+    assert runner.asked == [["matmul", "sort", "fft"], ["sort", "fft"]]
     assert [o.status for o in sink.observations] == ["crashed"] * 3
 
 

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from pi_runners.campaign import write_program
-from pi_runners.executors.base import Job
-from pi_runners.executors.local import LocalExecutor
 from pi_runners.harness import timing
 from pi_runners.harness.contract import Backend, Plan, Unsupported, decode, random_bytes
 from pi_runners.indicators import INDICATORS
+from pi_runners.process import FreshProcesses, Process
 
 
 def request(*indicators: str, backend: str = "numpy") -> dict[str, Any]:
@@ -31,10 +30,10 @@ def request(*indicators: str, backend: str = "numpy") -> dict[str, Any]:
     }
 
 
-def job(tmp_path: Path, program: str, timeout: float = 60.0) -> Job:
+def job(tmp_path: Path, program: str, timeout: float = 60.0) -> Process:
     path = tmp_path / "program.py"
     path.write_text(program)
-    return Job(python=Path(sys.executable), program=path, request={}, timeout_seconds=timeout)
+    return Process(python=Path(sys.executable), program=path, request={}, timeout_seconds=timeout)
 
 
 def test_inputs_are_the_same_everywhere() -> None:
@@ -97,10 +96,10 @@ def test_the_archive_runs_alone_and_writes_a_line_an_indicator(tmp_path: Path) -
 
 def test_a_framework_that_does_not_import_is_a_result(tmp_path: Path) -> None:
     program = write_program(tmp_path)
-    executor = LocalExecutor()
+    runner = FreshProcesses()
 
-    end = executor.run(
-        Job(
+    end = runner.run(
+        Process(
             python=Path(sys.executable),
             program=program,
             request=request("matmul", backend="tensorflow"),
@@ -113,7 +112,7 @@ def test_a_framework_that_does_not_import_is_a_result(tmp_path: Path) -> None:
 
 
 def test_a_crash_keeps_what_was_reported_before_it(tmp_path: Path) -> None:
-    end = LocalExecutor().run(
+    end = FreshProcesses().run(
         job(
             tmp_path,
             'import sys, os\nopen(sys.argv[3], \'w\').write(\'{"indicator": "one"}\\n{"indic\')\n'
@@ -130,7 +129,7 @@ def test_a_crash_keeps_what_was_reported_before_it(tmp_path: Path) -> None:
 def test_a_process_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     started = time.monotonic()
 
-    end = LocalExecutor().run(
+    end = FreshProcesses().run(
         job(
             tmp_path,
             "import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
@@ -146,7 +145,7 @@ def test_a_process_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
 def test_the_environment_of_the_program_does_not_leak_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "leak"))
 
-    end = LocalExecutor().run(
+    end = FreshProcesses().run(
         job(tmp_path, "import sys, json\nopen(sys.argv[3], 'w').write(json.dumps(sys.path) + '\\n')")
     )
 
@@ -193,8 +192,8 @@ def test_a_process_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
     path.write_text("import time\nheld = bytearray(400 * 1024 * 1024)\ntime.sleep(60)\n")
     started = time.monotonic()
 
-    end = LocalExecutor().run(
-        Job(python=Path(sys.executable), program=path, request={}, timeout_seconds=60, memory_limit_bytes=200e6)
+    end = FreshProcesses().run(
+        Process(python=Path(sys.executable), program=path, request={}, timeout_seconds=60, memory_limit_bytes=200e6)
     )
 
     assert end.ending == "memory"
@@ -202,7 +201,7 @@ def test_a_process_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
 
 
 def test_the_machine_is_read_beside_the_run(tmp_path: Path) -> None:
-    end = LocalExecutor().run(
+    end = FreshProcesses().run(
         job(tmp_path, "import time\nstarted = time.time()\nwhile time.time() < started + 2: pass")
     )
 

@@ -1,0 +1,1 @@
+"""Every executor against the contract; and what each has of its own."""

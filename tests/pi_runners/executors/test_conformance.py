@@ -1,0 +1,234 @@
+"""The contract of executors, on every one of them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pi_runners.executors.base import Batch, Executor, TaskStatus
+from pi_runners.executors.local import LocalExecutor
+from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
+from tests.slurm.cluster import Cluster
+
+MakeBatch = Callable[..., Batch]
+
+
+@pytest.fixture(params=["local", "slurm"])
+def executor(request: pytest.FixtureRequest) -> Executor:
+    if request.param == "local":
+        return LocalExecutor()
+    request.getfixturevalue("slurm")
+    return SlurmExecutor(SlurmOptions(exclusive=False))
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> MakeBatch:
+    """Make a batch that runs a line of Python for each task, in which ``task`` is its number."""
+
+    def make(code: str, tasks: tuple[int, ...] = (0,), *, seconds: float | None = None) -> Batch:
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        return Batch(
+            name=name,
+            command=(sys.executable, "-c", f"import os, sys, time; task = int(sys.argv[1]); {code}", "{task}"),
+            tasks=tasks,
+            folder=tmp_path / name,
+            home=tmp_path,
+            seconds=seconds,
+        )
+
+    return make
+
+
+def wait(
+    executor: Executor, batch: Batch, handle: str, until: Callable[[TaskStatus], bool], seconds: float = 90
+) -> tuple[TaskStatus, ...]:
+    deadline = time.monotonic() + seconds
+    told = executor.poll(batch, handle)
+    while not all(map(until, told)):
+        assert time.monotonic() < deadline, told
+        time.sleep(0.1)
+        told = executor.poll(batch, handle)
+    return told
+
+
+def finished(executor: Executor, batch: Batch, handle: str, seconds: float = 90) -> dict[int, TaskStatus]:
+    return {status.task: status for status in wait(executor, batch, handle, lambda s: s.final, seconds)}
+
+
+def test_tasks_that_succeed_are_done_and_their_output_is_kept(executor: Executor, batch: MakeBatch) -> None:
+    asked = batch("print('task', task)", (3, 7))
+    handle = executor.submit(asked)
+
+    told = finished(executor, asked, handle)
+
+    assert {task: status.state for task, status in told.items()} == {3: "done", 7: "done"}
+    assert all(status.node for status in told.values())
+    assert [executor.output(asked, handle, task).split() for task in (3, 7)] == [["task", "3"], ["task", "7"]]
+
+
+def test_what_a_command_says_reaches_it_unchanged(executor: Executor, batch: MakeBatch) -> None:
+    asked = batch("print('''$HOME `id` \"q\" \\\\ {x}''')")
+    handle = executor.submit(asked)
+
+    finished(executor, asked, handle)
+
+    assert executor.output(asked, handle, 0).strip() == '$HOME `id` "q" \\ {x}'
+
+
+def test_a_crash_is_failed_with_its_reason_and_touches_no_other_task(executor: Executor, batch: MakeBatch) -> None:
+    asked = batch("task == 1 and sys.exit(3)", (0, 1, 2))
+    handle = executor.submit(asked)
+
+    told = finished(executor, asked, handle)
+
+    assert [told[task].state for task in (0, 1, 2)] == ["done", "failed", "done"]
+    assert told[1].reason
+
+
+def test_a_killed_task_is_failed(executor: Executor, batch: MakeBatch) -> None:
+    asked = batch("os.kill(os.getpid(), 9)")
+
+    told = finished(executor, asked, executor.submit(asked))
+
+    assert told[0].state == "failed"
+
+
+def test_a_task_beyond_its_time_is_ended(batch: MakeBatch) -> None:
+    _beyond_its_time(LocalExecutor(), batch)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("slurm")
+def test_a_task_beyond_its_time_is_ended_by_slurm(batch: MakeBatch) -> None:
+    # Slurm counts whole minutes, and looks twice a minute.
+    _beyond_its_time(SlurmExecutor(), batch)
+
+
+def _beyond_its_time(executor: Executor, batch: MakeBatch) -> None:
+    asked = batch("time.sleep(600)", seconds=1)
+    told = finished(executor, asked, executor.submit(asked), seconds=180)
+    assert told[0].state == "timed-out"
+
+
+def test_what_is_cancelled_ends_and_what_had_ended_stays(executor: Executor, batch: MakeBatch) -> None:
+    asked = batch("task == 0 or time.sleep(600)", (0, 1, 2, 3))
+    handle = executor.submit(asked)
+    wait(executor, asked, handle, lambda s: s.final if s.task == 0 else s.task > 1 or s.state == "running")
+
+    executor.cancel(asked, handle)
+    executor.cancel(asked, handle)
+    told = finished(executor, asked, handle)
+
+    assert [told[task].state for task in (0, 1, 2, 3)] == ["done", "cancelled", "cancelled", "cancelled"]
+
+
+def test_submitting_twice_runs_once(executor: Executor, batch: MakeBatch, tmp_path: Path) -> None:
+    asked = batch(f"open(r'{tmp_path}/ran', 'a').write('x'); time.sleep(1)")
+
+    first = executor.submit(asked)
+    again = executor.submit(asked)
+    finished(executor, asked, first)
+    at_last = executor.submit(asked)
+
+    assert first == again == at_last
+    time.sleep(1)
+    assert (tmp_path / "ran").read_text() == "x"
+
+
+def test_another_process_follows_what_was_submitted(executor: Executor, batch: MakeBatch) -> None:
+    asked = batch("time.sleep(1)", (0, 1))
+    handle = executor.submit(asked)
+
+    another = type(executor)()
+    told = finished(another, asked, handle)
+
+    assert [status.state for status in told.values()] == ["done", "done"]
+    assert finished(another, asked, handle) == told
+
+
+def _processes_of(batch: Batch) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        try:
+            if str(batch.folder) in " ".join(process.cmdline()):
+                yield process
+        except psutil.Error:
+            continue
+
+
+def test_a_machine_that_goes_down_loses_its_task(batch: MakeBatch) -> None:
+    executor = LocalExecutor()
+    asked = batch("task == 0 or time.sleep(600)", (0, 1, 2))
+    handle = executor.submit(asked)
+    wait(executor, asked, handle, lambda s: s.final if s.task == 0 else s.task == 2 or s.state == "running")
+
+    for process in list(_processes_of(asked)):
+        for victim in (*process.children(recursive=True), process):
+            victim.send_signal(signal.SIGKILL)
+    told = finished(executor, asked, handle)
+
+    assert [told[task].state for task in (0, 1, 2)] == ["done", "lost", "lost"]
+
+
+def test_a_task_whose_supervisor_died_is_not_taken_for_lost_while_it_runs(batch: MakeBatch, tmp_path: Path) -> None:
+    executor = LocalExecutor()
+    asked = batch(f"time.sleep(3); open(r'{tmp_path}/ended', 'w').close()")
+    handle = executor.submit(asked)
+    wait(executor, asked, handle, lambda s: s.state == "running")
+
+    for process in _processes_of(asked):
+        process.send_signal(signal.SIGKILL)
+    time.sleep(0.3)
+    then = executor.poll(asked, handle)
+    told = finished(executor, asked, handle)
+
+    assert then[0].state == "running"
+    assert told[0].state == "lost"
+    assert (tmp_path / "ended").exists()
+
+
+@pytest.mark.slow
+def test_a_lost_node_runs_its_task_again(slurm: Cluster, batch: MakeBatch, tmp_path: Path) -> None:
+    executor = SlurmExecutor(SlurmOptions(exclusive=False))
+    asked = batch(f"f = open(r'{tmp_path}/ran', 'a'); f.write('x'); f.close(); time.sleep(3)")
+    handle = executor.submit(asked)
+    (running,) = wait(executor, asked, handle, lambda s: s.state == "running")
+    while not (tmp_path / "ran").exists():
+        time.sleep(0.1)
+
+    slurm.kill_node(running.node)
+    slurm.start_node(running.node)
+    told = finished(executor, asked, handle)
+
+    assert told[0].state == "done"
+    assert (tmp_path / "ran").read_text() == "xx"
+
+
+def test_what_the_cluster_has_forgotten_is_read_from_what_tasks_left(slurm: Cluster, batch: MakeBatch) -> None:
+    executor = SlurmExecutor(SlurmOptions(exclusive=False))
+    asked = batch("sys.exit(task)", (0, 1))
+    finished(executor, asked, executor.submit(asked))
+
+    told = executor.poll(asked, "4000000")
+
+    assert [(s.state, s.node != "") for s in told] == [("done", True), ("failed", True)]
+
+
+def test_a_controller_that_was_killed_goes_on(slurm: Cluster, batch: MakeBatch) -> None:
+    executor = SlurmExecutor(SlurmOptions(exclusive=False))
+    asked = batch("time.sleep(2)")
+    handle = executor.submit(asked)
+
+    slurm.kill_controller()
+    time.sleep(0.5)
+    slurm.start_controller()
+    told = finished(executor, asked, handle)
+
+    # A controller notes what it took in a few seconds later; what it had not noted, it has lost, and says nothing of.
+    assert told[0].state in ("done", "lost")

@@ -1,0 +1,1 @@
+"""A real Slurm on one machine: two nodes on loopback."""

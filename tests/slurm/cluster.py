@@ -1,0 +1,224 @@
+"""Starts and stops a real Slurm of two nodes on this machine, each with one processor.
+
+    python -m tests.slurm.cluster start FOLDER     prints the SLURM_CONF to use
+    python -m tests.slurm.cluster stop FOLDER
+
+It needs Slurm's and MUNGE's programs (Debian: ``slurm-wlm`` and ``munge``) and root; nothing of it outlives ``stop``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+NODES = ("n1", "n2")
+PARTITION = "pi"
+_PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "munged")
+# What slurmctld says of nodes that do not answer comes after SlurmdTimeout.
+_CONFIGURATION = """
+ClusterName=pi
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={root}/munge/socket,cred_expire=5
+StateSaveLocation={root}/state
+SlurmdSpoolDir={root}/spool.%n
+SlurmctldPidFile={root}/slurmctld.pid
+SlurmdPidFile={root}/slurmd.%n.pid
+SlurmctldLogFile={root}/log/slurmctld.log
+SlurmdLogFile={root}/log/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/affinity
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobCompType=jobcomp/none
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
+JobAcctGatherParams=OverMemoryKill
+SlurmdTimeout=10
+MinJobAge=30
+KillWait=2
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,requeue_delay=0
+NodeName=n[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{second}] CPUs=1 RealMemory=2000 State=UNKNOWN
+PartitionName=pi Nodes=ALL Default=YES MaxTime=60 State=UP
+PartitionName=closed Nodes=ALL MaxTime=60 State=UP AllowGroups=nobody-is-in-this-group
+"""
+
+
+def missing() -> str | None:
+    """Return why no cluster can be started here, or none."""
+    absent = [name for name in _PROGRAMS if shutil.which(name) is None]
+    if absent:
+        return f"Slurm is not installed: there is no {', '.join(absent)}"
+    if os.geteuid() != 0:
+        return "a Slurm of one's own needs root here"
+    return None
+
+
+class Cluster:
+    """A running Slurm in a folder of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def configuration(self) -> Path:
+        """The file that ``SLURM_CONF`` must name."""
+        return self.root / "slurm.conf"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment of a program that uses this cluster."""
+        return {**os.environ, "SLURM_CONF": str(self.configuration)}
+
+    def start(self) -> None:
+        """Start MUNGE, the controller and the nodes, and wait until the nodes are idle."""
+        for name in ("state", "log", "munge", *(f"spool.{node}" for node in NODES)):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        # MUNGE refuses a socket below a folder that others may write to.
+        os.chmod(self.root, 0o755)
+        controller, first = _free_ports()
+        text = _CONFIGURATION.format(
+            host=socket.gethostname().partition(".")[0],
+            root=self.root,
+            controller=controller,
+            first=first,
+            second=first + 1,
+        )
+        self.configuration.write_text(text.lstrip())
+        self._start_munge()
+        self.start_controller()
+        for node in NODES:
+            self.start_node(node)
+        deadline = time.monotonic() + 60
+        while self._run("sinfo", "-h", "-o", "%T").strip() != "idle":
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the nodes of Slurm did not come up; see {self.root}/log")
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        """End everything, jobs too."""
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def start_controller(self) -> None:
+        """Start slurmctld."""
+        self._run("slurmctld")
+
+    def start_node(self, node: str) -> None:
+        """Start the slurmd of a node."""
+        self._run("slurmd", "-N", node)
+
+    def kill_controller(self) -> None:
+        """Kill slurmctld with SIGKILL."""
+        self._kill("slurmctld")
+
+    def kill_daemon(self, node: str) -> None:
+        """Kill the slurmd of a node with SIGKILL; its jobs run on."""
+        self._kill("slurmd", node)
+
+    def kill_node(self, node: str) -> None:
+        """Lose a node: its slurmd and all that its jobs started."""
+        jobs = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                variables = process.environ()
+                where = variables.get("SLURM_CONF"), variables.get("SLURMD_NODENAME")
+                if where == (str(self.configuration), node):
+                    jobs += [process, *(p for p in process.parents() if p.name() == "slurmstepd")]
+        for process in (*self._named("slurmd", node), *jobs):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def node_of(self, job: str) -> str:
+        """Return the node that runs a job, or an empty text."""
+        return self._run("squeue", "-h", "-j", job, "-o", "%N").strip()
+
+    def _start_munge(self) -> None:
+        place = self.root / "munge"
+        key = place / "key"
+        if not key.exists():
+            key.write_bytes(os.urandom(128))
+            key.chmod(0o600)
+        names = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        options = [f"--{option}={place / name}" for option, name in names.items()]
+        self._run("munged", "--force", f"--key-file={key}", *options)
+
+    def _run(self, *command: str) -> str:
+        done = subprocess.run(command, env=self.variables, capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
+        return done.stdout
+
+    def _kill(self, program: str, node: str = "") -> None:
+        for process in self._named(program, node):
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL)
+
+    def _named(self, program: str, node: str = "") -> list[psutil.Process]:
+        found = []
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                named = process.name() == program
+                if named and (not node or node in words or any(w.endswith(f"spool.{node}") for w in words)):
+                    found.append(process)
+        return found
+
+    def _processes(self) -> list[psutil.Process]:
+        """Return the processes of this cluster: those that were started with its configuration."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                ours = process.environ().get("SLURM_CONF") == str(self.configuration)
+                if ours and (process.name().startswith("slurm") or process.name() == "munged"):
+                    found.append(process)
+        return found
+
+
+def _free_ports() -> tuple[int, int]:
+    """Return a port for the controller, and the first of two neighbouring ones for the nodes."""
+    while True:
+        with socket.socket() as a, socket.socket() as b, socket.socket() as c:
+            a.bind(("127.0.0.1", 0))
+            b.bind(("127.0.0.1", 0))
+            first = b.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                c.bind(("127.0.0.1", first + 1))
+                return a.getsockname()[1], first
+
+
+def main() -> None:
+    """Start or stop a cluster in a folder."""
+    verb, folder = sys.argv[1:]
+    cluster = Cluster(Path(folder).absolute())
+    if verb == "start":
+        if reason := missing():
+            sys.exit(reason)
+        cluster.start()
+        print(f"export SLURM_CONF={cluster.configuration}")
+    elif verb == "stop":
+        cluster.stop()
+    else:
+        sys.exit("start or stop")
+
+
+if __name__ == "__main__":
+    main()
