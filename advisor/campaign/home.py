@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gzip
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from advisor.lock.write import write_bytes_atomically
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import observation_file
@@ -176,6 +178,11 @@ class Home:
         with contextlib.suppress(FileNotFoundError):
             os.replace(self.spool / cell.file, self.kept / cell.file)
 
+    def keep_again(self, cell: Cell) -> None:
+        """Note that the knowledge base does not have a cell after all."""
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self.kept / cell.file, self.spool / cell.file)
+
     def note(self, task: int, document: dict[str, Any]) -> None:
         """Note what the worker of a task is doing."""
         write_whole(self.folder / "tasks" / f"{task}.json", json.dumps(document).encode())
@@ -225,11 +232,11 @@ def plan_from(content: bytes, *, where: str) -> Plan:
         InputError: If it is none, or was written by another version.
     """
     try:
-        document = json.loads(content)
+        document = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
         if document["format"] != _FORMAT:
             raise ValueError(f"its format is {document['format']}, not {_FORMAT}")
         plan: Plan = _plans().validate_python(document["plan"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
         raise InputError(
             f"`{where}` is no plan of a campaign: {str(error).splitlines()[0]}",
             hint="it was written by another version, or damaged; begin the campaign anew with another `--repetition`",
@@ -253,15 +260,24 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and onto the disk."""
-    scratch = _scratch(path, content)
-    os.replace(scratch, path)
-    _sync(path.parent)
+    """Write a file whole or not at all, and onto the disk.
+
+    Raises:
+        HomeError: If it cannot be written.
+    """
+    try:
+        write_bytes_atomically(path, content)
+    except InputError as error:
+        raise HomeError(error.message, hint="make room, mend the permissions, or name another `--home`") from None
 
 
 def write_once(path: Path, content: bytes) -> bool:
     """Write a file whole or not at all, unless it is there; return whether it was not."""
-    scratch = _scratch(path, content)
+    scratch = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
+    with scratch.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     try:
         # A link is made by one only, also on a network file system.
         os.link(scratch, path)
@@ -269,23 +285,10 @@ def write_once(path: Path, content: bytes) -> bool:
         return False
     finally:
         scratch.unlink()
-    _sync(path.parent)
-    return True
-
-
-def _scratch(path: Path, content: bytes) -> Path:
-    scratch = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
-    with scratch.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    return scratch
-
-
-def _sync(folder: Path) -> None:
-    """Bring a folder's entries onto the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    # The entry itself must be on the disk too.
+    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        os.fsync(folder)
     finally:
-        os.close(descriptor)
+        os.close(folder)
+    return True

@@ -46,7 +46,7 @@ class Campaign:
     """Blocks to run, one for each backend and interpreter.
 
     Attributes:
-        name: Name of the campaign.
+        name: Name of the campaign, which the names of its blocks begin with.
         blocks: What to run.
         dropped: What is left out.
     """
@@ -124,24 +124,29 @@ def plan_campaign(
             f"matrix `{matrix.name}` expands to nothing that can be resolved; first: {dropped[0].reason}",
             hint="`advisor pi plan` lists what is dropped, and why",
         )
-    identity = f"{content_hash([matrix.source, hardware.identity, python])[:8]}-{repetition}"
+    title = campaign_name(matrix, hardware=hardware, python=python, repetition=repetition)
     blocks = tuple(
         _block(
             matrix,
             members,
-            name=_name(matrix.name, identity, backend, version),
+            name=_name(title, backend, version),
             device=device,
             hardware=hardware,
             locker=locker,
         )
         for (backend, version), members in groups.items()
     )
-    return Campaign(name=matrix.name, blocks=blocks, dropped=tuple(dropped))
+    return Campaign(name=title, blocks=blocks, dropped=tuple(dropped))
 
 
-def _name(name: str, identity: str, backend: str, python: str) -> str:
+def campaign_name(matrix: Matrix, *, hardware: HardwareProfile, python: str, repetition: int) -> str:
+    """Return the name of a matrix' campaign: another one for other hardware, another interpreter, or a repetition."""
+    return f"{matrix.name}-{content_hash([matrix.source, hardware.identity, python])[:8]}-{repetition}"
+
+
+def _name(campaign: str, backend: str, python: str) -> str:
     version = "" if "/" in python else f"-py{python}"
-    return f"{name}-{identity}-{backend}{version}"
+    return f"{campaign}-{backend}{version}"
 
 
 def _lock(combination: Combination, locker: StackLocker) -> StackLock | Dropped:

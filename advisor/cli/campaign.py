@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.console import progress_bar, say
+from advisor.cli.console import say
+from advisor.cli.following import (
+    Following,
+    HomeOption,
+    campaigns_folder,
+    coordinated,
+    engine_options,
+    follow,
+    observations,
+)
 from advisor.cli.measuring import (
     BudgetOption,
     OutputOption,
     PrometheusOption,
     choose_device,
     disk_budget,
-    interruptible,
-    run_and_report,
+    write_output,
 )
 from advisor.cli.options import (
     CacheOption,
     ExtraIndexUrlOption,
     FindLinksOption,
+    HardwareOption,
     IndexUrlOption,
     KnowledgeOption,
     OfflineOption,
@@ -31,8 +41,11 @@ from advisor.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from advisor.campaign.home import Home, Plan
     from advisor.campaign.plan import Campaign
     from advisor.index.client import IndexClient
+    from knowledge.domain.hardware import HardwareProfile
+    from pi_runners.matrix_file import Matrix
 
 MatrixArgument = Annotated[Path, typer.Argument(metavar="MATRIX", help="Matrix file (TOML).")]
 MostOption = Annotated[
@@ -44,6 +57,15 @@ PythonOption = Annotated[
 AgainOption = Annotated[
     int, typer.Option("--repetition", min=1, help="Which repetition: another number takes the campaign anew.")
 ]
+ExecutorOption = Annotated[
+    str, typer.Option("--executor", "-e", metavar="local|slurm|kubernetes", help="What runs the tasks.")
+]
+EngineOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--engine", metavar="NAME=VALUE", help="Option of the executor, such as `partition=gpu` (repeatable)."
+    ),
+]
 
 
 def plan(
@@ -51,6 +73,7 @@ def plan(
     most: MostOption = 20000,
     python: PythonOption = sys.executable,
     repetition: AgainOption = 1,
+    hardware: HardwareOption = None,
     knowledge: KnowledgeOption = None,
     index_url: IndexUrlOption = None,
     extra_index_url: ExtraIndexUrlOption = None,
@@ -60,9 +83,11 @@ def plan(
 ) -> None:
     """Print what a matrix expands to, what is dropped and why, and about what it takes. Nothing is installed."""
     from advisor.campaign.plan import estimate, history_of
+    from pi_runners.matrix_file import read_matrix
 
     client = _client(index_url, extra_index_url, find_links, cache_dir, offline)
-    planned = _plan(matrix, client, most=most, python=python, repetition=repetition)
+    machine = _target(hardware)
+    planned = _plan(read_matrix(matrix), client, machine, most=most, python=python, repetition=repetition)
     with open_store(knowledge) as store:
         history = history_of(store.observations())
     total = 0.0
@@ -84,11 +109,21 @@ def plan(
 
 def campaign(
     matrix: MatrixArgument,
+    executor: ExecutorOption = "local",
+    engine: EngineOption = None,
     most: MostOption = 20000,
     python: PythonOption = sys.executable,
     repetition: AgainOption = 1,
+    hardware: HardwareOption = None,
+    attempts: Annotated[
+        int, typer.Option("--attempts", min=1, help="So often in a row may a task give nothing new.")
+    ] = 3,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Submit and return; `advisor pi collect` brings the observations home.")
+    ] = False,
+    home: HomeOption = None,
     keep_environments: Annotated[
-        bool, typer.Option("--keep-environments/--remove-environments", help="Keep environments when a block is done.")
+        bool, typer.Option("--keep-environments/--remove-environments", help="Keep environments when it is done.")
     ] = False,
     budget: BudgetOption = None,
     prometheus: PrometheusOption = None,
@@ -100,46 +135,96 @@ def campaign(
     cache_dir: CacheOption = None,
     offline: OfflineOption = False,
 ) -> None:
-    """Measure what a matrix expands to. After an interruption the same command does what is missing."""
-    from advisor.campaign.plan import check_disk, estimate
+    """Measure what a matrix expands to: here, on Slurm, or on Kubernetes.
 
-    client = _client(index_url, extra_index_url, find_links, cache_dir, offline)
-    planned = _plan(matrix, client, most=most, python=python, repetition=repetition)
-    for dropped in planned.dropped:
-        say(f"dropped {dropped.label}: {dropped.reason}")
-    check_disk(
-        [estimate(b, client, {}) for b in planned.blocks],
-        cache_directory(cache_dir) / "environments",
-        budget_bytes=disk_budget(budget),
-    )
-    steps = sum(len(b.slots) * (b.rounds + 1) for b in planned.blocks)
-    for block in planned.blocks:
-        say(f"block `{block.name}`: {len(block.slots)} slots, {block.rounds} rounds")
-    with interruptible("the same command goes on"), progress_bar(steps) as step:
-        observations = run_and_report(
-            planned.blocks,
-            client=client,
-            knowledge=knowledge,
-            cache_dir=cache_dir,
-            keep_environments=keep_environments,
-            budget_bytes=None,
-            prometheus=prometheus,
-            output=output,
-            progress=step,
-        )
-    failed = sum(o.status not in ("ok", "unsupported") for o in observations)
-    typer.echo(f"{len(observations)} observations in {len(planned.blocks)} blocks, {failed} of them failures")
-    for block in planned.blocks:
-        typer.echo(f"  advisor pi show {block.name}")
-
-
-def _plan(matrix: Path, client: IndexClient, *, most: int, python: str, repetition: int) -> Campaign:
-    from advisor.campaign.plan import plan_campaign
-    from knowledge.hardware.detect import detect
+    After an interruption the same command goes on. A task is one round of one block on one machine. A task whose
+    machine is lost is tried again; a stack that crashes, hangs or cannot be installed is an observation.
+    """
+    from advisor.campaign.engines import open_engine
+    from advisor.campaign.home import Home, Plan
+    from advisor.campaign.plan import campaign_name, check_disk, estimate
     from pi_runners.matrix_file import read_matrix
 
-    hardware = detect()
-    content = read_matrix(matrix)
+    content, machine = read_matrix(matrix), _target(hardware)
+    name = campaign_name(content, hardware=machine, python=python, repetition=repetition)
+    place = Home(home or campaigns_folder(knowledge) / name)
+    environments = cache_directory(cache_dir) / "environments"
+    given = engine_options(engine)
+    if executor == "local":
+        given = {"environments": str(environments), **given}
+    if place.exists:
+        agreed = _same(place, name)
+        say(f"campaign `{name}` goes on: {place.folder}")
+    else:
+        # A mistake in the engine's options is told before the index is asked.
+        open_engine(executor, given, place, Plan(name=name, blocks=()))
+        client = _client(index_url, extra_index_url, find_links, cache_dir, offline)
+        planned = _plan(content, client, machine, most=most, python=python, repetition=repetition)
+        for dropped in planned.dropped:
+            say(f"dropped {dropped.label}: {dropped.reason}")
+        if executor == "local":
+            estimates = [estimate(b, client, {}) for b in planned.blocks]
+            check_disk(estimates, environments, budget_bytes=disk_budget(budget))
+        agreed = Plan(name=name, blocks=planned.blocks)
+    following = Following(
+        home=place,
+        plan=agreed,
+        knowledge=knowledge,
+        prometheus=prometheus,
+        attempts=attempts,
+        engine=open_engine(executor, given, place, agreed),
+    )
+    with coordinated(following) as coordinator:
+        coordinator.resume(retry=False)
+        for block in agreed.blocks:
+            say(f"block `{block.name}`: {len(block.slots)} slots, {block.rounds} rounds")
+        complete = follow(following, coordinator, detach=detach)
+    if complete and executor == "local" and not keep_environments:
+        _remove_environments(agreed, environments)
+    if output is not None:
+        write_output(output, observations(following))
+    if complete or detach:
+        return
+    raise typer.Exit(4)
+
+
+def _same(place: Home, name: str) -> Plan:
+    """Return the plan of a folder, which must be this campaign's.
+
+    Raises:
+        InputError: If it is another one's.
+    """
+    from knowledge.domain.errors import InputError
+
+    held = place.plan()
+    if held.name != name:
+        raise InputError(
+            f"`{place.folder}` holds the campaign `{held.name}`, not `{name}`",
+            hint="the matrix, the interpreter or the hardware has changed: name another `--home`",
+        )
+    return held
+
+
+def _remove_environments(planned: Plan, environments: Path) -> None:
+    from pi_runners.environment import remove_environment
+
+    for block in planned.blocks:
+        for slot in block.slots:
+            remove_environment(slot.lock, environments)
+
+
+def _target(hardware: str | None) -> HardwareProfile:
+    """Return the hardware to plan for: this machine, unless another one is named."""
+    from knowledge.hardware.profiles import find_profile
+
+    return find_profile(hardware or "detect")
+
+
+def _plan(
+    content: Matrix, client: IndexClient, hardware: HardwareProfile, *, most: int, python: str, repetition: int
+) -> Campaign:
+    from advisor.campaign.plan import plan_campaign
+
     return plan_campaign(
         content,
         client=client,
@@ -154,8 +239,8 @@ def _plan(matrix: Path, client: IndexClient, *, most: int, python: str, repetiti
 
 def _client(
     index_url: str | None,
-    extra_index_url: list[str] | None,
-    find_links: list[str] | None,
+    extra_index_url: Sequence[str] | None,
+    find_links: Sequence[str] | None,
     cache_dir: Path | None,
     offline: bool,
 ) -> IndexClient:

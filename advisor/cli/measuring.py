@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -101,8 +101,13 @@ def run_and_report(
             )
         observations = tuple(o for block in blocks for o in store.observations(block=block.name))
     if output is not None:
-        from advisor.lock.write import write_atomically
-        from knowledge.exchange.files import write_observations
-
-        write_atomically(output, "".join(f"{line}\n" for line in write_observations(observations)))
+        write_output(output, observations)
     return observations
+
+
+def write_output(output: Path, observations: Iterable[Observation]) -> None:
+    """Write an observation file."""
+    from advisor.lock.write import write_bytes_atomically
+    from knowledge.exchange.files import observation_file
+
+    write_bytes_atomically(output, observation_file(observations))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from advisor.cli import jobs
 from advisor.cli.campaign import campaign, plan
 from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.measuring import (
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Measure performance indicators.", no_args_is_help=True, rich_markup_mode=None)
 app.command("plan")(plan)
 app.command("campaign")(campaign)
+for command in (jobs.status, jobs.cancel, jobs.retry, jobs.collect, jobs.work):
+    app.command(command.__name__)(command)
 
 
 @app.command("list")

@@ -35,6 +35,12 @@ class ExecutorError(UnavailableError):
     code = "executor"
 
 
+class RefusedError(ExecutorError):
+    """Raised when an engine refuses a batch, or is not there at all: nothing of it runs."""
+
+    code = "refused"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Tasks that are submitted together.
@@ -45,6 +51,7 @@ class Batch:
         tasks: Numbers of the tasks.
         folder: Where the executor keeps what it needs, and the output of the tasks. It is the batch's own.
         home: What the tasks read and write, where they see the same files as whoever submits.
+        inputs: What tasks read; an executor whose tasks do not see ``home`` brings these files to them.
         seconds: Longest time of one task; none leaves it to the engine.
         memory_bytes: Most memory of one task; none leaves it to the engine.
     """
@@ -54,6 +61,7 @@ class Batch:
     tasks: tuple[int, ...]
     folder: Path
     home: Path
+    inputs: tuple[Path, ...] = ()
     seconds: float | None = None
     memory_bytes: float | None = None
 
@@ -91,7 +99,15 @@ class Executor(Protocol):
         """Submit a batch, unless one of its name is there already, and return its handle.
 
         Raises:
-            ExecutorError: If the engine cannot be reached or refuses it; then no task of it runs.
+            RefusedError: If the engine refuses it, or is not there; then no task of it runs.
+            ExecutorError: If the engine does not answer; then it may have it all the same.
+        """
+
+    def find(self, batch: Batch) -> str | None:
+        """Return the handle of the batch of this name, or none where the engine knows none.
+
+        Raises:
+            ExecutorError: If the engine cannot be reached.
         """
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from pi_runners.executors.base import Batch, ExecutorError, TaskStatus, tail_of
+from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus, tail_of
 from pi_runners.executors.supervise import OUTPUT, STATUS, write_document
 
 _MOST_OUTPUT = 64 * 1024 * 1024
@@ -55,10 +55,14 @@ class LocalExecutor:
                         start_new_session=True,
                     )
         except OSError as error:
-            raise ExecutorError(
+            raise RefusedError(
                 f"no process can be started on this machine: {error}", hint="the same command goes on when it can"
             ) from None
         return batch.name
+
+    def find(self, batch: Batch) -> str | None:
+        """Return the batch's handle, if it was submitted."""
+        return batch.name if (batch.folder / "batch.json").exists() else None
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
         """Return the status of every task."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from knowledge.domain.errors import InputError
-from pi_runners.executors.base import PLACE, Batch, ExecutorError, State, TaskStatus, tail_of
+from pi_runners.executors.base import PLACE, Batch, ExecutorError, RefusedError, State, TaskStatus, tail_of
 
 _MOST_OUTPUT = 64 * 1024 * 1024
 _SECONDS = 60
@@ -123,7 +123,7 @@ class SlurmExecutor:
 
     def submit(self, batch: Batch) -> str:
         """Submit a job array, unless the cluster has one of that name."""
-        if found := self._known(batch):
+        if found := self.find(batch):
             return found
         try:
             batch.folder.mkdir(parents=True, exist_ok=True)
@@ -136,6 +136,11 @@ class SlurmExecutor:
         if not handle.isdigit():
             raise ExecutorError(f"`sbatch` answered with no job number: {handle!r}")
         return handle
+
+    def find(self, batch: Batch) -> str | None:
+        """Return the array's number where the cluster knows the batch's name."""
+        found = _ask("squeue", "--noheader", "--states=all", "--me", f"--name={batch.name}", "--format=%F").split()
+        return found[0] if found else None
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
         """Return the status of every task."""
@@ -214,11 +219,6 @@ class SlurmExecutor:
         command = [shlex.quote(word).replace(PLACE, f"'\"{_INDEX}\"'") for word in batch.command]
         return " ".join([*(shlex.quote(word) for word in words), *command])
 
-    def _known(self, batch: Batch) -> str | None:
-        """Return the array's number where the cluster knows the batch's name."""
-        found = _ask("squeue", "--noheader", "--states=all", "--me", f"--name={batch.name}", "--format=%F").split()
-        return found[0] if found else None
-
     def _told(self, handle: str) -> dict[int, TaskStatus]:
         """Return what the cluster says of an array's tasks; nothing of those that it has forgotten."""
         command = ("squeue", "--noheader", "--states=all", "--array", f"--jobs={handle}", "--format=%K|%T|%N|%r")
@@ -269,7 +269,7 @@ def _ask(program: str, *arguments: str) -> str:
         ExecutorError: If it is not there, does not answer, or refuses.
     """
     if shutil.which(program) is None:
-        raise ExecutorError(
+        raise RefusedError(
             f"Slurm is not installed here: there is no `{program}`",
             hint="run this on a login node of the cluster, or measure with `--executor local`",
         )
@@ -304,4 +304,4 @@ def _refused(program: str, text: str) -> ExecutorError:
             hint="what was submitted goes on; the same command follows it when the controller is back",
         )
     hint = next((hint for pattern, hint in _REFUSALS if re.search(pattern, cause, re.IGNORECASE)), "")
-    return ExecutorError(f"Slurm refuses (`{program}`): {cause}", hint=hint)
+    return RefusedError(f"Slurm refuses (`{program}`): {cause}", hint=hint)

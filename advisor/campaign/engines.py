@@ -1,0 +1,139 @@
+"""Engines by name: an executor with its options, and how a worker is started there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from advisor.campaign.home import Home, Plan
+from knowledge.domain.errors import InputError
+from pi_runners.executors.base import PLACE, Executor
+
+EngineName = Literal["local", "slurm", "kubernetes"]
+ENGINES: tuple[str, ...] = get_args(EngineName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions:
+    """What a batch asks of this machine; it is never submitted elsewhere.
+
+    Attributes:
+        environments: Where environments are built, shared by the tasks.
+    """
+
+    environments: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """Where a campaign runs.
+
+    Attributes:
+        name: Its name.
+        options: Its options, JSON-ready: with the name, all that is needed to find it again.
+        executor: Runs the tasks.
+        command: What each task runs.
+        inputs: Files that a task reads.
+        seconds: How often it is asked how things are.
+        ends_with_us: Whether its tasks are to end when the user interrupts.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    executor: Executor
+    command: tuple[str, ...]
+    inputs: tuple[Path, ...]
+    seconds: float
+    ends_with_us: bool
+
+
+def open_engine(name: str, options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
+    """Return an engine.
+
+    Args:
+        name: One of :data:`ENGINES`.
+        options: As they were given, or as an engine has them.
+        home: The campaign's folder.
+        plan: The campaign's plan.
+
+    Raises:
+        InputError: If there is no such engine, or an option is not one of its own.
+    """
+    makers: dict[str, Callable[[Mapping[str, Any], Home, Plan], Engine]] = {
+        "local": _local,
+        "slurm": _slurm,
+        "kubernetes": _kubernetes,
+    }
+    if name not in makers:
+        raise InputError(f"there is no executor `{name}`", hint=f"take one of {', '.join(f'`{n}`' for n in ENGINES)}")
+    return makers[name](options, home, plan)
+
+
+def _local(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
+    from pi_runners.executors.local import LocalExecutor
+
+    chosen = _options(LocalOptions, options, "local")
+    return Engine(
+        name="local",
+        options=asdict(chosen),
+        executor=LocalExecutor(),
+        command=(*_worker(sys.executable, home), "--environments", chosen.environments, "--keep-environments"),
+        inputs=(),
+        seconds=0.3,
+        ends_with_us=True,
+    )
+
+
+def _slurm(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
+    from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
+
+    chosen = _options(SlurmOptions, options, "slurm")
+    place = ("--environments", chosen.scratch) if chosen.scratch else ()
+    return Engine(
+        name="slurm",
+        options=asdict(chosen),
+        executor=SlurmExecutor(chosen),
+        command=(*_worker(chosen.python or sys.executable, home), *place),
+        inputs=(),
+        seconds=2.0,
+        ends_with_us=False,
+    )
+
+
+def _kubernetes(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
+    raise InputError("not built yet")
+
+
+def _worker(python: str, home: Home) -> tuple[str, ...]:
+    return (python, "-m", "advisor", "pi", "work", str(home.folder), PLACE)
+
+
+def _options(kind: Any, given: Mapping[str, Any], engine: str) -> Any:
+    """Read options, whose values may be text.
+
+    Raises:
+        InputError: If there is no such option, or its value is of the wrong kind.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    known = [f.name.replace("_", "-") for f in fields(kind)]
+    for name in given:
+        if name.replace("_", "-") not in known:
+            import difflib
+
+            near = difflib.get_close_matches(name, known, n=1)
+            raise InputError(
+                f"executor `{engine}` has no option `{name}`",
+                hint=f"did you mean `{near[0]}`?" if near else f"it has {', '.join(known)}",
+            )
+    try:
+        return TypeAdapter(kind).validate_python({name.replace("-", "_"): value for name, value in given.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"option `{first['loc'][0]}` of executor `{engine}`: {first['msg'].lower()}",
+            hint="`docs/reference/executors.md` tells every option",
+        ) from None

@@ -1,0 +1,187 @@
+"""What the commands that look after a campaign share."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.console import say, warn
+from advisor.cli.options import open_store
+
+if TYPE_CHECKING:
+    from advisor.campaign.coordinate import Coordinator
+    from advisor.campaign.engines import Engine
+    from advisor.campaign.home import Home, Plan
+    from advisor.report.campaign import Overview
+    from knowledge.domain.observation import Observation
+    from knowledge.store.sql import SqlKnowledgeBase
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--home", help="Folder of the campaign, which all nodes must see; by default beside the knowledge base."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """A campaign, and how it is looked after.
+
+    Attributes:
+        home: Its folder.
+        plan: Its plan.
+        knowledge: Address of the knowledge base; the user's own by default.
+        engine: Where missing tasks are submitted; none submits nothing.
+        prometheus: File that keeps the newest figures.
+        attempts: So often in a row may a task give nothing new.
+    """
+
+    home: Home
+    plan: Plan
+    knowledge: str | None
+    engine: Engine | None = None
+    prometheus: Path | None = None
+    attempts: int = 3
+
+
+def campaigns_folder(knowledge: str | None) -> Path:
+    """Return where campaigns are by default: beside the knowledge base where that is a file."""
+    from knowledge.store.glance import default_address
+
+    address = knowledge or default_address()
+    if "://" not in address or address.startswith("sqlite:///"):
+        return Path(address.removeprefix("sqlite:///").partition("?")[0]).absolute().parent / "campaigns"
+    return Path(default_address().removeprefix("sqlite:///")).parent / "campaigns"
+
+
+def engine_options(given: Sequence[str] | None) -> dict[str, str]:
+    """Read ``name=value`` options.
+
+    Raises:
+        InputError: If one is not written so.
+    """
+    from knowledge.domain.errors import InputError
+
+    found = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"`--engine {text}` is not understood", hint="write it as `--engine partition=gpu`")
+        found[name.strip()] = value.strip()
+    return found
+
+
+@contextmanager
+def coordinated(following: Following) -> Iterator[Coordinator]:
+    """Yield the only coordinator of a campaign.
+
+    Raises:
+        InputError: If another process coordinates it.
+    """
+    from advisor.campaign.coordinate import Coordinator
+    from advisor.report.prometheus import PrometheusSink
+    from knowledge.domain.errors import InputError
+
+    with ExitStack() as opened:
+        store: SqlKnowledgeBase = opened.enter_context(open_store(following.knowledge))
+        following.home.create(following.plan)
+        if not opened.enter_context(following.home.coordinated()):
+            raise InputError(
+                f"another process looks after the campaign in `{following.home.folder}`",
+                hint="`advisor pi status --watch` follows it, `advisor pi cancel` ends it",
+            )
+        coordinator = Coordinator(
+            following.home,
+            following.plan,
+            sink=store if following.prometheus is None else PrometheusSink(store, following.prometheus),
+            attempts=following.attempts,
+            warn=lambda message, hint: warn(message, hint=hint),
+        )
+        coordinator.recall(store)
+        yield coordinator
+
+
+def follow(following: Following, coordinator: Coordinator, *, detach: bool = False) -> bool:
+    """Look after a campaign until nothing is left to wait for; return whether it is complete."""
+    from advisor.report.campaign import overview, text
+
+    engine = following.engine
+    assert engine is not None
+    try:
+        with _display() as show:
+            waiting = coordinator.step(engine)
+            while waiting and not detach:
+                show(overview(coordinator))
+                time.sleep(engine.seconds)
+                waiting = coordinator.step(engine)
+            found = overview(coordinator)
+            show(found)
+    except KeyboardInterrupt:
+        _interrupted(engine, coordinator)
+        raise
+    typer.echo(text(found))
+    if found.state == "complete":
+        for name in names(following):
+            typer.echo(f"  advisor pi show {name}")
+    elif detach:
+        say(f"submitted; follow it with `advisor pi status {following.plan.name} --watch`")
+    else:
+        say(f"not complete: what was measured is kept; `advisor pi retry {following.plan.name} --failed` tries again")
+    return found.state == "complete"
+
+
+def _interrupted(engine: Engine, coordinator: Coordinator) -> None:
+    if engine.ends_with_us:
+        coordinator.cancel()
+        coordinator.take_in()
+        say("interrupted: what was measured is kept; the same command goes on")
+    else:
+        say("interrupted: the tasks go on; the same command follows them, `advisor pi cancel` ends them")
+
+
+def names(following: Following) -> tuple[str, ...]:
+    """Return the names of the campaign's blocks, as the machines that ran them made them."""
+    from advisor.campaign.home import block_name
+
+    cells = following.home.cells(following.home.kept)
+    return tuple(dict.fromkeys(block_name(following.plan.blocks[cell.block], cell.machine) for cell in cells))
+
+
+def observations(following: Following) -> tuple[Observation, ...]:
+    """Return the campaign's observations in the knowledge base."""
+    with open_store(following.knowledge) as store:
+        return tuple(o for name in names(following) for o in store.observations(block=name))
+
+
+@contextmanager
+def _display() -> Iterator[Callable[[Overview], None]]:
+    """Show the table in place on a terminal; elsewhere a line whenever the counts change."""
+    from advisor.report.campaign import text
+
+    if not sys.stderr.isatty():
+        last: list[Mapping[str, int]] = []
+
+        def line(found: Overview) -> None:
+            counts = found.total
+            if not last or last[-1] != counts:
+                last.append(counts)
+                told = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
+                where = ", ".join(f"{row.name}: {row.counts['running']} running" for row in found.nodes)
+                say(f"[{counts['done'] + counts['failed']}/{counts.total()}] {told}{f' ({where})' if where else ''}")
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+        yield lambda found: live.update(Text(text(found)), refresh=True)

@@ -1,0 +1,270 @@
+"""`advisor pi status`, `cancel`, `retry`, `collect` and `work`: campaigns that are under way."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.campaign import EngineOption
+from advisor.cli.console import say, warn
+from advisor.cli.following import Following, HomeOption, campaigns_folder, coordinated, engine_options, follow
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+
+if TYPE_CHECKING:
+    from advisor.campaign.coordinate import Coordinator
+    from advisor.campaign.home import Home
+
+CampaignArgument = Annotated[
+    str | None, typer.Argument(metavar="[CAMPAIGN]", help="Name of the campaign, or the begin of it; the only one.")
+]
+_WATCH_SECONDS = 2.0
+_PATIENCE_SECONDS = 60.0
+
+
+def status(
+    campaign: CampaignArgument = None,
+    home: HomeOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on until nothing is left to wait for.")] = False,
+    format: FormatOption = "text",
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Print how far campaigns are: queued, running, done and failed, per stack and per node."""
+    import json
+
+    from advisor.report.campaign import overview, text
+
+    check_format(format)
+    if campaign is None and home is None:
+        _list(knowledge, format)
+        return
+    place = _find(campaign, home, knowledge)
+    while True:
+        with _looking(place) as coordinator:
+            coordinator.ask()
+            found = overview(coordinator)
+        if format == "json":
+            typer.echo(json.dumps(found.record(), indent=None if watch else 2))
+        else:
+            if watch and sys.stdout.isatty():
+                typer.echo("\x1b[2J\x1b[H", nl=False)
+            typer.echo(text(found))
+        if not watch or found.state != "running":
+            return
+        time.sleep(_WATCH_SECONDS)
+
+
+def _list(knowledge: str | None, format: str) -> None:
+    """Print every campaign in one line."""
+    import json
+
+    from advisor.campaign.home import Home
+    from advisor.report.campaign import overview
+
+    folder = campaigns_folder(knowledge)
+    found = []
+    for path in sorted(folder.glob("*/campaign.json")):
+        with _looking(Home(path.parent)) as coordinator:
+            found.append(overview(coordinator))
+    if format == "json":
+        typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in found]}, indent=2))
+        return
+    for o in found:
+        measured = o.total["done"] + o.total["failed"]
+        typer.echo(f"{o.name}: {o.state}, {measured} of {o.total.total()} measured")
+    if not found:
+        typer.echo(f"there are no campaigns in `{folder}`")
+
+
+def cancel(campaign: CampaignArgument = None, home: HomeOption = None, knowledge: KnowledgeOption = None) -> None:
+    """End what runs and what waits; what was measured is kept, and brought home."""
+    from knowledge.domain.errors import UnavailableError
+
+    place = _find(campaign, home, knowledge)
+    following = Following(home=place, plan=place.plan(), knowledge=knowledge)
+    (place.folder / "cancelled").touch()
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        with place.coordinated() as alone:
+            mine = alone
+        if not mine:
+            # Whoever coordinates it sees the mark, and ends it.
+            time.sleep(0.5)
+            continue
+        with coordinated(following) as coordinator:
+            coordinator.cancel()
+            while coordinator.step(None):
+                time.sleep(0.2)
+            taken = len(place.cells(place.kept))
+        typer.echo(f"cancelled; {taken} stacks of rounds were measured and are kept")
+        return
+    raise UnavailableError(
+        f"the process that looks after `{following.plan.name}` does not end it", hint="end that process, then try again"
+    )
+
+
+def retry(
+    campaign: CampaignArgument = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Also tasks that were given up.")] = False,
+    executor: Annotated[
+        str | None, typer.Option("--executor", "-e", metavar="local|slurm|kubernetes", help="Another one than before.")
+    ] = None,
+    engine: EngineOption = None,
+    attempts: Annotated[int, typer.Option("--attempts", min=1, help="So often in a row may it give nothing.")] = 3,
+    home: HomeOption = None,
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Go on with a campaign: what is missing is submitted again, with the options it had before.
+
+    A stack that crashed or could not be installed is an observation, and is not measured again.
+    """
+    from advisor.campaign.coordinate import Coordinator
+    from advisor.campaign.engines import open_engine
+    from knowledge.domain.errors import InputError
+
+    place = _find(campaign, home, knowledge)
+    agreed = place.plan()
+    before = Coordinator(place, agreed, sink=_Nowhere()).submissions()
+    if not before and executor is None:
+        raise InputError(f"nothing of `{agreed.name}` was submitted", hint="name an `--executor`")
+    name = executor or before[-1].engine
+    options = dict(before[-1].options) if before and before[-1].engine == name else {}
+    following = Following(
+        home=place,
+        plan=agreed,
+        knowledge=knowledge,
+        attempts=attempts,
+        engine=open_engine(name, {**options, **_underscored(engine_options(engine))}, place, agreed),
+    )
+    with coordinated(following) as coordinator:
+        coordinator.resume(retry=failed)
+        complete = follow(following, coordinator)
+    if not complete:
+        raise typer.Exit(4)
+
+
+def _underscored(options: dict[str, str]) -> dict[str, str]:
+    return {name.replace("-", "_"): value for name, value in options.items()}
+
+
+def collect(campaign: CampaignArgument = None, home: HomeOption = None, knowledge: KnowledgeOption = None) -> None:
+    """Bring home what was measured so far; nothing is submitted."""
+    from advisor.report.campaign import overview, text
+
+    place = _find(campaign, home, knowledge)
+    following = Following(home=place, plan=place.plan(), knowledge=knowledge)
+    with coordinated(following) as coordinator:
+        before = len(place.cells(place.kept))
+        coordinator.step(None)
+        gained = len(place.cells(place.kept)) - before
+        found = overview(coordinator)
+    typer.echo(text(found))
+    waiting = len(place.cells(place.spool))
+    typer.echo(f"{gained} stacks of rounds came home{f', {waiting} wait' if waiting else ''}")
+    if waiting:
+        raise typer.Exit(4)
+
+
+def work(
+    folder: Annotated[Path, typer.Argument(metavar="HOME", help="The campaign's folder, or one of this worker's own.")],
+    task: Annotated[int, typer.Argument(metavar="TASK", min=0, help="Number of the task.")],
+    plan: Annotated[Path | None, typer.Option("--plan", help="The plan, where it is not in the folder.")] = None,
+    environments: Annotated[
+        Path | None, typer.Option("--environments", help="Where environments are built; a temporary folder.")
+    ] = None,
+    keep_environments: Annotated[
+        bool, typer.Option("--keep-environments/--remove-environments", help="Leave them for the next task.")
+    ] = False,
+    memory_limit: Annotated[
+        float | None, typer.Option("--memory-limit", metavar="GB", help="Most memory of one process.")
+    ] = None,
+    print_cells: Annotated[
+        bool, typer.Option("--print", help="Also print the observations, for engines that keep only the output.")
+    ] = False,
+) -> None:
+    """Measure one task of a campaign on this machine: what batch jobs run."""
+    from advisor.campaign.home import Cell, Home, plan_from
+    from advisor.campaign.work import cell_line, work
+    from knowledge.domain.errors import InputError
+    from knowledge.hardware.detect import detect
+
+    home = Home(folder)
+    agreed = home.plan() if plan is None else plan_from(_bytes(plan), where=str(plan))
+    if task >= len(agreed.tasks):
+        raise InputError(f"campaign `{agreed.name}` has no task {task}", hint=f"it has {len(agreed.tasks)}, from 0")
+    home.create(agreed)
+
+    def deliver(cell: Cell, content: bytes) -> None:
+        if print_cells:
+            typer.echo(cell_line(cell, content))
+
+    with tempfile.TemporaryDirectory(prefix="seshat-", dir=environments if not keep_environments else None) as own:
+        taken = work(
+            home,
+            agreed,
+            task,
+            hardware=detect(),
+            environments=environments if keep_environments and environments else Path(own),
+            keep_environments=keep_environments,
+            memory_limit_bytes=None if memory_limit is None else memory_limit * 1e9,
+            deliver=deliver,
+            progress=say,
+        )
+    say(f"task {task}: {taken} observations")
+
+
+def _bytes(path: Path) -> bytes:
+    from knowledge.domain.errors import InputError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
+
+
+class _Nowhere:
+    """Takes nothing: whoever only looks must not write."""
+
+    def add(self, observations: object) -> None:
+        raise AssertionError("nothing is to be stored")
+
+
+@contextmanager
+def _looking(place: Home) -> Iterator[Coordinator]:
+    """Yield a coordinator that only looks, beside whoever coordinates."""
+    from advisor.campaign.coordinate import Coordinator
+
+    yield Coordinator(place, place.plan(), sink=_Nowhere(), warn=lambda message, hint: warn(message, hint=hint))
+
+
+def _find(campaign: str | None, home: Path | None, knowledge: str | None) -> Home:
+    """Return the folder of a campaign.
+
+    Raises:
+        InputError: If there is none of that name, or several.
+    """
+    from advisor.campaign.home import Home
+    from knowledge.domain.errors import InputError
+
+    if home is not None:
+        return Home(home)
+    folder = campaigns_folder(knowledge)
+    names = [path.parent.name for path in sorted(folder.glob("*/campaign.json"))]
+    found = [name for name in names if campaign in (None, name)] or [n for n in names if n.startswith(campaign or "")]
+    if len(found) == 1:
+        return Home(folder / found[0])
+    if not found:
+        raise InputError(
+            f"there is no campaign `{campaign}` in `{folder}`" if campaign else f"there is no campaign in `{folder}`",
+            hint="`advisor pi status` lists them; `--home` names the folder of another one",
+        )
+    raise InputError(
+        f"`{campaign}` may be any of {', '.join(found)}" if campaign else f"there are {len(found)} campaigns",
+        hint=f"name one, such as `{found[0]}`",
+    )

@@ -1,0 +1,202 @@
+"""How far a campaign is: counts of cells by stack and by node, as records and as text."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from advisor.campaign.coordinate import Coordinator, TaskState
+from advisor.campaign.home import Cell
+
+COLUMNS = ("queued", "running", "done", "failed", "not run")
+"""What a cell is: ``failed`` is an observation too; ``not run`` was cancelled or given up."""
+_FINE = ("ok", "unsupported", "not-converged")
+_SKEW_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A line of the table.
+
+    Attributes:
+        name: Stack with its settings, or node.
+        counts: Cells by column.
+    """
+
+    name: str
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """How far a campaign is.
+
+    Attributes:
+        name: Its name.
+        folder: Where it is.
+        state: ``running``, ``complete``, ``incomplete`` or ``cancelled``.
+        stacks: A row for each stack, in order of the plan.
+        nodes: A row for each node that has run something.
+        observations: Observations by status.
+        tasks: What each task is doing.
+        remarks: What the user should know, one sentence each.
+    """
+
+    name: str
+    folder: Path
+    state: str
+    stacks: tuple[Row, ...]
+    nodes: tuple[Row, ...]
+    observations: Mapping[str, int]
+    tasks: tuple[TaskState, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def total(self) -> Counter[str]:
+        """Cells by column, over all stacks."""
+        return sum((Counter(row.counts) for row in self.stacks), Counter())
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON-ready values."""
+        return {
+            "schema_version": 1,
+            "name": self.name,
+            "folder": str(self.folder),
+            "state": self.state,
+            "cells": {column: self.total[column] for column in COLUMNS},
+            "stacks": [{"stack": row.name, **row.counts} for row in self.stacks],
+            "nodes": [{"node": row.name, **row.counts} for row in self.nodes],
+            "observations": dict(self.observations),
+            "tasks": [
+                {"task": t.task, "state": t.state, "node": t.node, "attempts": t.attempts, "reason": t.reason}
+                for t in self.tasks
+            ],
+            "remarks": list(self.remarks),
+        }
+
+
+def overview(coordinator: Coordinator) -> Overview:
+    """Work out how far a campaign is, from its folder and what was polled last."""
+    plan, home = coordinator.plan, coordinator.home
+    tasks = coordinator.states()
+    files = home.cells()
+    measured = {(cell.block, cell.round, cell.slot): (cell, path) for cell, path in files.items()}
+    stacks: dict[str, Counter[str]] = {}
+    nodes: dict[str, Counter[str]] = {}
+    for state in tasks:
+        number, round_ = plan.tasks[state.task]
+        noted = home.noted(state.task)
+        for slot in plan.slots(state.task):
+            found = measured.get((number, round_, slot.number))
+            if found is not None:
+                failed = any(status not in _FINE for status in statuses(found[1]))
+                column, node = "failed" if failed else "done", str(noted.get("nodes", {}).get(str(slot.number), ""))
+            else:
+                column, node = _column(state, noted, round_, slot.number)
+            stacks.setdefault(slot.label, Counter())[column] += 1
+            if node:
+                nodes.setdefault(node, Counter())[column] += 1
+    observations = Counter(status for path in files.values() for status in statuses(path))
+    return Overview(
+        name=plan.name,
+        folder=home.folder,
+        state=_state(coordinator, tasks),
+        stacks=tuple(_row(name, counts) for name, counts in stacks.items()),
+        nodes=tuple(_row(name, counts) for name, counts in sorted(nodes.items())),
+        observations=dict(sorted(observations.items())),
+        tasks=tasks,
+        remarks=(*_skews(coordinator), *_failures(tasks)),
+    )
+
+
+def text(found: Overview) -> str:
+    """Return an overview for people."""
+    total = found.total
+    done = total["done"] + total["failed"]
+    lines = [f"{found.name}: {found.state}, {done} of {total.total()} measured ({found.folder})", ""]
+    lines += _table("stack", found.stacks)
+    if found.nodes:
+        lines += ["", *_table("node", found.nodes)]
+    told = ", ".join(f"{count} {status}" for status, count in found.observations.items())
+    lines += ["", f"observations: {told or 'none yet'}", *found.remarks]
+    return "\n".join(lines)
+
+
+def _table(title: str, rows: Iterable[Row]) -> list[str]:
+    rows = tuple(rows)
+    width = max(len(title), *(len(row.name) for row in rows))
+    head = f"{title:{width}}" + "".join(f"  {column:>7}" for column in COLUMNS)
+    return [head, *(f"{r.name:{width}}" + "".join(f"  {r.counts[c] or '-':>7}" for c in COLUMNS) for r in rows)]
+
+
+def _row(name: str, counts: Counter[str]) -> Row:
+    return Row(name=name, counts={column: counts[column] for column in COLUMNS})
+
+
+def _column(state: TaskState, noted: Mapping[str, Any], round_: int, slot: int) -> tuple[str, str]:
+    """Return where a cell without observations stands, and its node where that is known."""
+    if state.state == "running":
+        now = Cell.of(str(noted.get("cell", "")))
+        running = now is not None and (now.round, now.slot) == (round_, slot)
+        return ("running", str(noted.get("node", ""))) if running else ("queued", "")
+    return ("not run" if state.state in ("given-up", "cancelled") else "queued"), ""
+
+
+def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
+    states = {state.state for state in tasks}
+    if states <= {"done"}:
+        return "complete"
+    if coordinator.cancelled:
+        return "cancelled"
+    return "incomplete" if states <= {"done", "given-up"} else "running"
+
+
+def _failures(tasks: Iterable[TaskState]) -> list[str]:
+    """Tell what was given up, and what waits for something that will not come by itself."""
+    told = []
+    for state in tasks:
+        if state.state == "given-up":
+            where = f" on {state.node}" if state.node else ""
+            told.append(f"task {state.task}{where} gave nothing new {state.attempts} times: {state.reason}")
+        elif state.state == "queued" and state.reason:
+            told.append(f"task {state.task} is queued: {state.reason}")
+    return told
+
+
+def _skews(coordinator: Coordinator) -> list[str]:
+    """Tell of nodes whose clock is not this machine's: a worker cannot begin before it was submitted, nor in future."""
+    begun = {task: s.at for s in coordinator.submissions() for task in s.tasks}
+    worst: dict[str, float] = {}
+    for task, submitted in begun.items():
+        path = coordinator.home.folder / "tasks" / f"{task}.json"
+        noted = coordinator.home.noted(task)
+        if not noted:
+            continue
+        clock, node = float(noted["clock"]), str(noted["node"])
+        behind = submitted - clock
+        # The file's own time is the file system's, which this machine sees too.
+        ahead = clock - path.stat().st_mtime
+        skew = -behind if behind > _SKEW_SECONDS else ahead if ahead > _SKEW_SECONDS else 0.0
+        if abs(skew) > abs(worst.get(node, 0.0)):
+            worst[node] = skew
+    return [
+        f"the clock of node `{node}` is {abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}: its observations carry "
+        f"that time; what was measured is not touched by it, mend it with NTP"
+        for node, skew in sorted(worst.items())
+    ]
+
+
+@lru_cache(maxsize=100_000)
+def statuses(path: Path) -> tuple[str, ...]:
+    """Return the statuses of a cell's observations; a file never changes."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ()
+    records = (json.loads(line) for line in lines)
+    return tuple(r["record"]["status"] for r in records if r["kind"] == "observation")
