@@ -184,6 +184,10 @@ class Coordinator:
             for task in range(len(self.plan.tasks))
         )
 
+    def read_output(self, output: str) -> int:
+        """Put the cells in a task's output where workers put theirs; return how many were new."""
+        return sum(self.home.put(cell, content) for cell, content in cells_in(output))
+
     def take_in(self) -> int:
         """Bring what workers have spooled into the knowledge base; return how many cells were."""
         taken = 0
@@ -210,6 +214,9 @@ class Coordinator:
                 batch = self._batch(submission, engine)
                 if handle := submission.handle or engine.executor.find(batch):
                     write_whole(submission.folder / "handle", handle.encode())
+                    if not engine.executor.sees_files:
+                        for task in batch.tasks:
+                            self.read_output(engine.executor.output(batch, handle, task))
                     engine.executor.cancel(batch, handle)
                 else:
                     (submission.folder / "submission.json").unlink()
@@ -240,7 +247,7 @@ class Coordinator:
             for status in told:
                 self._polled[status.task] = status
                 if status.final and not engine.executor.sees_files:
-                    self._read_output(engine, batch, submission.handle, status.task)
+                    self.read_output(engine.executor.output(batch, submission.handle, status.task))
         except ExecutorError as error:
             self._once(error.message, error.hint)
             return
@@ -295,17 +302,7 @@ class Coordinator:
         return open_engine(submission.engine, submission.options, self.home, self.plan)
 
     def _batch(self, submission: Submission, engine: Engine) -> Batch:
-        # Two folders of one campaign are two campaigns to an engine.
-        place = content_hash(str(self.home.folder))[:6]
-        name = re.sub(r"[^a-z0-9]+", "-", self.plan.name.lower()).strip("-")[:36].rstrip("-")
-        return Batch(
-            name=f"{name}-{place}-{submission.folder.name}",
-            command=engine.command,
-            tasks=submission.tasks,
-            folder=submission.folder / "engine",
-            home=self.home.folder,
-            inputs=engine.inputs,
-        )
+        return batch_of(self.home, self.plan, engine, number=submission.folder.name, tasks=submission.tasks)
 
     def _state(self, task: int, *, done: bool, submissions: tuple[Submission, ...], after: str) -> TaskState:
         if done:
@@ -351,10 +348,6 @@ class Coordinator:
             pass
         return None
 
-    def _read_output(self, engine: Engine, batch: Batch, handle: str, task: int) -> None:
-        for cell, content in cells_in(engine.executor.output(batch, handle, task)):
-            self.home.put(cell, content)
-
     def _reason(self, submission: Submission, engine: Engine, status: TaskStatus) -> str:
         """Return why a task failed: its own last words, or the engine's."""
         try:
@@ -370,6 +363,21 @@ class Coordinator:
         if message not in self._told:
             self._told.add(message)
             self._warn(message, hint)
+
+
+def batch_of(home: Home, plan: Plan, engine: Engine, *, number: str, tasks: tuple[int, ...]) -> Batch:
+    """Return a batch of a campaign; the same number gives the same name, by which an engine knows it."""
+    # Two folders of one campaign are two campaigns to an engine.
+    place = content_hash(str(home.folder))[:6]
+    name = re.sub(r"[^a-z0-9]+", "-", plan.name.lower()).strip("-")[:36].rstrip("-")
+    return Batch(
+        name=f"{name}-{place}-{number}",
+        command=engine.command,
+        tasks=tasks,
+        folder=home.batches / number / "engine",
+        home=home.folder,
+        inputs=engine.inputs,
+    )
 
 
 def _submission(folder: Path) -> Submission:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -104,7 +104,30 @@ def _slurm(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
 
 
 def _kubernetes(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
-    raise InputError("not built yet")
+    from pi_runners.executors.kubernetes import KubernetesExecutor
+    from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
+
+    chosen: KubernetesOptions = _options(KubernetesOptions, options, "kubernetes")
+    if not chosen.image:
+        raise InputError(
+            "executor `kubernetes` needs an image", hint="build the Containerfile, push it, name `--engine image=NAME`"
+        )
+    runs = (run for block in plan.blocks for slot in block.slots for run in slot.indicators)
+    if not chosen.gpus and any(run.device == "cuda" for run in runs):
+        chosen = replace(chosen, gpus=1)
+    packed = home.folder / "campaign.json.gz"
+    command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", PLACE, "--plan", f"{INPUTS}/{packed.name}"]
+    command += ["--environments", f"{SCRATCH}/environments", "--print"]
+    command += ["--push", chosen.push] if chosen.push else []
+    return Engine(
+        name="kubernetes",
+        options=asdict(chosen),
+        executor=KubernetesExecutor(chosen, plan.blocks[0].hardware if plan.blocks else None),
+        command=tuple(command),
+        inputs=(packed,),
+        seconds=2.0,
+        ends_with_us=False,
+    )
 
 
 def _worker(python: str, home: Home) -> tuple[str, ...]:

@@ -121,7 +121,9 @@ class Home:
             for folder in (self.spool, self.kept, self.batches, self.folder / "tasks"):
                 folder.mkdir(parents=True, exist_ok=True)
             if not (self.folder / "campaign.json").exists():
-                write_whole(self.folder / "campaign.json", plan_document(plan))
+                content = plan_document(plan)
+                write_whole(self.folder / "campaign.json.gz", gzip.compress(content, mtime=0))
+                write_whole(self.folder / "campaign.json", content)
         except OSError as error:
             raise HomeError(
                 f"the campaign's folder `{self.folder}` cannot be written: {error.strerror}",

@@ -121,6 +121,10 @@ def campaign(
     detach: Annotated[
         bool, typer.Option("--detach", help="Submit and return; `advisor pi collect` brings the observations home.")
     ] = False,
+    render: Annotated[
+        Path | None,
+        typer.Option("--render", metavar="DIR", help="Write Kubernetes manifests there, and submit nothing."),
+    ] = None,
     home: HomeOption = None,
     keep_environments: Annotated[
         bool, typer.Option("--keep-environments/--remove-environments", help="Keep environments when it is done.")
@@ -166,6 +170,9 @@ def campaign(
             estimates = [estimate(b, client, {}) for b in planned.blocks]
             check_disk(estimates, environments, budget_bytes=disk_budget(budget))
         agreed = Plan(name=name, blocks=planned.blocks)
+    if render is not None:
+        _render(render, executor, given, place, agreed)
+        return
     following = Following(
         home=place,
         plan=agreed,
@@ -186,6 +193,36 @@ def campaign(
     if complete or detach:
         return
     raise typer.Exit(4)
+
+
+def _render(folder: Path, executor: str, given: dict[str, str], place: Home, planned: Plan) -> None:
+    """Write the manifests of a whole campaign, with a kustomization that names them."""
+    import yaml
+
+    from advisor.campaign.coordinate import batch_of
+    from advisor.campaign.engines import open_engine
+    from advisor.lock.write import write_atomically
+    from knowledge.domain.errors import InputError
+    from pi_runners.executors.kubernetes import KubernetesExecutor
+
+    place.create(planned)
+    engine = open_engine(executor, given, place, planned)
+    if not isinstance(engine.executor, KubernetesExecutor):
+        raise InputError("only Kubernetes has manifests", hint="add `--executor kubernetes`")
+    batch = batch_of(place, planned, engine, number="001", tasks=tuple(range(len(planned.tasks))))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"`{folder}` cannot be written: {error.strerror}") from None
+    names = []
+    for manifest in engine.executor.manifests(batch):
+        names.append(f"{manifest['kind'].lower()}.yaml")
+        write_atomically(folder / names[-1], yaml.safe_dump(manifest, sort_keys=False, width=10_000))
+    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names}
+    write_atomically(folder / "kustomization.yaml", yaml.safe_dump(kustomization, sort_keys=False))
+    typer.echo(f"kubectl apply -k {folder}")
+    typer.echo(f"kubectl logs --tail=-1 -l app.kubernetes.io/instance={batch.name} > output.log")
+    typer.echo(f"advisor pi collect {planned.name} --logs output.log")
 
 
 def _same(place: Home, name: str) -> Plan:

@@ -153,7 +153,14 @@ def _underscored(options: dict[str, str]) -> dict[str, str]:
     return {name.replace("-", "_"): value for name, value in options.items()}
 
 
-def collect(campaign: CampaignArgument = None, home: HomeOption = None, knowledge: KnowledgeOption = None) -> None:
+def collect(
+    campaign: CampaignArgument = None,
+    logs: Annotated[
+        list[Path] | None, typer.Option("--logs", metavar="FILE", help="Output of tasks that was saved (repeatable).")
+    ] = None,
+    home: HomeOption = None,
+    knowledge: KnowledgeOption = None,
+) -> None:
     """Bring home what was measured so far; nothing is submitted."""
     from advisor.report.campaign import overview, text
 
@@ -161,6 +168,8 @@ def collect(campaign: CampaignArgument = None, home: HomeOption = None, knowledg
     following = Following(home=place, plan=place.plan(), knowledge=knowledge)
     with coordinated(following) as coordinator:
         before = len(place.cells(place.kept))
+        for path in logs or ():
+            coordinator.read_output(_bytes(path).decode("utf-8", "replace"))
         coordinator.step(None)
         gained = len(place.cells(place.kept)) - before
         found = overview(coordinator)

@@ -16,6 +16,7 @@ and it may be run again.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -131,12 +132,11 @@ class Executor(Protocol):
             ExecutorError: If the engine cannot be reached.
         """
 
-    def forget(self, batch: Batch, handle: str) -> None:
-        """Remove what the engine keeps of an ended batch; what it cannot remove, it leaves.
 
-        Raises:
-            ExecutorError: If the engine cannot be reached.
-        """
+def shell_command(batch: Batch, variable: str) -> str:
+    """Return a batch's command as a line of a POSIX shell, in which a variable such as ``$task`` holds the number."""
+    # Braces are always quoted, so that the place lies within single quotes.
+    return " ".join(shlex.quote(word).replace(PLACE, f"'\"{variable}\"'") for word in batch.command)
 
 
 def tail_of(path: Path, most: int) -> str:

@@ -95,9 +95,6 @@ class LocalExecutor:
         """Return what a task has written so far."""
         return tail_of(batch.folder / OUTPUT.format(task=task), _MOST_OUTPUT)
 
-    def forget(self, batch: Batch, handle: str) -> None:
-        """Nothing is kept but the batch's folder, which is not the executor's to remove."""
-
     def _mark_cancelled(self, batch: Batch) -> None:
         for task in batch.tasks:
             path = batch.folder / STATUS.format(task=task)

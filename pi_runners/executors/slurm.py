@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from knowledge.domain.errors import InputError
-from pi_runners.executors.base import PLACE, Batch, ExecutorError, RefusedError, State, TaskStatus, tail_of
+from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus, shell_command, tail_of
 
 _MOST_OUTPUT = 64 * 1024 * 1024
 _SECONDS = 60
@@ -161,9 +161,6 @@ class SlurmExecutor:
         """Return what a task has written so far."""
         return tail_of(batch.folder / f"task-{task}.log", _MOST_OUTPUT)
 
-    def forget(self, batch: Batch, handle: str) -> None:
-        """The cluster forgets by itself."""
-
     def script(self, batch: Batch) -> str:
         """Return the batch script of a job array."""
         o = self.options
@@ -215,9 +212,7 @@ class SlurmExecutor:
         if o.container_image:
             mounts = [f"{batch.home}:{batch.home}", *([o.container_mounts] if o.container_mounts else [])]
             words += [f"--container-image={o.container_image}", f"--container-mounts={','.join(mounts)}"]
-        # Braces are always quoted, so that the place lies within single quotes.
-        command = [shlex.quote(word).replace(PLACE, f"'\"{_INDEX}\"'") for word in batch.command]
-        return " ".join([*(shlex.quote(word) for word in words), *command])
+        return f"{shlex.join(words)} {shell_command(batch, _INDEX)}"
 
     def _told(self, handle: str) -> dict[int, TaskStatus]:
         """Return what the cluster says of an array's tasks; nothing of those that it has forgotten."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.slurm.cluster import Cluster, missing
 
 
@@ -27,3 +29,12 @@ def slurm(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The cluster, as the one that Slurm's programs use."""
     monkeypatch.setenv("SLURM_CONF", str(cluster.configuration))
     return cluster
+
+
+@pytest.fixture
+def kubernetes(tmp_path: Path) -> Iterator[KubernetesDouble]:
+    """A cluster's API, whose pods run on this machine."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with KubernetesDouble(folder) as running:
+        yield running

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import signal
 import sys
 import time
@@ -13,26 +14,37 @@ import psutil
 import pytest
 
 from pi_runners.executors.base import Batch, Executor, TaskStatus
+from pi_runners.executors.kubernetes import KubernetesExecutor
 from pi_runners.executors.local import LocalExecutor
+from pi_runners.executors.manifests import KubernetesOptions
 from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
+from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.slurm.cluster import Cluster
 
 MakeBatch = Callable[..., Batch]
 
 
-@pytest.fixture(params=["local", "slurm"])
+@pytest.fixture(params=["local", "slurm", "kubernetes"])
 def executor(request: pytest.FixtureRequest) -> Executor:
     if request.param == "local":
         return LocalExecutor()
-    request.getfixturevalue("slurm")
-    return SlurmExecutor(SlurmOptions(exclusive=False))
+    if request.param == "slurm":
+        request.getfixturevalue("slurm")
+        return SlurmExecutor(SlurmOptions(exclusive=False))
+    return on_kubernetes(request.getfixturevalue("kubernetes"))
+
+
+def on_kubernetes(cluster: KubernetesDouble) -> KubernetesExecutor:
+    return KubernetesExecutor(KubernetesOptions(image="here", kubeconfig=str(cluster.kubeconfig()), retries=0))
 
 
 @pytest.fixture
 def batch(tmp_path: Path) -> MakeBatch:
     """Make a batch that runs a line of Python for each task, in which ``task`` is its number."""
 
-    def make(code: str, tasks: tuple[int, ...] = (0,), *, seconds: float | None = None) -> Batch:
+    def make(
+        code: str, tasks: tuple[int, ...] = (0,), *, seconds: float | None = None, memory_bytes: float | None = None
+    ) -> Batch:
         name = f"test-{uuid.uuid4().hex[:12]}"
         return Batch(
             name=name,
@@ -41,6 +53,7 @@ def batch(tmp_path: Path) -> MakeBatch:
             folder=tmp_path / name,
             home=tmp_path,
             seconds=seconds,
+            memory_bytes=memory_bytes,
         )
 
     return make
@@ -100,8 +113,17 @@ def test_a_killed_task_is_failed(executor: Executor, batch: MakeBatch) -> None:
     assert told[0].state == "failed"
 
 
-def test_a_task_beyond_its_time_is_ended(batch: MakeBatch) -> None:
+def test_a_task_beyond_its_time_is_ended(batch: MakeBatch, kubernetes: KubernetesDouble) -> None:
     _beyond_its_time(LocalExecutor(), batch)
+    _beyond_its_time(on_kubernetes(kubernetes), batch)
+
+
+def test_a_task_that_takes_too_much_memory_is_ended(batch: MakeBatch, kubernetes: KubernetesDouble) -> None:
+    # Slurm's own limit needs control groups, which this machine's cluster has not.
+    for executor in (LocalExecutor(), on_kubernetes(kubernetes)):
+        asked = batch("held = b'x' * 300_000_000; time.sleep(60)", memory_bytes=150e6)
+        told = finished(executor, asked, executor.submit(asked))
+        assert (told[0].state, "memory" in told[0].reason or "bytes" in told[0].reason) == ("out-of-memory", True)
 
 
 @pytest.mark.slow
@@ -146,7 +168,7 @@ def test_another_process_follows_what_was_submitted(executor: Executor, batch: M
     asked = batch("time.sleep(1)", (0, 1))
     handle = executor.submit(asked)
 
-    another = type(executor)()
+    another = copy.copy(executor)
     told = finished(another, asked, handle)
 
     assert [status.state for status in told.values()] == ["done", "done"]
