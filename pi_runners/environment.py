@@ -31,6 +31,12 @@ class DownloadError(UnavailableError):
     code = "download"
 
 
+class InterpreterError(UnavailableError):
+    """Raised when a machine has not the interpreter that a lock is for: that says nothing about its stack."""
+
+    code = "no-interpreter"
+
+
 class EnvironmentBuildError(UnavailableError):
     """Raised when an environment cannot be built, or does not hold what its lock says."""
 
@@ -207,6 +213,11 @@ def _run_uv(arguments: Sequence[str], lock: StackLock) -> None:
             raise FullDiskError(
                 f"the disk is full: uv could not build the environment of `{lock.label}`",
                 hint="make room, or name another place with `--cache-dir`; the same command goes on where it stopped",
+            )
+        if "no interpreter found" in reason.lower():
+            raise InterpreterError(
+                f"this machine has no Python `{lock.python}` for `{lock.label}`: {reason}",
+                hint="install it, or name a version that every node has with `--python 3.12`",
             )
         if "error sending request" in reason.lower():
             raise DownloadError(

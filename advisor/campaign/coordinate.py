@@ -248,11 +248,17 @@ class Coordinator:
                 self._polled[status.task] = status
                 if status.final and not engine.executor.sees_files:
                     self.read_output(engine.executor.output(batch, submission.handle, status.task))
+                    self._note_node(status)
         except ExecutorError as error:
             self._once(error.message, error.hint)
             return
         if all(status.final for status in told):
             self._close(submission, engine, told)
+
+    def _note_node(self, status: TaskStatus) -> None:
+        """Note where a task ran, where its worker cannot."""
+        nodes = {str(slot.number): status.node for slot in self.plan.slots(status.task)}
+        self.home.note(status.task, {"node": status.node, "nodes": nodes})
 
     def _close(self, submission: Submission, engine: Engine, told: tuple[TaskStatus, ...]) -> None:
         has = self._counts(submission.tasks)

@@ -115,6 +115,12 @@ def _kubernetes(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
     runs = (run for block in plan.blocks for slot in block.slots for run in slot.indicators)
     if not chosen.gpus and any(run.device == "cuda" for run in runs):
         chosen = replace(chosen, gpus=1)
+    for lock in (slot.lock for block in plan.blocks for slot in block.slots):
+        if "/" in lock.python:
+            raise InputError(
+                f"`{lock.python}` is an interpreter of this machine, not of the image",
+                hint="plan with a version that the image has, such as `--python 3.12`",
+            )
     packed = home.folder / "campaign.json.gz"
     command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", PLACE, "--plan", f"{INPUTS}/{packed.name}"]
     command += ["--environments", f"{SCRATCH}/environments", "--print"]

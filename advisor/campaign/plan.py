@@ -84,6 +84,7 @@ def plan_campaign(
     python: str,
     most: int,
     repetition: int = 1,
+    elsewhere: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Campaign:
     """Expand a matrix and lock every stack; what cannot resolve is dropped before anything is installed.
@@ -96,12 +97,13 @@ def plan_campaign(
         python: Interpreter where the matrix names none.
         most: Most indicator runs a round.
         repetition: Which repetition; each has blocks of its own.
+        elsewhere: Whether it runs on other machines, where interpreters that are named by version are looked for.
         progress: Called before each lock.
 
     Raises:
         InputError: If nothing is left.
     """
-    locker = StackLocker(client, hardware)
+    locker = StackLocker(client, hardware, elsewhere=elsewhere)
     combinations = matrix.combinations(locker.versions_of, (python,), most=most)
     for combination in combinations:
         check_fit(combination.cases, matrix.content.dtypes, hardware, device=device)

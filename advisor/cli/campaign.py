@@ -112,7 +112,12 @@ def campaign(
     executor: ExecutorOption = "local",
     engine: EngineOption = None,
     most: MostOption = 20000,
-    python: PythonOption = sys.executable,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            "--python", help="Interpreter where the matrix names none: a path, or a version for other machines."
+        ),
+    ] = None,
     repetition: AgainOption = 1,
     hardware: HardwareOption = None,
     attempts: Annotated[
@@ -150,6 +155,9 @@ def campaign(
     from pi_runners.matrix_file import read_matrix
 
     content, machine = read_matrix(matrix), _target(hardware)
+    # An image has an interpreter of its own.
+    here = sys.executable if executor != "kubernetes" else f"{sys.version_info.major}.{sys.version_info.minor}"
+    python = python or here
     name = campaign_name(content, hardware=machine, python=python, repetition=repetition)
     place = Home(home or campaigns_folder(knowledge) / name)
     environments = cache_directory(cache_dir) / "environments"
@@ -163,7 +171,15 @@ def campaign(
         # A mistake in the engine's options is told before the index is asked.
         open_engine(executor, given, place, Plan(name=name, blocks=()))
         client = _client(index_url, extra_index_url, find_links, cache_dir, offline)
-        planned = _plan(content, client, machine, most=most, python=python, repetition=repetition)
+        planned = _plan(
+            content,
+            client,
+            machine,
+            most=most,
+            python=python,
+            repetition=repetition,
+            elsewhere=executor != "local",
+        )
         for dropped in planned.dropped:
             say(f"dropped {dropped.label}: {dropped.reason}")
         if executor == "local":
@@ -197,6 +213,8 @@ def campaign(
 
 def _render(folder: Path, executor: str, given: dict[str, str], place: Home, planned: Plan) -> None:
     """Write the manifests of a whole campaign, with a kustomization that names them."""
+    import json
+
     import yaml
 
     from advisor.campaign.coordinate import batch_of
@@ -217,7 +235,9 @@ def _render(folder: Path, executor: str, given: dict[str, str], place: Home, pla
     names = []
     for manifest in engine.executor.manifests(batch):
         names.append(f"{manifest['kind'].lower()}.yaml")
-        write_atomically(folder / names[-1], yaml.safe_dump(manifest, sort_keys=False, width=10_000))
+        # As JSON and back: what is said twice is written twice, not as a reference.
+        plain = json.loads(json.dumps(manifest))
+        write_atomically(folder / names[-1], yaml.safe_dump(plain, sort_keys=False, width=10_000))
     kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names}
     write_atomically(folder / "kustomization.yaml", yaml.safe_dump(kustomization, sort_keys=False))
     typer.echo(f"kubectl apply -k {folder}")
@@ -258,7 +278,14 @@ def _target(hardware: str | None) -> HardwareProfile:
 
 
 def _plan(
-    content: Matrix, client: IndexClient, hardware: HardwareProfile, *, most: int, python: str, repetition: int
+    content: Matrix,
+    client: IndexClient,
+    hardware: HardwareProfile,
+    *,
+    most: int,
+    python: str,
+    repetition: int,
+    elsewhere: bool = False,
 ) -> Campaign:
     from advisor.campaign.plan import plan_campaign
 
@@ -270,6 +297,7 @@ def _plan(
         python=python,
         most=most,
         repetition=repetition,
+        elsewhere=elsewhere,
         progress=say,
     )
 

@@ -213,7 +213,8 @@ def work(
         if print_cells:
             typer.echo(cell_line(cell, content))
 
-    with tempfile.TemporaryDirectory(prefix="seshat-", dir=environments if not keep_environments else None) as own:
+    _make(environments)
+    with tempfile.TemporaryDirectory(prefix="seshat-", dir=None if keep_environments else environments) as own:
         taken = work(
             home,
             agreed,
@@ -226,6 +227,18 @@ def work(
             progress=say,
         )
     say(f"task {task}: {taken} observations")
+
+
+def _make(folder: Path | None) -> None:
+    from knowledge.domain.errors import UnavailableError
+
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnavailableError(
+                f"`{folder}` cannot be made on this node: {error.strerror}", hint="name another folder for environments"
+            ) from None
 
 
 def _bytes(path: Path) -> bytes:

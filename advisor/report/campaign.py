@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -91,13 +91,16 @@ def overview(coordinator: Coordinator) -> Overview:
     for state in tasks:
         number, round_ = plan.tasks[state.task]
         noted = home.noted(state.task)
+        now = _now(
+            state, noted, [s.number for s in plan.slots(state.task) if (number, round_, s.number) not in measured]
+        )
         for slot in plan.slots(state.task):
             found = measured.get((number, round_, slot.number))
             if found is not None:
                 failed = any(status not in _FINE for status in statuses(found[1]))
                 column, node = "failed" if failed else "done", str(noted.get("nodes", {}).get(str(slot.number), ""))
             else:
-                column, node = _column(state, noted, round_, slot.number)
+                column, node = _column(state, slot.number == now)
             stacks.setdefault(slot.label, Counter())[column] += 1
             if node:
                 nodes.setdefault(node, Counter())[column] += 1
@@ -138,12 +141,18 @@ def _row(name: str, counts: Counter[str]) -> Row:
     return Row(name=name, counts={column: counts[column] for column in COLUMNS})
 
 
-def _column(state: TaskState, noted: Mapping[str, Any], round_: int, slot: int) -> tuple[str, str]:
+def _now(state: TaskState, noted: Mapping[str, Any], missing: Sequence[int]) -> int | None:
+    """Return the slot that a task is at; the first that is missing, where its worker does not tell."""
+    if state.state != "running":
+        return None
+    cell = Cell.of(str(noted.get("cell", "")))
+    return cell.slot if cell is not None else next(iter(missing), None)
+
+
+def _column(state: TaskState, running: bool) -> tuple[str, str]:
     """Return where a cell without observations stands, and its node where that is known."""
-    if state.state == "running":
-        now = Cell.of(str(noted.get("cell", "")))
-        running = now is not None and (now.round, now.slot) == (round_, slot)
-        return ("running", str(noted.get("node", ""))) if running else ("queued", "")
+    if running:
+        return "running", state.node
     return ("not run" if state.state in ("given-up", "cancelled") else "queued"), ""
 
 
@@ -153,19 +162,21 @@ def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
         return "complete"
     if coordinator.cancelled:
         return "cancelled"
-    return "incomplete" if states <= {"done", "given-up"} else "running"
+    return "running" if any(not s.closed for s in coordinator.submissions()) else "incomplete"
 
 
 def _failures(tasks: Iterable[TaskState]) -> list[str]:
-    """Tell what was given up, and what waits for something that will not come by itself."""
-    told = []
+    """Tell what was given up, and what waits for something that will not come by itself; each reason once."""
+    told: dict[str, list[str]] = {}
     for state in tasks:
+        where = f" on {state.node}" if state.node else ""
         if state.state == "given-up":
-            where = f" on {state.node}" if state.node else ""
-            told.append(f"task {state.task}{where} gave nothing new {state.attempts} times: {state.reason}")
+            told.setdefault(f"gave nothing new {state.attempts} times: {state.reason}", []).append(
+                f"{state.task}{where}"
+            )
         elif state.state == "queued" and state.reason:
-            told.append(f"task {state.task} is queued: {state.reason}")
-    return told
+            told.setdefault(f"waits: {state.reason}", []).append(f"{state.task}")
+    return [f"task{'s' if len(names) > 1 else ''} {', '.join(names)} {reason}" for reason, names in told.items()]
 
 
 def _skews(coordinator: Coordinator) -> list[str]:
@@ -175,7 +186,7 @@ def _skews(coordinator: Coordinator) -> list[str]:
     for task, submitted in begun.items():
         path = coordinator.home.folder / "tasks" / f"{task}.json"
         noted = coordinator.home.noted(task)
-        if not noted:
+        if "clock" not in noted:
             continue
         clock, node = float(noted["clock"]), str(noted["node"])
         behind = submitted - clock

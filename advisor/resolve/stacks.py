@@ -26,10 +26,19 @@ LOADGEN = "mlcommons-loadgen==6.0.17"
 
 
 class StackLocker:
-    """Finds versions and locks stacks for interpreters of this machine."""
+    """Finds versions and locks stacks, for interpreters of this machine or of others."""
 
-    def __init__(self, client: IndexClient, hardware: HardwareProfile) -> None:
+    def __init__(self, client: IndexClient, hardware: HardwareProfile, *, elsewhere: bool = False) -> None:
+        """Remember where to look.
+
+        Args:
+            client: The indexes.
+            hardware: The machine that stacks are locked for.
+            elsewhere: Whether an interpreter that is named by its version is looked for where the stack is installed,
+                and not here.
+        """
         self._client = client
+        self._elsewhere = elsewhere
         self._hardware = hardware
         self.interpreter = cache(self._find_interpreter)
         self._target = cache(self._make_target)
@@ -92,8 +101,8 @@ class StackLocker:
         )
 
     def _find_interpreter(self, python: str) -> str:
-        """Return the path of an interpreter that is named by its path or its version."""
-        if os.sep in python:
+        """Return the path of an interpreter that is named by its path or its version; the version for elsewhere."""
+        if os.sep in python or self._elsewhere:
             return python
         done = subprocess.run(
             [find_uv(), "python", "find", "--no-python-downloads", python], capture_output=True, text=True, check=False
@@ -106,6 +115,8 @@ class StackLocker:
 
     def _make_target(self, python: str) -> Target:
         path = self.interpreter(python)
+        if os.sep not in path:
+            return make_target(python=path, platform=None, hardware=self._hardware)
         program = "import platform; print(platform.python_version())"
         try:
             done = subprocess.run([path, "-I", "-c", program], capture_output=True, text=True, check=True)

@@ -212,7 +212,9 @@ class KubernetesDouble:
                 text = re.sub(rf"(?<![\w/.]){re.escape(mount)}(?![\w-])", str(place), text)
             return text
 
-        variables = {"PATH": os.environ["PATH"], "JOB_COMPLETION_INDEX": str(index)}
+        # This machine is the image: its programs and its certificates, nothing of the user's.
+        image = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "SLURM", "XDG_"))}
+        variables = {**image, "JOB_COMPLETION_INDEX": str(index)}
         for entry in container["env"]:
             source = entry.get("valueFrom", {})
             if "fieldRef" in source:
