@@ -86,7 +86,7 @@ class Outlook:
         seen = glance(self._address)
         if seen is None:
             # The tables are those of an older program, or a server's; opening fills in what ships.
-            seen = content_hash([(block.name, block.digest) for block in self._store.blocks()])
+            seen = content_hash([block.state for block in self._store.blocks()])
         program = [version_of_distribution("seshat"), catalogue_digest()]
         return content_hash([_FORMAT, program, seen, self._hardware.identity, self._workload])
 

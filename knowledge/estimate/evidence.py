@@ -7,7 +7,7 @@ the indicator add to both alike is gone from it. It carries what the model looks
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
@@ -18,6 +18,8 @@ from knowledge.store.base import KnowledgeBase
 COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
 """Packages beside the framework that may change its speed; versions of CUDA and its libraries count as well."""
 _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
+WITNESS = 0.5
+"""From this trust on, a source is believed that a version does not run."""
 _KIND = "evidence"
 _FORMAT = 2
 
@@ -132,8 +134,12 @@ class Evidence:
 
 
 def gather(store: KnowledgeBase) -> Evidence:
-    """Return the evidence of a knowledge base; only blocks that changed since it was last asked are read."""
-    blocks = [(block.name, f"{_FORMAT}{block.digest[1:]}") for block in store.blocks()]
+    """Return the evidence of a knowledge base, as far as its sources are trusted.
+
+    Only blocks that changed since it was last asked are read.
+    """
+    held = store.blocks()
+    blocks = [(block.name, f"{_FORMAT}{block.digest[1:]}") for block in held]
     kept = store.recall(_KIND, blocks)
     fresh = []
     for name, digest in blocks:
@@ -142,10 +148,24 @@ def gather(store: KnowledgeBase) -> Evidence:
             kept[name] = {"contrasts": [asdict(c) for c in found.contrasts], "runs": [asdict(r) for r in found.runs]}
             fresh.append((name, digest, kept[name]))
     store.remember(_KIND, fresh)
-    parts = [kept[name] for name, _ in blocks]
+    trusted = [(kept[block.name], block.trust) for block in held if block.trust > 0]
     return Evidence(
-        contrasts=tuple(_contrast_from(record) for part in parts for record in part["contrasts"]),
-        runs=tuple(_run_from(record) for part in parts for record in part["runs"]),
+        contrasts=tuple(_weighed(_contrast_from(r), trust) for part, trust in trusted for r in part["contrasts"]),
+        runs=tuple(_run_from(r) for part, trust in trusted if trust >= WITNESS for r in part["runs"]),
+    )
+
+
+def _weighed(c: Contrast, trust: float) -> Contrast:
+    """Return a contrast as far as its source is trusted: half the trust is twice the variance."""
+    if trust == 1:
+        return c
+    widening = trust**-0.5
+    return replace(
+        c,
+        error=c.error * widening,
+        common=c.common * widening,
+        low=c.mean + (c.low - c.mean) * widening,
+        high=c.mean + (c.high - c.mean) * widening,
     )
 
 

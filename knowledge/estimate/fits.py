@@ -44,7 +44,7 @@ class Fits:
     @cached_property
     def _state(self) -> str:
         """Hash of everything that the knowledge base holds."""
-        return content_hash([_FORMAT, *((block.name, block.digest) for block in self._store.blocks())])
+        return content_hash([_FORMAT, *(block.state for block in self._store.blocks())])
 
     @cached_property
     def _evidence(self) -> Evidence:

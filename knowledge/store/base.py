@@ -55,11 +55,56 @@ class Block:
         name: Its name.
         observations: How many it has.
         digest: Hash of their identities, whatever their order: equal exactly when the observations are.
+        source: Who delivered it; empty where it is the user's own.
+        trust: How much its source is trusted, from 0 to 1.
     """
 
     name: str
     observations: int
     digest: str
+    source: str = ""
+    trust: float = 1.0
+
+    @property
+    def state(self) -> tuple[str, str] | tuple[str, str, float]:
+        """What an estimate depends on: another one may say something else."""
+        return (self.name, self.digest) if self.trust == 1 else (self.name, self.digest, self.trust)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Who delivers observations.
+
+    Attributes:
+        name: Its name; empty for the user's own measurements.
+        trust: How much it is trusted, from 0 to 1.
+        blocks: How many blocks it delivered.
+        observations: How many observations those have.
+        quarantined: How many observations of it are kept apart.
+    """
+
+    name: str
+    trust: float
+    blocks: int
+    observations: int
+    quarantined: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """An observation that is kept apart.
+
+    Attributes:
+        observation: The observation.
+        source: Who delivered it.
+        reason: What speaks against it.
+        received_at: When, ISO 8601, UTC.
+    """
+
+    observation: Observation
+    source: str
+    reason: str
+    received_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +135,37 @@ class Content:
 class KnowledgeBase(Protocol):
     """What every knowledge base does."""
 
-    def add(self, observations: Iterable[Observation]) -> Ingest:
+    def add(
+        self, observations: Iterable[Observation], *, source: str = "", quarantine: Iterable[Quarantined] = ()
+    ) -> Ingest:
         """Store observations in one transaction.
+
+        Args:
+            observations: What is let in.
+            source: Who delivers them; a block belongs to whoever delivered its first observation.
+            quarantine: What is kept apart, in the same transaction.
 
         Raises:
             KnowledgeBaseError: If it cannot be written; then nothing was stored.
         """
+
+    def identities(self, asked: Iterable[str]) -> frozenset[str]:
+        """Return which identities are known, let in or kept apart."""
+
+    def quarantined(self) -> tuple[Quarantined, ...]:
+        """Return what is kept apart, oldest first."""
+
+    def release(self, identities: Collection[str]) -> Ingest:
+        """Let in what is kept apart, in one transaction."""
+
+    def drop(self, identities: Collection[str]) -> int:
+        """Remove what is kept apart, in one transaction, and return how many observations went."""
+
+    def sources(self) -> tuple[Source, ...]:
+        """Return who delivered something, or is known by its trust, by name."""
+
+    def trust(self, name: str, trust: float) -> None:
+        """Set how much a source is trusted: from 0, what it says is not looked at, to 1."""
 
     def observations(
         self,
@@ -103,6 +173,7 @@ class KnowledgeBase(Protocol):
         frameworks: Iterable[str] | None = None,
         block: str | None = None,
         indicator: str | None = None,
+        rounds: Collection[int] | None = None,
     ) -> Iterator[Observation]:
         """Yield observations in order of block, round, slot and indicator.
 
@@ -110,10 +181,15 @@ class KnowledgeBase(Protocol):
             frameworks: Only those measured through one of these distributions.
             block: Only those of one block.
             indicator: Only those of indicators of this name.
+            rounds: Only those of these rounds.
         """
 
-    def blocks(self) -> tuple[Block, ...]:
-        """Return what blocks there are, by name; quick, however many observations there are."""
+    def blocks(self, names: Collection[str] | None = None) -> tuple[Block, ...]:
+        """Return what blocks there are, by name; quick, however many observations there are.
+
+        Args:
+            names: Only these.
+        """
 
     def remove(self, blocks: Collection[str]) -> int:
         """Remove whole blocks in one transaction, and return how many observations went."""

@@ -30,9 +30,10 @@ def glance(address: str) -> str | None:
         try:
             revision = connection.execute("SELECT version_num FROM alembic_version").fetchall()
             taken_in = connection.execute("SELECT sha256 FROM shipped_file ORDER BY sha256").fetchall()
-            blocks = connection.execute("SELECT name, digest FROM block ORDER BY name").fetchall()
+            blocks = connection.execute("SELECT name, digest, source FROM block ORDER BY name").fetchall()
+            trusts = connection.execute("SELECT name, trust FROM source ORDER BY name").fetchall()
         finally:
             connection.close()
     except sqlite3.Error:
         return None
-    return content_hash([revision, taken_in, blocks])
+    return content_hash([revision, taken_in, blocks, trusts])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,10 +18,14 @@ from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
 from knowledge.store import tables
-from knowledge.store.base import Block, Content, Ingest, KnowledgeBaseError
+from knowledge.store.base import Block, Content, Ingest, KnowledgeBaseError, Quarantined, Source
 from knowledge.store.checking import find_damages
 from knowledge.store.digest import EMPTY, combine
-from knowledge.store.writing import add_observations
+from knowledge.store.quarantine import known_apart, put_apart, read_apart, take_out
+from knowledge.store.tokens import Token, all_tokens, create_token, revoke_token, token_of
+from knowledge.store.writing import absent, add_observations
+
+_TOGETHER = 2000
 
 
 class SqlKnowledgeBase:
@@ -36,11 +41,88 @@ class SqlKnowledgeBase:
         """Where it is, without a password."""
         return self._engine.url.render_as_string(hide_password=True)
 
-    def add(self, observations: Iterable[Observation]) -> Ingest:
+    def add(
+        self, observations: Iterable[Observation], *, source: str = "", quarantine: Iterable[Quarantined] = ()
+    ) -> Ingest:
         """Store observations in one transaction."""
         with self._write() as connection:
-            added, known = add_observations(connection, observations)
+            added, known = add_observations(connection, observations, source=source)
+            put_apart(connection, quarantine)
         return Ingest(added=added, known=known)
+
+    def identities(self, asked: Iterable[str]) -> frozenset[str]:
+        """Return which identities are known, let in or kept apart."""
+        ordered = sorted(set(asked))
+        with self._read() as connection:
+            known: set[str] = set()
+            for start in range(0, len(ordered), _TOGETHER):
+                some = ordered[start : start + _TOGETHER]
+                known |= (set(some) - absent(connection, tables.observation, some)) | known_apart(connection, some)
+        return frozenset(known)
+
+    def quarantined(self) -> tuple[Quarantined, ...]:
+        """Return what is kept apart, oldest first."""
+        with self._read() as connection:
+            return tuple(read_apart(connection))
+
+    def release(self, identities: Collection[str]) -> Ingest:
+        """Let in what is kept apart, in one transaction."""
+        added = known = 0
+        with self._write() as connection:
+            for entry in tuple(read_apart(connection, identities)):
+                new, old = add_observations(connection, [entry.observation], source=entry.source)
+                added, known = added + new, known + old
+            take_out(connection, identities)
+        return Ingest(added=added, known=known)
+
+    def drop(self, identities: Collection[str]) -> int:
+        """Remove what is kept apart, in one transaction, and return how many observations went."""
+        with self._write() as connection:
+            return take_out(connection, identities)
+
+    def sources(self) -> tuple[Source, ...]:
+        """Return who delivered something, or is known by its trust, by name."""
+        apart = select(tables.quarantine.c.source, func.count()).group_by(tables.quarantine.c.source)
+        with self._read() as connection:
+            trusts = {str(n): float(t) for n, t in connection.execute(select(tables.source)).all()}
+            kept = {str(name): int(count) for name, count in connection.execute(apart).all()}
+        blocks = self.blocks()
+        return tuple(
+            Source(
+                name=name,
+                trust=trusts.get(name, 1.0),
+                blocks=sum(b.source == name for b in blocks),
+                observations=sum(b.observations for b in blocks if b.source == name),
+                quarantined=kept.get(name, 0),
+            )
+            for name in sorted({*trusts, *kept, *(b.source for b in blocks)})
+        )
+
+    def trust(self, name: str, trust: float) -> None:
+        """Set how much a source is trusted."""
+        with self._write() as connection:
+            connection.execute(delete(tables.source).where(tables.source.c.name == name))
+            connection.execute(insert(tables.source), [{"name": name, "trust": trust}])
+
+    def create_token(self, *, role: str, source: str, days: float | None = None) -> tuple[str, Token]:
+        """Make a token for the service; see :func:`knowledge.store.tokens.create_token`."""
+        with self._write() as connection:
+            return create_token(connection, role=role, source=source, days=days, now=datetime.now(UTC))
+
+    def token_of(self, text: str) -> Token | None:
+        """Return what is known of a token, or none where it is none of ours."""
+        with self._read() as connection:
+            return token_of(connection, text)
+
+    def tokens(self) -> tuple[Token, ...]:
+        """Return all tokens of the service, oldest first."""
+        with self._read() as connection:
+            return all_tokens(connection)
+
+    def revoke_token(self, identity: str) -> None:
+        """Revoke a token, for good."""
+        with self._write() as connection:
+            revoke_token(connection, identity, now=datetime.now(UTC))
 
     def observations(
         self,
@@ -48,6 +130,7 @@ class SqlKnowledgeBase:
         frameworks: Iterable[str] | None = None,
         block: str | None = None,
         indicator: str | None = None,
+        rounds: Collection[int] | None = None,
     ) -> Iterator[Observation]:
         """Yield observations in order of block, round, slot and indicator."""
         table = tables.observation
@@ -60,6 +143,8 @@ class SqlKnowledgeBase:
             query = query.where(table.c.block == block)
         if indicator is not None:
             query = query.where(table.c.indicator == indicator)
+        if rounds is not None:
+            query = query.where(table.c.round.in_(sorted(rounds)))
         stacks: dict[str, Stack] = {}
         machines: dict[str, HardwareProfile] = {}
         with self._read() as connection:
@@ -70,13 +155,20 @@ class SqlKnowledgeBase:
                     machines[hardware_id] = hardware_from(_document(connection, tables.hardware, hardware_id))
                 yield observation_from(json.loads(document), stack=stacks[stack_id], hardware=machines[hardware_id])
 
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self, names: Collection[str] | None = None) -> tuple[Block, ...]:
         """Return what blocks there are, by name."""
-        table = tables.block
+        table, source = tables.block, tables.source
+        trust = func.coalesce(source.c.trust, 1.0)
+        query = select(table.c.name, table.c.observations, table.c.digest, table.c.source, trust)
+        query = query.select_from(table.outerjoin(source, source.c.name == table.c.source))
+        if names is not None:
+            query = query.where(table.c.name.in_(sorted(names)))
         with self._read() as connection:
-            rows = connection.execute(select(table)).all()
+            rows = connection.execute(query).all()
         # Databases sort text each in their own way.
-        return tuple(Block(name=n, observations=o, digest=d) for n, o, d in sorted(map(tuple, rows)))
+        return tuple(
+            Block(name=n, observations=o, digest=d, source=s, trust=t) for n, o, d, s, t in sorted(map(tuple, rows))
+        )
 
     def remove(self, blocks: Collection[str]) -> int:
         """Remove whole blocks in one transaction, and return how many observations went."""

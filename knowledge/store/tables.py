@@ -19,7 +19,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0002"
+HEAD = "0003"
 """Newest revision of the tables; the migrations lead here."""
 
 metadata = MetaData(
@@ -86,6 +86,37 @@ block = Table(
     Column("name", String(128), primary_key=True),
     Column("observations", Integer, nullable=False),
     Column("digest", String(64), nullable=False),
+    Column("source", String(128), nullable=False, server_default=""),
+)
+
+source = Table(
+    "source",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("trust", Float, nullable=False),
+)
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("source", String(128), nullable=False),
+    Column("block", String(128), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("received_at", String(32), nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+token = Table(
+    "token",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("sha256", String(64), nullable=False, unique=True),
+    Column("role", String(16), nullable=False),
+    Column("source", String(128), nullable=False),
+    Column("created_at", String(32), nullable=False),
+    Column("expires_at", String(32)),
+    Column("revoked_at", String(32)),
 )
 
 derived = Table(

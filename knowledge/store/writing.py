@@ -22,7 +22,9 @@ Row = tuple[Any, ...]
 """Values of one row, in order of the table's columns."""
 
 
-def add_observations(connection: Connection, observations: Iterable[Observation]) -> tuple[int, int]:
+def add_observations(
+    connection: Connection, observations: Iterable[Observation], *, source: str = ""
+) -> tuple[int, int]:
     """Insert what is not there yet, and return how many observations were new and how many known.
 
     The caller holds the database's writing lock (see :mod:`knowledge.store.engine`), so that what is looked up stays.
@@ -34,13 +36,13 @@ def add_observations(connection: Connection, observations: Iterable[Observation]
     while batch := list(islice(iterator, _BATCH)):
         _add_stacks_and_machines(connection, batch, stored)
         rows = {row[0]: row for row in map(_row, batch)}
-        missing = sorted(_missing(connection, tables.observation, rows))
+        missing = sorted(absent(connection, tables.observation, rows))
         _insert(connection, tables.observation, [rows[identity] for identity in missing])
         for identity in missing:
             fresh[rows[identity][_COLUMNS.index("block")]].append(identity)
         added += len(missing)
         total += len(batch)
-    _count_blocks(connection, fresh)
+    _count_blocks(connection, fresh, source)
     return added, total - added
 
 
@@ -69,9 +71,9 @@ def _add_stacks_and_machines(connection: Connection, batch: Sequence[Observation
     """Insert the stacks and machines that are not there; ``stored`` remembers which need no look."""
     stacks: dict[str, Stack] = {o.stack.identity: o.stack for o in batch}
     machines = _described(batch, stored)
-    new_machines = sorted(_missing(connection, tables.hardware, machines))
+    new_machines = sorted(absent(connection, tables.hardware, machines))
     _rename(connection, {i: record for i, record in machines.items() if i not in set(new_machines)})
-    new_stacks = sorted(_missing(connection, tables.stack, stacks.keys() - stored))
+    new_stacks = sorted(absent(connection, tables.stack, stacks.keys() - stored))
     _insert(
         connection,
         tables.hardware,
@@ -111,7 +113,7 @@ def _rename(connection: Connection, machines: dict[str, tuple[str, str]]) -> Non
             connection.execute(update(table).where(table.c.id == identity).values(document=machines[identity][1]))
 
 
-def _missing(connection: Connection, table: Table, identities: Iterable[str]) -> set[str]:
+def absent(connection: Connection, table: Table, identities: Iterable[str]) -> set[str]:
     """Return which identities a table does not have."""
     asked = list(identities)
     if not asked:
@@ -140,8 +142,8 @@ def _insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) VALUES ({marks})", list(rows))
 
 
-def _count_blocks(connection: Connection, fresh: dict[str, list[str]]) -> None:
-    """Add new observations, by block, to the blocks' counts and digests."""
+def _count_blocks(connection: Connection, fresh: dict[str, list[str]], source: str) -> None:
+    """Add new observations, by block, to the blocks' counts and digests; a new block is its source's."""
     table = tables.block
     known = {
         row.name: row
@@ -155,7 +157,7 @@ def _count_blocks(connection: Connection, fresh: dict[str, list[str]]) -> None:
         }
         for name, ids in sorted(fresh.items())
     ]
-    if new := [row for row in changed if row["name"] not in known]:
+    if new := [{**row, "source": source} for row in changed if row["name"] not in known]:
         connection.execute(insert(table), new)
     if old := [{**row, "key": row["name"]} for row in changed if row["name"] in known]:
         statement = update(table).where(table.c.name == bindparam("key"))
