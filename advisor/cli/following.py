@@ -14,6 +14,7 @@ import typer
 
 from advisor.cli.console import say, warn
 from advisor.cli.options import open_store
+from advisor.cli.sharing import AdmittingSink
 
 if TYPE_CHECKING:
     from advisor.campaign.coordinate import Coordinator
@@ -92,6 +93,7 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
 
     with ExitStack() as opened:
         store: SqlKnowledgeBase = opened.enter_context(open_store(following.knowledge))
+        sink = AdmittingSink(store)
         following.home.create(following.plan)
         if not opened.enter_context(following.home.coordinated()):
             raise InputError(
@@ -101,7 +103,7 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
         coordinator = Coordinator(
             following.home,
             following.plan,
-            sink=store if following.prometheus is None else PrometheusSink(store, following.prometheus),
+            sink=sink if following.prometheus is None else PrometheusSink(sink, following.prometheus),
             attempts=following.attempts,
             warn=lambda message, hint: warn(message, hint=hint),
         )

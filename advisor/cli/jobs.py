@@ -16,10 +16,13 @@ from advisor.cli.campaign import EngineOption
 from advisor.cli.console import say, warn
 from advisor.cli.following import Following, HomeOption, campaigns_folder, coordinated, engine_options, follow
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli.sharing import TokenOption, tell_apart
 
 if TYPE_CHECKING:
     from advisor.campaign.coordinate import Coordinator
     from advisor.campaign.home import Home
+    from knowledge.domain.errors import UnavailableError
+    from knowledge.service.client import KnowledgeService
 
 CampaignArgument = Annotated[
     str | None, typer.Argument(metavar="[CAMPAIGN]", help="Name of the campaign, or the begin of it; the only one.")
@@ -193,6 +196,10 @@ def work(
     memory_limit: Annotated[
         float | None, typer.Option("--memory-limit", metavar="GB", help="Most memory of one process.")
     ] = None,
+    push: Annotated[
+        str | None, typer.Option("--push", metavar="URL", help="Also deliver to a knowledge base's service.")
+    ] = None,
+    token: TokenOption = "",
     print_cells: Annotated[
         bool, typer.Option("--print", help="Also print the observations, for engines that keep only the output.")
     ] = False,
@@ -202,6 +209,7 @@ def work(
     from advisor.campaign.work import cell_line, work
     from knowledge.domain.errors import InputError
     from knowledge.hardware.detect import detect
+    from knowledge.service.client import KnowledgeService
 
     home = Home(folder)
     agreed = home.plan() if plan is None else plan_from(_bytes(plan), where=str(plan))
@@ -209,9 +217,15 @@ def work(
         raise InputError(f"campaign `{agreed.name}` has no task {task}", hint=f"it has {len(agreed.tasks)}, from 0")
     home.create(agreed)
 
+    service = KnowledgeService(push, token) if push else None
+    waiting: list[bytes] = []
+
     def deliver(cell: Cell, content: bytes) -> None:
         if print_cells:
             typer.echo(cell_line(cell, content))
+        if service is not None:
+            waiting.append(content)
+            _push(service, waiting)
 
     _make(environments)
     with tempfile.TemporaryDirectory(prefix="seshat-", dir=None if keep_environments else environments) as own:
@@ -227,6 +241,24 @@ def work(
             progress=say,
         )
     say(f"task {task}: {taken} observations")
+    if service is not None and (problem := _push(service, waiting)) is not None:
+        raise problem
+
+
+def _push(service: KnowledgeService, waiting: list[bytes]) -> UnavailableError | None:
+    """Deliver what waits, oldest first; return why some of it still does."""
+    from knowledge.domain.errors import UnavailableError
+
+    while waiting:
+        try:
+            done = service.deliver(waiting[0])
+        except UnavailableError as error:
+            # Measuring goes on: what is measured is on the disk, and in the output.
+            warn(error.message, hint=f"{len(waiting)} deliveries wait")
+            return error
+        tell_apart(done.quarantined)
+        del waiting[0]
+    return None
 
 
 def _make(folder: Path | None) -> None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli import evidence
+from advisor.cli import evidence, sharing
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store, read_moment
 
 if TYPE_CHECKING:
-    from knowledge.store.base import Block, Ingest, KnowledgeBase
+    from knowledge.admission.admit import Admitted
+    from knowledge.store.base import Block, KnowledgeBase
 
 app = typer.Typer(
     help="Look into, fill, check and ask the knowledge base.", no_args_is_help=True, rich_markup_mode=None
@@ -56,19 +57,25 @@ def import_(
     keep_valid: Annotated[
         bool, typer.Option("--keep-valid", help="Store the sound observations of a damaged file, and list the rest.")
     ] = False,
+    source: sharing.SourceOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Store the observations of files and of other knowledge bases; what is known already is not counted twice."""
+    """Store the observations of files and of other knowledge bases; what is known already is not counted twice.
+
+    What cannot be true is kept apart: see `advisor knowledge quarantine`.
+    """
     with open_store(knowledge) as store:
-        for source in sources:
+        sink = sharing.AdmittingSink(store, source=source or "")
+        for place in sources:
             with ExitStack() as opened:
-                if _is_knowledge_base(source):
-                    ingest = store.add(opened.enter_context(_other(source)).observations())
+                if _is_knowledge_base(place):
+                    ingest = sink.add(opened.enter_context(_other(place)).observations())
                     lost = 0
                 else:
-                    ingest, lost = _import_file(store, Path(source), keep_valid=keep_valid)
+                    ingest, lost = _import_file(sink, Path(place), keep_valid=keep_valid)
             left_out = f", {lost} lines left out" if lost else ""
-            typer.echo(f"{source}: {ingest.added} added, {ingest.known} known already{left_out}")
+            apart = f", {len(ingest.quarantined)} kept apart" if ingest.quarantined else ""
+            typer.echo(f"{place}: {ingest.added} added, {ingest.known} known already{apart}{left_out}")
 
 
 def _is_knowledge_base(source: str) -> bool:
@@ -88,7 +95,7 @@ def _other(source: str) -> KnowledgeBase:
     return open_knowledge_base(source, shipped=False)
 
 
-def _import_file(store: KnowledgeBase, path: Path, *, keep_valid: bool) -> tuple[Ingest, int]:
+def _import_file(sink: sharing.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[Admitted, int]:
     from knowledge.domain.errors import InputError
     from knowledge.exchange.files import DamagedLine, read_lines, read_observations
 
@@ -98,7 +105,7 @@ def _import_file(store: KnowledgeBase, path: Path, *, keep_valid: bool) -> tuple
         raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
     damaged: list[DamagedLine] | None = [] if keep_valid else None
     lines = read_lines(content, where=str(path), damaged=damaged)
-    ingest = store.add(read_observations(lines, where=str(path), damaged=damaged))
+    ingest = sink.add(read_observations(lines, where=str(path), damaged=damaged))
     for line in (damaged or [])[:_MANY]:
         warn(f"{path}:{line.number}: left out: {line.reason}")
     if damaged and len(damaged) > _MANY:
@@ -194,6 +201,11 @@ def _ended_before(store: KnowledgeBase, blocks: Iterable[Block], before: str) ->
             yield block.name
 
 
+app.command("push")(sharing.push)
+app.command("pull")(sharing.pull)
+app.add_typer(sharing.tokens, name="token")
+app.add_typer(sharing.quarantine, name="quarantine")
+app.add_typer(sharing.sources, name="source")
 app.command("compare")(evidence.compare)
 app.command("estimate")(evidence.estimate)
 app.command("import-mlperf")(evidence.import_mlperf)

@@ -155,6 +155,19 @@ class SqlKnowledgeBase:
                     machines[hardware_id] = hardware_from(_document(connection, tables.hardware, hardware_id))
                 yield observation_from(json.loads(document), stack=stacks[stack_id], hardware=machines[hardware_id])
 
+    def stacks(self) -> Iterator[Stack]:
+        """Yield the stacks that observations name, by identity."""
+        with self._read() as connection:
+            for document in connection.execute(select(tables.stack.c.document).order_by(tables.stack.c.id)).scalars():
+                yield stack_from(json.loads(document))
+
+    def machines(self) -> Iterator[HardwareProfile]:
+        """Yield the machines that observations name, by identity."""
+        table = tables.hardware
+        with self._read() as connection:
+            for document in connection.execute(select(table.c.document).order_by(table.c.id)).scalars():
+                yield hardware_from(json.loads(document))
+
     def blocks(self, names: Collection[str] | None = None) -> tuple[Block, ...]:
         """Return what blocks there are, by name."""
         table, source = tables.block, tables.source

@@ -1,0 +1,53 @@
+"""`advisor serve`: the knowledge base over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from advisor.cli.console import say, warn
+from advisor.cli.options import KnowledgeOption, open_store
+
+
+def serve(
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8642,
+    most: Annotated[float, typer.Option("--max-body", metavar="MB", min=0.001, help="Largest delivery.")] = 16.0,
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Serve the knowledge base over HTTP: runners deliver observations, others read them.
+
+    Make tokens with `advisor knowledge token create`. It speaks plain HTTP: put a proxy that speaks TLS before it.
+    """
+    import socket
+
+    from knowledge.domain.errors import UnavailableError
+    from pi_runners.catalogue import Indicators
+
+    try:
+        import uvicorn
+
+        from knowledge.service.app import create_app
+    except ImportError as error:
+        raise UnavailableError(
+            f"the service's libraries are not installed: {error.name}",
+            hint="install them with `pip install 'seshat[serve]'`",
+        ) from None
+    with open_store(knowledge) as store:
+        app = create_app(store, Indicators(), most_bytes=int(most * 1e6))
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listening = socket.create_server((host, port), family=family, backlog=512)
+        except OSError as error:
+            raise UnavailableError(
+                f"`{host}:{port}` cannot be listened on: {error.strerror}", hint="name another `--port` or `--host`"
+            ) from None
+        if host not in ("127.0.0.1", "::1", "localhost"):
+            warn("tokens and observations travel in the clear", hint="put a proxy that speaks TLS before it")
+        shown = f"[{host}]" if ":" in host else host
+        say(f"serving `{store.address}` at http://{shown}:{listening.getsockname()[1]}")
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=30)
+        uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,236 @@
+"""`advisor knowledge push`, `pull`, `token`, `quarantine` and `source`: knowledge that comes from others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.console import say, warn
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store
+
+if TYPE_CHECKING:
+    from knowledge.admission.admit import Admitted
+    from knowledge.domain.observation import Observation
+    from knowledge.service.client import Delivered
+    from knowledge.store.base import KnowledgeBase, Quarantined
+
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Address of a knowledge base's service.")]
+TokenOption = Annotated[
+    str, typer.Option("--token", envvar="ADVISOR_TOKEN", help="Token for the service.", show_envvar=True)
+]
+SourceOption = Annotated[str | None, typer.Option("--source", help="Name of who delivers it.")]
+WhichArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID...]", help="Begins of identities, as `list` prints them.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="All that is kept apart.")]
+OfOption = Annotated[str | None, typer.Option("--source", help="All that one source delivered.")]
+
+tokens = typer.Typer(help="Tokens of the service.", no_args_is_help=True, rich_markup_mode=None)
+quarantine = typer.Typer(help="Observations that were not let in.", no_args_is_help=True, rich_markup_mode=None)
+sources = typer.Typer(help="Who delivers observations.", no_args_is_help=True, rich_markup_mode=None)
+_FEW = 10
+
+
+class AdmittingSink:
+    """Lets observations in, and tells what is kept apart."""
+
+    def __init__(self, store: KnowledgeBase, *, source: str = "") -> None:
+        from knowledge.admission.admit import Admission
+        from pi_runners.catalogue import Indicators
+
+        self._admission = Admission(store, Indicators(), source=source)
+
+    def add(self, observations: Iterable[Observation]) -> Admitted:
+        """Store what is plausible, and keep the rest apart."""
+        done = self._admission.add(observations)
+        tell_apart([(q.observation.identity, q.reason) for q in done.quarantined])
+        return done
+
+
+def tell_apart(entries: Sequence[tuple[str, str]]) -> None:
+    """Tell what is kept apart, the first few each with its reason."""
+    if entries:
+        warn(
+            f"{len(entries)} observations are kept apart; first: {entries[0][1]}",
+            hint="`advisor knowledge quarantine list` tells why; `accept` lets them in, `drop` removes them",
+        )
+
+
+def push(url: UrlArgument, token: TokenOption = "", knowledge: KnowledgeOption = None) -> None:
+    """Deliver to a service what it does not have. What was delivered before is not counted twice."""
+    from knowledge.service.client import KnowledgeService
+    from knowledge.service.client import push as deliver
+
+    service = KnowledgeService(url, token)
+    with open_store(knowledge) as store:
+        _tell(deliver(store, service, progress=say), "delivered")
+
+
+def pull(
+    url: UrlArgument, token: TokenOption = "", source: SourceOption = None, knowledge: KnowledgeOption = None
+) -> None:
+    """Fetch from a service what is not here; it is checked as everything that comes from others."""
+    from knowledge.service.client import Delivered, KnowledgeService
+    from knowledge.service.client import pull as fetch
+
+    service = KnowledgeService(url, token)
+    with open_store(knowledge) as store:
+        sink = AdmittingSink(store, source=source or service.name)
+
+        def add(observations: Iterable[Observation]) -> Delivered:
+            done = sink.add(observations)
+            apart = tuple((q.observation.identity, q.reason) for q in done.quarantined)
+            return Delivered(added=done.added, known=done.known, quarantined=apart)
+
+        _tell(fetch(service, store, add, progress=say), "fetched")
+
+
+def _tell(done: Delivered, verb: str) -> None:
+    typer.echo(f"{verb}: {done.added} added, {done.known} known already, {len(done.quarantined)} kept apart")
+    for identity, reason in done.quarantined[:_FEW]:
+        say(f"  {identity[:12]} kept apart: {reason}")
+
+
+@tokens.command("create")
+def create_token(
+    source: Annotated[str, typer.Argument(help="Who will use it: the source of what it adds.")],
+    role: Annotated[str, typer.Option("--role", metavar="runner|reader", help="What it allows.")] = "runner",
+    days: Annotated[
+        float | None, typer.Option("--days", min=0.0, help="How long it is valid; for ever by default.")
+    ] = (None),
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Make a token and print it, this once: only its hash is kept."""
+    with open_store(knowledge) as store:
+        text, made = store.create_token(role=role, source=source, days=days)
+    say(f"token `{made.id}` for `{source}`, role `{role}`" + (f", until {made.expires_at}" if made.expires_at else ""))
+    typer.echo(text)
+
+
+@tokens.command("list")
+def list_tokens(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
+    """List the tokens; nobody can tell a token from this."""
+    from dataclasses import asdict
+
+    check_format(format)
+    with open_store(knowledge) as store:
+        found = store.tokens()
+    if format == "json":
+        typer.echo(json.dumps({"schema_version": 1, "tokens": [asdict(t) for t in found]}, indent=2))
+        return
+    for t in found:
+        ended = f"revoked {t.revoked_at}" if t.revoked_at else f"until {t.expires_at}" if t.expires_at else "for ever"
+        typer.echo(f"{t.id}  {t.role:6}  {t.source}  since {t.created_at}, {ended}")
+
+
+@tokens.command("revoke")
+def revoke_token(
+    identity: Annotated[str, typer.Argument(metavar="ID", help="Its name, as `list` prints it.")],
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Revoke a token, for good; a running service heeds it at once."""
+    with open_store(knowledge) as store:
+        store.revoke_token(identity)
+    typer.echo(f"token `{identity}` is revoked")
+
+
+@quarantine.command("list")
+def list_quarantine(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
+    """List what is kept apart, with the reasons."""
+    check_format(format)
+    with open_store(knowledge) as store:
+        found = store.quarantined()
+    if format == "json":
+        entries = [
+            {
+                "id": q.observation.identity,
+                "source": q.source,
+                "block": q.observation.block,
+                "indicator": q.observation.indicator.label,
+                "received_at": q.received_at,
+                "reason": q.reason,
+            }
+            for q in found
+        ]
+        typer.echo(json.dumps({"schema_version": 1, "quarantined": entries}, indent=2))
+        return
+    for q in found:
+        o = q.observation
+        typer.echo(f"{o.identity[:12]}  {q.received_at}  from {q.source or 'here'}  {o.indicator.label}: {q.reason}")
+    if not found:
+        typer.echo("nothing is kept apart")
+
+
+@quarantine.command("accept")
+def accept(
+    which: WhichArgument = None, all_: AllOption = False, source: OfOption = None, knowledge: KnowledgeOption = None
+) -> None:
+    """Let in what is kept apart."""
+    with open_store(knowledge) as store:
+        done = store.release(_chosen(store, which or [], all_=all_, source=source))
+    typer.echo(f"{done.added} let in" + (f", {done.known} known already" if done.known else ""))
+
+
+@quarantine.command("drop")
+def drop(
+    which: WhichArgument = None, all_: AllOption = False, source: OfOption = None, knowledge: KnowledgeOption = None
+) -> None:
+    """Remove what is kept apart, for good."""
+    with open_store(knowledge) as store:
+        gone = store.drop(_chosen(store, which or [], all_=all_, source=source))
+    typer.echo(f"{gone} removed")
+
+
+def _chosen(store: KnowledgeBase, begins: Sequence[str], *, all_: bool, source: str | None) -> list[str]:
+    """Return the identities that are meant.
+
+    Raises:
+        InputError: If nothing is named, or a begin fits none or several.
+    """
+    from knowledge.domain.errors import InputError
+
+    found: tuple[Quarantined, ...] = store.quarantined()
+    if not begins and not all_ and source is None:
+        raise InputError("nothing says which observations are meant", hint="name identities, `--source` or `--all`")
+    chosen = [q.observation.identity for q in found if all_ or (source is not None and q.source == source)]
+    for begin in begins:
+        fitting = [q.observation.identity for q in found if q.observation.identity.startswith(begin)]
+        if len(fitting) != 1:
+            raise InputError(
+                f"`{begin}` names {len(fitting)} of the observations that are kept apart",
+                hint="`advisor knowledge quarantine list` names each",
+            )
+        chosen += fitting
+    return chosen
+
+
+@sources.command("list")
+def list_sources(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
+    """List who delivered something, with how much each is trusted."""
+    from dataclasses import asdict
+
+    check_format(format)
+    with open_store(knowledge) as store:
+        found = store.sources()
+    if format == "json":
+        typer.echo(json.dumps({"schema_version": 1, "sources": [asdict(s) for s in found]}, indent=2))
+        return
+    for s in found:
+        apart = f", {s.quarantined} kept apart" if s.quarantined else ""
+        name = s.name or "(this knowledge base's own)"
+        typer.echo(f"{name}  trust {s.trust:g}  {s.observations} observations in {s.blocks} blocks{apart}")
+
+
+@sources.command("trust")
+def trust(
+    name: Annotated[str, typer.Argument(help="Name of the source.")],
+    weight: Annotated[float, typer.Argument(metavar="WEIGHT", min=0.0, max=1.0, help="From 0, not looked at, to 1.")],
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Set how much a source is trusted: half the trust is twice the variance of what it says."""
+    with open_store(knowledge) as store:
+        store.trust(name, weight)
+    typer.echo(f"`{name}` is trusted with {weight:g}")

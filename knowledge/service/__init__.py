@@ -1,0 +1,1 @@
+"""A knowledge base over HTTP: the service, and its client."""
