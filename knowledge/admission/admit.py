@@ -105,7 +105,7 @@ class Admission:
             if name in known:
                 held = tuple(self._store.observations(block=name, rounds={o.round for o in members}))
                 measured = {_key(o): o.identity for o in held}
-                machine = next((o.hardware.identity for o in held), machine)
+                machine = min(self._store.machines_of(name), default=machine)
             for o in members:
                 if name in known and known[name].source != self._source:
                     whose = f"`{known[name].source}`" if known[name].source else "this knowledge base's own"

@@ -124,7 +124,10 @@ class KnowledgeService:
         except (ValueError, KeyError, TypeError):
             message, hint = f"it answers with {answer.status_code}", "is it the address of a knowledge base's service?"
         if answer.status_code in (401, 403):
-            raise TokenError(f"the knowledge base at `{self.address}` refuses the token: {message}", hint=hint)
+            raise TokenError(
+                f"the knowledge base at `{self.address}` refuses the request: {message}",
+                hint=f"{hint}: set it as `ADVISOR_TOKEN`; the operator makes one with `advisor knowledge token create`",
+            )
         raise InputError(f"the knowledge base at `{self.address}` refuses the request: {message}", hint=hint)
 
 

@@ -152,6 +152,9 @@ class KnowledgeBase(Protocol):
     def identities(self, asked: Iterable[str]) -> frozenset[str]:
         """Return which identities are known, let in or kept apart."""
 
+    def machines_of(self, block: str) -> frozenset[str]:
+        """Return the identities of the machines on which a block was measured."""
+
     def quarantined(self) -> tuple[Quarantined, ...]:
         """Return what is kept apart, oldest first."""
 

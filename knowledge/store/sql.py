@@ -60,6 +60,13 @@ class SqlKnowledgeBase:
                 known |= (set(some) - absent(connection, tables.observation, some)) | known_apart(connection, some)
         return frozenset(known)
 
+    def machines_of(self, block: str) -> frozenset[str]:
+        """Return the identities of the machines on which a block was measured."""
+        table = tables.observation
+        query = select(table.c.hardware_id).where(table.c.block == block).distinct()
+        with self._read() as connection:
+            return frozenset(connection.execute(query).scalars())
+
     def quarantined(self) -> tuple[Quarantined, ...]:
         """Return what is kept apart, oldest first."""
         with self._read() as connection:

@@ -1,0 +1,171 @@
+"""The service as its clients see it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import requests
+
+from knowledge.domain.observation import Observation
+from knowledge.exchange.files import observation_file, read_observations
+from knowledge.store.sql import SqlKnowledgeBase
+from tests.knowledge.samples import block, observation
+from tests.knowledge.service.conftest import Post
+
+
+def get(service: str, path: str, token: str | None) -> requests.Response:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return requests.get(f"{service}{path}", headers=headers, timeout=30)
+
+
+def identities(store: SqlKnowledgeBase) -> set[str]:
+    return {o.identity for o in store.observations()}
+
+
+def test_what_is_delivered_is_there_once_however_often(post: Post, store: SqlKnowledgeBase) -> None:
+    sent = tuple(block({"2.0.0": 1.0, "2.1.0": 1.2}))
+
+    first = post(observation_file(sent))
+    again = post(observation_file(sent))
+
+    assert first.status_code == again.status_code == 200
+    assert first.json() == {"added": len(sent), "known": 0, "quarantined": []}
+    assert again.json() == {"added": 0, "known": len(sent), "quarantined": []}
+    assert identities(store) == {o.identity for o in sent}
+    assert store.blocks()[0].source == "lab-a"
+
+
+def test_what_is_read_is_what_was_delivered(post: Post, service: str, token: str) -> None:
+    sent = tuple(block({"2.0.0": 1.0}))
+    post(observation_file(sent))
+
+    lines = get(service, "/v1/observations?block=b1", token).text.splitlines()
+    none = get(service, "/v1/observations?block=b9", token)
+    blocks = get(service, "/v1/blocks", token).json()
+    stacks = get(service, "/v1/stacks?package=numpy", token).json()
+    machines = get(service, "/v1/hardware", token).json()
+
+    assert {o.identity for o in read_observations(lines, where="answer")} == {o.identity for o in sent}
+    assert (none.status_code, none.text) == (200, "")
+    assert [(b["name"], b["observations"], b["source"]) for b in blocks] == [("b1", len(sent), "lab-a")]
+    assert [s["id"] for s in stacks] == [sent[0].stack.identity]
+    assert [m["id"] for m in machines] == [sent[0].hardware.identity]
+
+
+def test_an_implausible_observation_is_told(post: Post) -> None:
+    answer = post(observation_file([observation(), observation(seconds=2.0)])).json()
+
+    assert answer["added"] == 1
+    assert "measured already" in answer["quarantined"][0]["reason"]
+
+
+def _sound() -> bytes:
+    return observation_file([observation()])
+
+
+def _changed(content: bytes) -> bytes:
+    return content.replace(b'"loops":1', b'"loops":2')
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        (b"no json\n", 422, "not a record"),
+        (b'{"kind": "observation"}\n', 422, "not a record"),
+        (_sound()[: len(_sound()) // 2], 422, "not a record"),
+        (_changed(_sound()), 422, "does not match its hash"),
+        (observation_file([observation("9.9.9")]).splitlines()[-1], 422, "not in the file before it"),
+        (b"\xff\xfe\n", 422, "no UTF-8"),
+        (b"[" * 100_000, 422, "not a record"),
+        (b"x" * 2_000_001, 413, "larger than"),
+    ],
+)
+def test_a_malformed_or_oversized_delivery_changes_nothing(
+    post: Post, store: SqlKnowledgeBase, content: bytes, status: int, message: str
+) -> None:
+    other = observation_file([observation(block="b2")])
+
+    answer = post(other + content if status == 422 else content)
+
+    assert answer.status_code == status
+    assert message in answer.json()["message"]
+    assert identities(store) == set()
+
+
+def test_other_types_are_refused(post: Post, store: SqlKnowledgeBase) -> None:
+    assert post(_sound(), kind="application/json").status_code == 415
+    assert post(_sound(), **{"Content-Encoding": "gzip"}).status_code == 415
+    assert identities(store) == set()
+
+
+def test_only_a_valid_token_opens(post: Post, service: str, store: SqlKnowledgeBase, token: str) -> None:
+    reader, _ = store.create_token(role="reader", source="someone")
+    ended, _ = store.create_token(role="runner", source="lab-b", days=0.0)
+    revoked, known = store.create_token(role="runner", source="lab-c")
+    store.revoke_token(known.id)
+
+    answers = [post(_sound(), token=t) for t in (None, "wrong", ended, revoked, reader)]
+
+    assert [a.status_code for a in answers] == [401, 401, 401, 401, 403]
+    assert answers[0].headers["WWW-Authenticate"] == "Bearer"
+    assert "expired" in answers[2].json()["message"]
+    assert "revoked" in answers[3].json()["message"]
+    assert identities(store) == set()
+    assert get(service, "/v1/blocks", None).status_code == 401
+    assert get(service, "/v1/blocks", reader).status_code == 200
+    assert [get(service, path, None).status_code for path in ("/health", "/metrics", "/openapi.json")] == [200] * 3
+
+
+def test_a_token_stands_nowhere(
+    post: Post, store: SqlKnowledgeBase, token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        post(_sound())
+        answer = post(b"no json", token=token)
+
+    held = json.dumps([str(t) for t in store.tokens()])
+    assert token not in caplog.text + answer.text + held
+    assert store.token_of(token) is not None
+    assert store.token_of(token + "x") is None
+
+
+def test_a_token_ends_when_it_was_said_to(store: SqlKnowledgeBase) -> None:
+    _, made = store.create_token(role="reader", source="s", days=1)
+
+    assert made.valid(datetime.now(UTC) + timedelta(hours=23))
+    assert not made.valid(datetime.now(UTC) + timedelta(hours=25))
+
+
+def test_thirty_two_clients_lose_nothing(post: Post, store: SqlKnowledgeBase) -> None:
+    def client(number: int) -> list[Observation]:
+        # Each delivers its own, and everybody the same block; each delivery twice.
+        own = [observation(round=r, block=f"own-{number}") for r in range(4)]
+        shared = [observation(round=r, block="shared") for r in range(4)]
+        for o in (*own, *shared):
+            for _ in range(2):
+                assert post(observation_file([o])).status_code == 200
+        return own + shared
+
+    with ThreadPoolExecutor(32) as pool:
+        sent = {o.identity for found in pool.map(client, range(32)) for o in found}
+
+    assert len(sent) == 33 * 4
+    assert identities(store) == sent
+    assert store.quarantined() == ()
+    assert list(store.damages()) == []
+
+
+def test_figures_are_given_in_prometheus_format(post: Post, service: str) -> None:
+    post(_sound())
+    post(observation_file([observation(seconds=3.0)]))
+
+    text = get(service, "/metrics", None).text
+
+    assert 'seshat_observations{status="ok"} 1.0' in text
+    assert 'seshat_received_observations_total{outcome="added",source="lab-a"} 1.0' in text
+    assert 'seshat_quarantined_observations{source="lab-a"} 1.0' in text
+    assert 'seshat_requests_total{method="POST",path="/v1/observations",status="200"} 2.0' in text

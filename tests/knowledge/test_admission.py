@@ -1,0 +1,172 @@
+"""What is let into a knowledge base, and what is kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from knowledge.admission.admit import Admission
+from knowledge.admission.plausibility import complaints, peak_flops
+from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
+from knowledge.domain.observation import Observation
+from knowledge.estimate.evidence import gather
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
+from pi_runners.catalogue import Indicators
+from pi_runners.indicators import INDICATORS
+from tests.knowledge.samples import MACHINE, block, observation
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+DESKTOP = replace(MACHINE, cpu=Cpu(architecture="x86_64", microarchitecture="zen4", features=("avx2",), cores=8))
+SERVER = HardwareProfile(
+    name="made-up",
+    cpu=MACHINE.cpu,
+    accelerators=(Accelerator(vendor="nvidia", model="NVIDIA H200", compute_capability="9.0", count=2),),
+)
+LARGE = {"m": 1024, "n": 1024, "k": 1024}
+
+
+def multiplied(seconds: float, **changes: object) -> Observation:
+    """Return a product of 2.1 GFLOP on eight cores that took so long."""
+    run = replace(observation().indicator, parameters=LARGE)
+    flops, moved = Indicators().amounts(run) or (0.0, 0.0)
+    found = replace(observation(seconds=seconds, hardware=DESKTOP), indicator=run, flops=flops, bytes=moved)
+    return replace(found, **changes)  # type: ignore[arg-type]
+
+
+def admission(store: SqlKnowledgeBase, source: str = "") -> Admission:
+    return Admission(store, Indicators(), source=source, clock=lambda: NOW)
+
+
+def test_what_a_run_can_give_is_let_in() -> None:
+    assert list(complaints(multiplied(0.01), Indicators(), now=NOW)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (lambda o: replace(o, started_at="2026-06-01T00:06:00Z"), "is still to come"),
+        (lambda o: replace(o, started_at="1970-01-01T00:00:10Z"), "the clock of its machine is wrong"),
+        (lambda o: replace(o, started_at="yesterday"), "which is no time"),
+        (lambda o: replace(o, samples=(1e-6, 2e-6)), "FLOP/s are above"),
+        (lambda o: replace(o, flops=2 * o.flops), "the indicator's formula gives"),
+        (lambda o: replace(o, bytes=o.bytes / 2), "the indicator's formula gives"),
+        (lambda o: replace(o, loops=0), "means over 0 calls"),
+        (lambda o: replace(o, samples=(0.01,) * 5), "its clock does not resolve them"),
+        (lambda o: replace(o, samples=(1e6, 1.1e6)), "longer than a week"),
+        (lambda o: replace(o, error=1.0, tolerance=1e-6), "and yet `ok`"),
+        (lambda o: replace(o, metrics={"p50_seconds": 2.0, "p90_seconds": 1.0}), "percentiles do not fall"),
+        (lambda o: replace(o, indicator=replace(o.indicator, version=99)), "version 99 of `matmul` is not known"),
+        (lambda o: replace(o, indicator=replace(o.indicator, name="guess")), "there is no indicator `guess`"),
+    ],
+)
+def test_what_no_run_can_give_is_told(changed: Callable[[Observation], Observation], reason: str) -> None:
+    assert any(reason in told for told in complaints(changed(multiplied(0.01)), Indicators(), now=NOW))
+
+
+def test_peaks_are_from_above_and_grow_with_the_hardware() -> None:
+    assert peak_flops(DESKTOP, "cpu", "float32") == 32 * 8 * 6.5e9
+    assert peak_flops(MACHINE, "cpu", "float32") is None
+    assert peak_flops(SERVER, "cuda", "float16") == 2 * 9.9e14
+    assert peak_flops(SERVER, "cuda", "int8") == 4 * 9.9e14
+    assert peak_flops(DESKTOP, "cuda", "float32") is None
+
+
+def test_every_indicator_knows_its_own_amounts() -> None:
+    for name, indicator in INDICATORS.items():
+        for case in indicator.sets["small"]:
+            run = replace(observation().indicator, name=name, version=indicator.version, parameters=case)
+            run = replace(run, dtype=indicator.dtypes[0])
+            assert Indicators().amounts(run) is not None, name
+
+
+def test_what_ships_is_let_in(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("shipped") / "k.sqlite"
+    with open_knowledge_base(str(path)) as store:
+        against = [told for o in store.observations() for told in complaints(o, Indicators(), now=datetime.now(UTC))]
+
+    assert against == []
+
+
+def test_an_implausible_observation_is_kept_apart_until_somebody_decides(store: SqlKnowledgeBase) -> None:
+    good, bad = multiplied(0.01), multiplied(1e-6, round=1)
+
+    done = admission(store).add([good, bad])
+    again = admission(store).add([good, bad])
+
+    assert (done.added, done.known, len(done.quarantined)) == (1, 0, 1)
+    assert (again.added, again.known, len(again.quarantined)) == (0, 2, 0)
+    (apart,) = store.quarantined()
+    assert apart.observation == bad
+    assert "FLOP/s are above" in apart.reason
+    assert [o.identity for o in store.observations()] == [good.identity]
+
+    assert store.release([bad.identity]).added == 1
+    assert store.quarantined() == ()
+    assert {o.identity for o in store.observations()} == {good.identity, bad.identity}
+
+
+def test_what_is_dropped_is_gone(store: SqlKnowledgeBase) -> None:
+    admission(store).add([multiplied(1e-6)])
+
+    assert store.drop([multiplied(1e-6).identity]) == 1
+    assert (store.quarantined(), list(store.observations())) == ((), [])
+
+
+def test_a_cell_is_measured_once(store: SqlKnowledgeBase) -> None:
+    admission(store).add([observation(seconds=1.0)])
+
+    done = admission(store).add([observation(seconds=2.0), observation(seconds=2.0, round=1)])
+
+    assert done.added == 1
+    assert "was measured already" in done.quarantined[0].reason
+
+
+def test_one_delivery_cannot_measure_a_cell_twice(store: SqlKnowledgeBase) -> None:
+    done = admission(store).add([observation(seconds=1.0), observation(seconds=2.0)])
+
+    assert (done.added, len(done.quarantined)) == (1, 1)
+
+
+def test_a_block_is_of_one_machine_and_of_one_source(store: SqlKnowledgeBase) -> None:
+    admission(store, "lab-a").add([observation()])
+
+    foreign = admission(store, "lab-b").add([observation(round=1)])
+    moved = admission(store, "lab-a").add([observation(round=2, hardware=DESKTOP)])
+
+    assert "block `b1` is `lab-a`" in foreign.quarantined[0].reason
+    assert "another machine" in moved.quarantined[0].reason
+    assert [(s.name, s.observations, s.quarantined) for s in store.sources()] == [("lab-a", 1, 1), ("lab-b", 0, 1)]
+
+
+def _contrasts(store: SqlKnowledgeBase) -> list[tuple[float, float]]:
+    return [(round(c.mean, 9), c.error**2) for c in gather(store).contrasts]
+
+
+def _told(source: str, observations: Iterable[Observation], store: SqlKnowledgeBase) -> None:
+    assert admission(store, source).add(observations).quarantined == ()
+
+
+def test_half_the_trust_is_twice_the_variance(store: SqlKnowledgeBase) -> None:
+    _told("lab-a", block({"2.0.0": 1.0, "2.1.0": 1.2}), store)
+    ((mean, variance),) = _contrasts(store)
+
+    store.trust("lab-a", 0.5)
+    ((same, wider),) = _contrasts(store)
+    store.trust("lab-a", 0.0)
+
+    assert mean == same
+    assert wider == pytest.approx(2 * variance)
+    assert _contrasts(store) == []
+
+
+def test_who_is_not_trusted_cannot_say_that_a_version_does_not_run(store: SqlKnowledgeBase) -> None:
+    _told("lab-a", [observation("2.0.0", status="import-error")], store)
+    assert [run.status for run in gather(store).runs] == ["import-error"]
+
+    store.trust("lab-a", 0.4)
+
+    assert gather(store).runs == ()
