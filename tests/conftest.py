@@ -19,7 +19,9 @@ from knowledge.domain.errors import UnavailableError
 from knowledge.estimate.fits import Fits
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.backends import FRAMEWORKS
+from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.package_index import PackageIndex
+from tests.slurm.cluster import Cluster, missing
 
 MACHINES = Path(__file__).parent / "fixtures" / "machines"
 
@@ -97,3 +99,32 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip(f"the configured package index cannot be reached: {error.message}")
     if not found:
         pytest.skip("the configured package index does not offer numpy")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A real Slurm of two nodes, for the session."""
+    if reason := missing():
+        pytest.skip(reason)
+    running = Cluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def slurm(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The cluster, as the one that Slurm's programs use."""
+    monkeypatch.setenv("SLURM_CONF", str(cluster.configuration))
+    return cluster
+
+
+@pytest.fixture
+def kubernetes(tmp_path: Path) -> Iterator[KubernetesDouble]:
+    """A cluster's API, whose pods run on this machine."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with KubernetesDouble(folder) as running:
+        yield running

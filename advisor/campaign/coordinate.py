@@ -111,6 +111,7 @@ class Coordinator:
         self._warn = warn
         self._told: set[str] = set()
         self._polled: dict[int, TaskStatus] = {}
+        self._ending = False
 
     def recall(self, store: KnowledgeBase) -> None:
         """Take what the knowledge base has of the campaign's blocks as measured, where the folder does not know it.
@@ -150,6 +151,9 @@ class Coordinator:
         Args:
             engine: Where tasks are submitted that are missing; none submits nothing.
         """
+        if self.cancelled and not self._ending:
+            # Marked by another process, such as `advisor pi cancel`.
+            self.cancel()
         for submission in self.submissions():
             if not submission.closed:
                 self._follow(submission, submit=engine is not None)
@@ -208,6 +212,7 @@ class Coordinator:
     def cancel(self) -> None:
         """End every task that has not ended; what was measured is kept."""
         (self.home.folder / "cancelled").touch()
+        self._ending = True
         for submission in self.submissions():
             if not submission.closed:
                 engine = self._engine(submission)

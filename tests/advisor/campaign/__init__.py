@@ -1,0 +1,1 @@
+"""Campaigns: planned, brought to an engine, brought home."""

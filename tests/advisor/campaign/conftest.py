@@ -1,0 +1,120 @@
+"""Campaigns over a package that is no framework: what it does on import is what its stack does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from knowledge.domain.observation import Observation
+from knowledge.store.engine import open_knowledge_base
+from tests.package_index import PackageIndex
+
+MATRIX = """
+name = "small"
+rounds = {rounds}
+samples = 2
+min-time = 0.001
+indicators = [{{ name = "sort", parameters = {{ rows = 4, columns = 16 }} }}]
+[[stack]]
+framework = "numpy"
+versions = "all"
+"""
+REFUSES = "raise ImportError('not today')"
+
+
+class Bench:
+    """A folder with a matrix, an index and a knowledge base, and the command line in it."""
+
+    def __init__(self, folder: Path, index: PackageIndex, knowledge: Path) -> None:
+        self.folder = folder
+        self.index = index
+        self.knowledge = Path(shutil.copy(knowledge, folder / "knowledge.sqlite"))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")}
+        return {
+            **kept,
+            "ADVISOR_CACHE_DIR": str(self.folder / "cache"),
+            "ADVISOR_KNOWLEDGE": f"sqlite:///{self.knowledge}",
+        }
+
+    def matrix(self, *codes: str, rounds: int = 2) -> None:
+        """Offer a version for each piece of code, and write the matrix of all of them."""
+        for number, code in enumerate(codes):
+            self.index.add("numpy", f"2.{number}.0", code=code)
+        (self.folder / "matrix.toml").write_text(MATRIX.format(rounds=rounds))
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "advisor", *arguments]
+
+    def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=self.folder,
+            env={**self.variables, **more},
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+
+    def campaign(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return self.run("pi", "campaign", "matrix.toml", "--index-url", self.index.url, *arguments, **more)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a campaign and do not wait for it."""
+        return subprocess.Popen(
+            self.command("pi", "campaign", "matrix.toml", "--index-url", self.index.url, *arguments),
+            cwd=self.folder,
+            env=self.variables,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def status(self, *arguments: str) -> dict[str, Any]:
+        done = self.run("pi", "status", "small", "--format", "json", *arguments)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    @property
+    def observations(self) -> list[Observation]:
+        """What the knowledge base has of the campaign."""
+        with open_knowledge_base(str(self.knowledge), shipped=False) as store:
+            names = [block.name for block in store.blocks() if block.name.startswith("small-")]
+            return [o for name in names for o in store.observations(block=name)]
+
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        """Round and slot of each observation, sorted: each must be there once."""
+        return sorted((o.round, o.slot) for o in self.observations)
+
+    @property
+    def home(self) -> Path:
+        """The campaign's folder."""
+        (found,) = (self.folder / "campaigns").iterdir()
+        return found
+
+    def wait(self, condition: Callable[[], bool], seconds: float = 90) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, index: PackageIndex, first_knowledge: Path) -> Bench:
+    return Bench(tmp_path, index, first_knowledge)
+
+
+def every_cell(rounds: int, slots: int) -> list[tuple[int, int]]:
+    return [(number, slot) for number in range(rounds) for slot in range(slots)]

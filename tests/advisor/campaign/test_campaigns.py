@@ -1,0 +1,268 @@
+"""Campaigns as their users run them, on every engine, and what may happen on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.advisor.campaign.conftest import REFUSES, Bench, every_cell
+from tests.kubernetes_double.cluster import KubernetesDouble
+from tests.slurm.cluster import Cluster
+
+
+@pytest.fixture(params=["local", "slurm", "kubernetes"])
+def engine(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Options that name an engine."""
+    if request.param == "slurm":
+        request.getfixturevalue("slurm")
+        return ("-e", "slurm", "--engine", f"scratch={request.getfixturevalue('tmp_path')}/scratch")
+    if request.param == "kubernetes":
+        cluster: KubernetesDouble = request.getfixturevalue("kubernetes")
+        return ("-e", "kubernetes", "--engine", "image=here", "--engine", f"kubeconfig={cluster.kubeconfig()}")
+    return ()
+
+
+def workers(bench: Bench) -> list[psutil.Process]:
+    """Return the processes that measure for a bench."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if "work" in words and str(bench.folder) in " ".join(words) and process.name() != "slurmstepd":
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_a_campaign_is_the_same_on_every_engine(bench: Bench, engine: tuple[str, ...]) -> None:
+    bench.matrix(REFUSES, REFUSES)
+
+    done = bench.campaign(*engine)
+    again = bench.campaign(*engine)
+
+    assert done.returncode == again.returncode == 0, done.stdout + done.stderr
+    assert bench.cells == every_cell(2, 3)
+    assert {o.status for o in bench.observations} == {"import-error"}
+    told = bench.status()
+    assert told["state"] == "complete"
+    assert told["cells"] == {"queued": 0, "running": 0, "done": 0, "failed": 6, "not run": 0}
+    assert {row["stack"]: row["failed"] for row in told["stacks"]} == {"numpy==2.1.0": 4, "numpy==2.0.0": 2}
+    assert sum(row["failed"] for row in told["nodes"]) == 6
+    assert "round" not in again.stderr.replace("rounds", "")
+
+
+def test_a_killed_worker_loses_nothing(bench: Bench, engine: tuple[str, ...]) -> None:
+    bench.matrix(f"import time; time.sleep(1.5); {REFUSES}", REFUSES)
+    process = bench.start(*engine)
+
+    bench.wait(lambda: bool(workers(bench)) and any(bench.folder.rglob("tasks/*.json")))
+    for worker in workers(bench):
+        worker.send_signal(signal.SIGKILL)
+
+    assert process.wait(300) == 0
+    assert bench.cells == every_cell(2, 3)
+
+
+def test_a_killed_coordinator_loses_nothing(bench: Bench, engine: tuple[str, ...]) -> None:
+    bench.matrix(f"import time; time.sleep(1); {REFUSES}", REFUSES)
+    process = bench.start(*engine)
+
+    bench.wait(lambda: any(bench.folder.glob("campaigns/*/batches/001/handle")))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = bench.campaign(*engine)
+
+    assert done.returncode == 0, done.stderr
+    assert bench.cells == every_cell(2, 3)
+    assert len(list(bench.home.glob("batches/*"))) == 1
+
+
+def test_what_is_cancelled_is_kept_and_goes_on(bench: Bench, engine: tuple[str, ...]) -> None:
+    bench.matrix(f"import time; time.sleep(2); {REFUSES}", rounds=3)
+    process = bench.start(*engine)
+    bench.wait(lambda: any(bench.folder.rglob("tasks/*.json")))
+
+    done = bench.run("pi", "cancel")
+
+    assert done.returncode == 0, done.stderr
+    assert process.wait(60) == 4
+    assert bench.status()["state"] == "cancelled"
+    assert not workers(bench)
+    assert bench.campaign(*engine).returncode == 0
+    assert bench.cells == every_cell(3, 2)
+
+
+def test_submitted_and_left_alone_it_is_collected_later(bench: Bench, engine: tuple[str, ...]) -> None:
+    bench.matrix(REFUSES)
+
+    left = bench.campaign(*engine, "--detach")
+    bench.wait(lambda: all(t["state"] in ("done", "failed", "lost") for t in bench.status()["tasks"]))
+    collected = bench.run("pi", "collect")
+
+    assert left.returncode == collected.returncode == 0, left.stderr + collected.stderr
+    assert bench.cells == every_cell(2, 2)
+    assert bench.status()["state"] == "complete"
+
+
+def test_a_stack_that_kills_its_worker_is_given_up_and_the_rest_goes_on(bench: Bench) -> None:
+    bench.matrix("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", REFUSES, rounds=1)
+
+    done = bench.campaign()
+
+    assert done.returncode == 0, done.stderr
+    told = {o.slot: (o.status, o.failure) for o in bench.observations}
+    assert [status for _, (status, _) in sorted(told.items())] == ["import-error", "crashed", "import-error"]
+    assert "its worker was killed 2 times while it ran" in told[1][1]
+
+
+def test_two_do_not_look_after_one_campaign(bench: Bench) -> None:
+    bench.matrix(f"import time; time.sleep(2); {REFUSES}")
+    process = bench.start()
+    bench.wait(lambda: any(bench.folder.glob("campaigns/*/batches/001/handle")))
+
+    refused = bench.campaign()
+
+    assert refused.returncode == 2
+    assert "another process looks after the campaign" in refused.stderr
+    assert process.wait(120) == 0
+
+
+def test_an_interrupted_local_campaign_leaves_nothing_running(bench: Bench) -> None:
+    bench.matrix(f"import time; time.sleep(60); {REFUSES}")
+    process = bench.start()
+    bench.wait(lambda: bool(workers(bench)))
+
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(60) == 130
+    assert not workers(bench)
+
+
+def test_what_gives_nothing_is_given_up_and_tried_again_when_asked(bench: Bench, tmp_path: Path) -> None:
+    bench.matrix(REFUSES)
+    broken = {"UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1"}
+
+    failed = bench.campaign("--attempts", "2", **broken)
+    idle = bench.run("pi", "retry", "--attempts", "2", **broken)
+    mended = bench.run("pi", "retry", "--failed")
+
+    assert (failed.returncode, idle.returncode, mended.returncode) == (4, 4, 0), mended.stderr
+    assert "gave nothing new 2 times: exit status 4: uv could not fetch the wheels" in failed.stdout
+    assert len(list(bench.home.glob("batches/*"))) == 3
+    assert bench.cells == every_cell(2, 2)
+
+
+def test_campaigns_are_found_by_the_begin_of_their_names(bench: Bench) -> None:
+    bench.matrix(REFUSES, rounds=1)
+    none = bench.run("pi", "status")
+    bench.campaign()
+    bench.campaign("--repetition", "2")
+
+    listed = bench.run("pi", "status")
+    ambiguous = bench.run("pi", "status", "small")
+    unknown = bench.run("pi", "cancel", "large")
+    one = bench.run("pi", "status", listed.stdout.split(":")[0])
+
+    assert "there are no campaigns" in none.stdout
+    assert listed.stdout.count("complete, 2 of 2 measured") == 2
+    assert ambiguous.returncode == unknown.returncode == 2
+    assert "may be any of" in ambiguous.stderr
+    assert "there is no campaign `large`" in unknown.stderr
+    assert "numpy==2.0.0" in one.stdout
+
+
+def test_another_matrix_does_not_get_into_a_campaigns_folder(bench: Bench) -> None:
+    bench.matrix(REFUSES, rounds=1)
+    assert bench.campaign("--home", "here").returncode == 0
+    bench.matrix(REFUSES, rounds=2)
+
+    refused = bench.campaign("--home", "here")
+
+    assert refused.returncode == 2
+    assert "holds the campaign" in refused.stderr
+
+
+def test_a_lost_node_of_kubernetes_runs_its_task_again(bench: Bench, kubernetes: KubernetesDouble) -> None:
+    bench.matrix(f"import time; time.sleep(2); {REFUSES}", rounds=2)
+    process = bench.start(
+        "-e", "kubernetes", "--engine", "image=x", "--engine", f"kubeconfig={kubernetes.kubeconfig()}"
+    )
+    bench.wait(lambda: bool(workers(bench)))
+
+    kubernetes.lose_node("node-a")
+
+    assert process.wait(120) == 0
+    assert bench.cells == every_cell(2, 2)
+    assert len(list(bench.home.glob("batches/*"))) == 1
+
+
+def test_output_that_was_saved_is_collected(bench: Bench, kubernetes: KubernetesDouble, tmp_path: Path) -> None:
+    bench.matrix(REFUSES)
+    options = ("-e", "kubernetes", "--engine", "image=x")
+    rendered = bench.campaign(*options, "--render", "manifests")
+    plan = bench.home / "campaign.json.gz"
+    log = tmp_path / "output.log"
+    with log.open("w") as file:
+        for task in (0, 1):
+            command = bench.command(
+                "pi", "work", str(tmp_path / f"pod{task}"), str(task), "--plan", str(plan), "--print"
+            )
+            done = bench.run(*command[3:])
+            file.write("noise\n" + done.stdout + done.stdout)
+
+    collected = bench.run("pi", "collect", "--logs", str(log))
+
+    assert rendered.returncode == 0, rendered.stderr
+    assert "kubectl apply -k manifests" in rendered.stdout
+    assert collected.returncode == 0, collected.stderr
+    assert bench.cells == every_cell(2, 2)
+
+
+def test_results_are_pushed_from_where_they_are_measured(bench: Bench, kubernetes: KubernetesDouble) -> None:
+    from knowledge.store.engine import open_knowledge_base
+    from tests.knowledge.service.conftest import serving
+
+    bench.matrix(REFUSES)
+    with open_knowledge_base(str(bench.folder / "shared.sqlite"), shipped=False) as store:
+        kubernetes.secrets["push-token"] = store.create_token(role="runner", source="cluster-a")[0]
+        with serving(store) as address:
+            options = ("image=x", f"kubeconfig={kubernetes.kubeconfig()}", f"push={address}", "token-secret=push-token")
+            done = bench.campaign("-e", "kubernetes", *(word for o in options for word in ("--engine", o)))
+        shared = sorted((o.round, o.slot) for o in store.observations())
+        sources = {block.source for block in store.blocks()}
+
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert shared == bench.cells == every_cell(2, 2)
+    assert sources == {"cluster-a"}
+
+
+def test_status_is_watched_until_the_end(bench: Bench) -> None:
+    bench.matrix(f"import time; time.sleep(1); {REFUSES}", rounds=1)
+    bench.campaign("--detach")
+
+    watched = bench.run("pi", "status", "small", "--watch", "--format", "json")
+
+    records = [json.loads(line) for line in watched.stdout.splitlines()]
+    assert records[0]["state"] == "running"
+    assert records[-1]["cells"]["failed"] == 2
+    assert os.path.exists(bench.home / "kept")
+
+
+def test_a_stack_is_measured_on_slurm_with_its_node(bench: Bench, slurm: Cluster) -> None:
+    bench.matrix(REFUSES, rounds=4)
+
+    done = bench.campaign("-e", "slurm", "--engine", "exclusive=true", "--engine", "at-most=2")
+
+    assert done.returncode == 0, done.stderr
+    told = bench.status()
+    assert {row["node"] for row in told["nodes"]} == {"n1", "n2"}
+    script = (bench.home / "batches/001/engine/job.sh").read_text()
+    assert "#SBATCH --exclusive" in script
+    assert "#SBATCH --array=0,1,2,3%2" in script
+    assert "#SBATCH --requeue" in script
