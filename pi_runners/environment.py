@@ -219,7 +219,7 @@ def _run_uv(arguments: Sequence[str], lock: StackLock) -> None:
                 f"this machine has no Python `{lock.python}` for `{lock.label}`: {reason}",
                 hint="install it, or name a version that every node has with `--python 3.12`",
             )
-        if "error sending request" in reason.lower() or "network connectivity is disabled" in reason.lower():
+        if "error sending request" in reason.lower() or "network was disabled" in reason.lower():
             raise DownloadError(
                 f"uv could not fetch the wheels of `{lock.label}`: {reason}",
                 hint="check that uv reaches the index (its proxy and certificates); the same command goes on",

@@ -26,6 +26,7 @@ from knowledge.store.base import KnowledgeBase, KnowledgeBaseError
 from pi_runners.campaign import observed
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus
 
+_NOISE = ("seshat-cell ", "Try ")
 _TOGETHER = 200
 """So many cells are stored in one transaction."""
 
@@ -365,8 +366,9 @@ class Coordinator:
             output = engine.executor.output(self._batch(submission, engine), submission.handle, status.task)
         except UnavailableError:
             output = ""
-        lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("seshat-cell ")]
-        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+        lines = [line for line in map(str.strip, output.splitlines()) if line and not line.startswith(_NOISE)]
+        # Our own, or those of what starts the worker, such as `srun: error: ...`.
+        errors = [line.removeprefix("error: ") for line in lines if re.match(r"([\w-]+: )?error: ", line)]
         own = errors[-1] if errors else (lines[-1] if lines and status.state == "failed" else "")
         return ": ".join(part for part in (status.reason, own[-600:]) if part) or status.state
 

@@ -1,0 +1,313 @@
+"""Bad input and engines that refuse: one sentence with the cause, what is kept, and what to do."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.campaign.coordinate import Coordinator
+from advisor.campaign.home import Cell, Home, HomeError, Plan, cell_files, plan_document, plan_from
+from advisor.campaign.work import UnsuitableNodeError, cell_line, cells_in, check_node
+from advisor.report.campaign import overview
+from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import Accelerator, Driver, HardwareProfile
+from knowledge.exchange.files import observation_file
+from knowledge.store.base import KnowledgeBaseError
+from pi_runners.campaign import Block
+from pi_runners.matrix import Slot
+from tests.advisor.campaign.conftest import REFUSES, Bench, every_cell
+from tests.conftest import Advisor
+from tests.knowledge.samples import MACHINE, RUN, observation
+from tests.kubernetes_double.cluster import KubernetesDouble
+from tests.pi_runners.test_campaign import lock
+from tests.slurm.cluster import Cluster
+
+H200 = replace(
+    MACHINE,
+    accelerators=(Accelerator(vendor="nvidia", model="NVIDIA H200", compute_capability="9.0"),),
+    driver=Driver(version="550.54", newest_cuda="12.4"),
+)
+
+
+def planned(hardware: HardwareProfile = MACHINE, device: str = "cpu", rounds: int = 1) -> Plan:
+    slot = Slot(
+        number=0,
+        lock=lock("numpy==2.0.0"),
+        framework="numpy",
+        reference=True,
+        indicators=(replace(RUN, device=device),),
+    )
+    return Plan(name="c", blocks=(Block(name="b", slots=(slot,), rounds=rounds, hardware=hardware),))
+
+
+class Keeps:
+    """A sink, which may be told to fail."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.seen: list[str] = []
+
+    def add(self, observations: object) -> None:
+        found = [o.identity for o in observations]  # type: ignore[attr-defined]
+        if self.fails:
+            raise KnowledgeBaseError("the knowledge base `x` could not be written: gone", hint="check it")
+        self.seen += found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    made = Home(tmp_path / "home")
+    made.create(planned())
+    return made
+
+
+def test_a_plan_is_read_as_it_was_written() -> None:
+    plan = planned(H200, "cuda", rounds=3)
+
+    assert plan_from(plan_document(plan), where="plan") == plan
+    assert len(plan.tasks) == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 99, "plan": {}}', b'{"format": 1, "plan": {"name": 1}}'])
+def test_a_damaged_plan_is_one_sentence(content: bytes) -> None:
+    with pytest.raises(InputError, match="is no plan of a campaign"):
+        plan_from(content, where="plan")
+
+
+def test_the_first_of_two_that_measured_a_cell_stays(home: Home) -> None:
+    cell = Cell(block=0, round=0, slot=0, machine="0" * 8)
+
+    assert home.put(cell, b"first")
+    assert not home.put(cell, b"second")
+    home.keep(cell)
+    assert not home.put(cell, b"third")
+    assert home.cells()[cell].read_bytes() == b"first"
+
+
+def test_cells_survive_the_output_and_what_was_cut_is_none() -> None:
+    cell = Cell(block=1, round=2, slot=3, machine="abcdef01")
+    line = cell_line(cell, b"content")
+
+    assert list(cells_in(f"noise\n{line}\nseshat-cell x\n{line[:-9]}\n{line}")) == [(cell, b"content")] * 2
+
+
+def test_while_the_knowledge_base_is_gone_observations_wait(home: Home) -> None:
+    sink, told = Keeps(), []
+    coordinator = Coordinator(home, home.plan(), sink=sink, warn=lambda message, hint: told.append(message))
+    seen = observation(block=f"b-{MACHINE.identity[:8]}")
+    ((cell, content),) = cell_files(home.plan(), [seen])
+    home.put(cell, content)
+    sink.fails = True
+
+    assert coordinator.take_in() == coordinator.take_in() == 0
+    assert len(told) == 1
+    assert "1 cells wait in" in told[0]
+    sink.fails = False
+    assert coordinator.take_in() == 1
+    assert sink.seen == [seen.identity]
+    assert (home.cells(home.spool), list(home.cells(home.kept))) == ({}, [cell])
+
+
+def test_a_damaged_cell_is_put_aside_and_measured_again(home: Home) -> None:
+    told: list[str] = []
+    coordinator = Coordinator(home, home.plan(), sink=Keeps(), warn=lambda message, hint: told.append(message))
+    cell = Cell(block=0, round=0, slot=0, machine=MACHINE.identity[:8])
+    home.put(cell, observation_file([observation()])[:-40])
+    assert coordinator.states()[0].state == "done"
+
+    coordinator.take_in()
+
+    assert "is kept as" in told[0]
+    assert coordinator.states()[0].state == "waiting"
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(HomeError, match="cannot be written"):
+        Home(tmp_path / "file" / "home").create(planned())
+
+
+def test_clocks_that_differ_are_told(home: Home) -> None:
+    coordinator = Coordinator(home, home.plan(), sink=Keeps())
+    submission = home.batches / "001"
+    submission.mkdir()
+    (submission / "submission.json").write_text('{"tasks": [0], "at": 2000000000.0, "engine": "local"}')
+    home.note(0, {"node": "n7", "clock": 2000000000.0 - 90})
+    (behind,) = overview(coordinator).remarks
+    home.note(0, {"node": "n7", "clock": 4000000000.0})
+    (ahead,) = overview(coordinator).remarks
+
+    assert "the clock of node `n7` is 90 s behind" in behind
+    assert "s ahead" in ahead
+
+
+@pytest.mark.parametrize(
+    ("hardware", "reason"),
+    [
+        (MACHINE, "has no NVIDIA GPU that a driver knows"),
+        (replace(MACHINE, unknown=("accelerators: the driver is not loaded",)), "the driver is not loaded"),
+        (
+            replace(H200, accelerators=(replace(H200.accelerators[0], model="T4", compute_capability="7.5"),)),
+            "has a GPU of compute capability 7.5",
+        ),
+        (replace(H200, driver=Driver(version="525", newest_cuda="12.0")), "a driver that serves CUDA 12.0 at most"),
+        (
+            replace(H200, cpu=replace(H200.cpu, architecture="aarch64")),
+            "is aarch64, the campaign was planned for x86_64",
+        ),
+    ],
+)
+def test_a_node_that_is_not_what_it_was_planned_for_is_told(hardware: HardwareProfile, reason: str) -> None:
+    with pytest.raises(UnsuitableNodeError, match=reason):
+        check_node(planned(H200, "cuda").blocks[0], hardware)
+
+
+def test_a_node_that_is_what_it_was_planned_for_is_taken() -> None:
+    check_node(planned(H200, "cuda").blocks[0], H200)
+    check_node(planned(MACHINE).blocks[0], replace(MACHINE, memory_bytes=1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (("-e", "lsf"), 2, "there is no executor `lsf`"),
+        (("-e", "slurm", "--engine", "partion=x"), 2, "did you mean `partition`?"),
+        (("-e", "slurm", "--engine", "cpus=many"), 2, "option `cpus`"),
+        (("-e", "slurm", "--engine", "gres"), 2, "is not understood"),
+        (("-e", "kubernetes"), 2, "needs an image"),
+        (("-e", "kubernetes", "--engine", "image=x", "--python", "/usr/bin/python3"), 2, "not of the image"),
+        (("--render", "out"), 2, "only Kubernetes has manifests"),
+        (("--hardware", "no-such"), 2, "there is no hardware profile"),
+    ],
+)
+def test_wrong_options_are_one_sentence(bench: Bench, arguments: tuple[str, ...], code: int, reason: str) -> None:
+    bench.matrix(REFUSES)
+
+    done = bench.campaign(*arguments)
+
+    assert (done.returncode, reason in done.stderr) == (code, True), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
+    bench.matrix(REFUSES)
+    nowhere = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if not Path(p, "sbatch").exists())
+
+    done = bench.campaign("-e", "slurm", PATH=nowhere)
+
+    assert done.returncode == 4
+    assert "Slurm is not installed here: there is no `squeue`" in done.stderr
+    assert bench.campaign().returncode == 0
+    assert bench.cells == every_cell(2, 2)
+
+
+@pytest.mark.usefixtures("slurm")
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("partition=none", "invalid partition specified: none"),
+        ("gres=gpu:8", "Invalid generic resource (gres) specification"),
+        ("constraint=h200", "Invalid feature specification"),
+        ("memory=9T", "Memory specification can not be satisfied"),
+        ("container-image=x", "unrecognized option"),
+    ],
+)
+def test_what_slurm_refuses_is_told_and_the_campaign_can_go_on(bench: Bench, option: str, reason: str) -> None:
+    bench.matrix(REFUSES, rounds=1)
+
+    done = bench.campaign("-e", "slurm", "--engine", option)
+
+    if option.startswith("container"):
+        # srun is asked on the node.
+        assert (done.returncode, reason in done.stdout) == (4, True), done.stdout + done.stderr
+    else:
+        assert (done.returncode, reason in done.stderr) == (4, True), done.stderr
+        assert "hint" in done.stderr
+        assert list(bench.home.glob("batches/*/submission.json")) == []
+
+
+@pytest.mark.slow
+def test_a_controller_that_is_away_is_waited_for(bench: Bench, slurm: Cluster) -> None:
+    bench.matrix(f"import time; time.sleep(2); {REFUSES}")
+    process = bench.start("-e", "slurm")
+    bench.wait(lambda: any(bench.folder.rglob("tasks/*.json")))
+
+    slurm.kill_controller()
+    told = bench.run("pi", "status", "small")
+    slurm.start_controller()
+
+    assert "Slurm's controller cannot be reached" in told.stderr
+    assert "what was submitted goes on" in told.stderr
+    assert process.wait(200) == 0
+    assert bench.cells == every_cell(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "reason"),
+    [
+        ("namespace=forbidden", 4, "ask for rights on jobs, pods and configmaps"),
+        ("namespace=elsewhere", 4, 'namespaces "elsewhere" not found'),
+        ("kubeconfig=none", 4, "no cluster is configured"),
+    ],
+)
+def test_what_kubernetes_refuses_is_told(
+    bench: Bench, kubernetes: KubernetesDouble, option: str, code: int, reason: str
+) -> None:
+    bench.matrix(REFUSES, rounds=1)
+    options = ["image=x", f"kubeconfig={kubernetes.kubeconfig()}", option]
+
+    done = bench.campaign("-e", "kubernetes", *(word for o in options for word in ("--engine", o)))
+
+    assert (done.returncode, reason in done.stderr) == (code, True), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_quota_an_expired_token_and_an_api_that_is_down_are_told(bench: Bench, kubernetes: KubernetesDouble) -> None:
+    bench.matrix(REFUSES)
+    options = ("-e", "kubernetes", "--engine", "image=x")
+    good, wrong = kubernetes.kubeconfig(), kubernetes.kubeconfig(token="expired")
+
+    kubernetes.quota = 1
+    quota = bench.campaign(*options, "--engine", f"kubeconfig={good}")
+    token = bench.campaign(*options, "--engine", f"kubeconfig={wrong}")
+    kubernetes.quota = 0
+    assert bench.campaign(*options, "--engine", f"kubeconfig={good}", "--detach").returncode == 0
+    kubernetes.down = True
+    down = bench.run("pi", "status", "small")
+    kubernetes.down = False
+    done = bench.campaign(*options, "--engine", f"kubeconfig={good}")
+
+    assert (quota.returncode, "the namespace's quota refuses it" in quota.stderr) == (4, True)
+    assert (token.returncode, "sign in again" in token.stderr) == (4, True)
+    assert "the cluster's API cannot be reached" in down.stderr
+    assert done.returncode == 0, done.stderr
+    assert bench.cells == every_cell(2, 2)
+
+
+def test_an_image_that_cannot_be_pulled_is_told_while_it_waits(bench: Bench, kubernetes: KubernetesDouble) -> None:
+    bench.matrix(REFUSES, rounds=1)
+    options = ("--engine", "image=absent/image", "--engine", f"kubeconfig={kubernetes.kubeconfig()}")
+    assert bench.campaign("-e", "kubernetes", *options, "--detach").returncode == 0
+
+    bench.wait(lambda: bool(bench.status()["remarks"]))
+    (remark,) = bench.status()["remarks"]
+    bench.run("pi", "cancel")
+    good = ("--engine", "image=here", "--engine", f"kubeconfig={kubernetes.kubeconfig()}")
+
+    assert "task 0 waits: ImagePullBackOff: Back-off pulling image" in remark
+    assert bench.campaign("-e", "kubernetes", *good).returncode == 0
+    assert bench.cells == every_cell(1, 2)
+
+
+def test_a_task_that_is_not_there_is_refused(advisor_here: Advisor, tmp_path: Path) -> None:
+    Home(tmp_path / "home").create(planned())
+
+    beyond = advisor_here("pi", "work", "home", "7")
+    nothing = advisor_here("pi", "work", "elsewhere", "0")
+
+    assert (beyond.returncode, "has no task 7" in beyond.stderr) == (2, True)
+    assert (nothing.returncode, "holds no campaign" in nothing.stderr) == (2, True)
