@@ -159,12 +159,11 @@ class Coordinator:
             if not submission.closed:
                 self._follow(submission, submit=engine is not None)
         self.take_in()
-        if engine is None or self.cancelled:
-            return any(not s.closed for s in self.submissions())
-        waiting = [state.task for state in self.states() if state.state == "waiting"]
-        if waiting and all(s.closed for s in self.submissions()):
-            self._submit(engine, waiting)
-        return any(not s.closed for s in self.submissions())
+        if engine is not None and not self.cancelled and not self.under_way:
+            waiting = [state.task for state in self.states() if state.state == "waiting"]
+            if waiting:
+                self._submit(engine, waiting)
+        return self.under_way or bool(self.home.cells(self.home.spool))
 
     def ask(self) -> None:
         """Ask the engines how things are; nothing is changed."""
@@ -226,6 +225,11 @@ class Coordinator:
                     engine.executor.cancel(batch, handle)
                 else:
                     (submission.folder / "submission.json").unlink()
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something was submitted that has not ended."""
+        return any(not s.closed for s in self.submissions())
 
     @property
     def cancelled(self) -> bool:

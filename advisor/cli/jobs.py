@@ -102,7 +102,7 @@ def cancel(campaign: CampaignArgument = None, home: HomeOption = None, knowledge
             continue
         with coordinated(following) as coordinator:
             coordinator.cancel()
-            while coordinator.step(None):
+            while coordinator.step(None) and coordinator.under_way:
                 time.sleep(0.2)
             taken = len(place.cells(place.kept))
         typer.echo(f"cancelled; {taken} stacks of rounds were measured and are kept")

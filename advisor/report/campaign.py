@@ -158,11 +158,14 @@ def _column(state: TaskState, running: bool) -> tuple[str, str]:
 
 def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
     states = {state.state for state in tasks}
+    if coordinator.home.cells(coordinator.home.spool):
+        # Measured, and not in the knowledge base yet.
+        return "running"
     if states <= {"done"}:
         return "complete"
     if coordinator.cancelled:
         return "cancelled"
-    return "running" if any(not s.closed for s in coordinator.submissions()) else "incomplete"
+    return "running" if coordinator.under_way else "incomplete"
 
 
 def _failures(tasks: Iterable[TaskState]) -> list[str]:

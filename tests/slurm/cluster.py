@@ -51,7 +51,7 @@ AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=1
 JobAcctGatherParams=OverMemoryKill
-SlurmdTimeout=10
+SlurmdTimeout=30
 MinJobAge=30
 KillWait=2
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,requeue_delay=0
@@ -123,8 +123,11 @@ class Cluster:
         self._run("slurmctld")
 
     def start_node(self, node: str) -> None:
-        """Start the slurmd of a node."""
+        """Start the slurmd of a node, and take it into service again if it was lost."""
         self._run("slurmd", "-N", node)
+        # It may have come back by itself: then there is nothing to resume.
+        with contextlib.suppress(RuntimeError):
+            self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def kill_controller(self) -> None:
         """Kill slurmctld with SIGKILL."""
@@ -135,7 +138,7 @@ class Cluster:
         self._kill("slurmd", node)
 
     def kill_node(self, node: str) -> None:
-        """Lose a node: its slurmd and all that its jobs started."""
+        """Lose a node: its slurmd and all that its jobs started; its monitoring tells the controller."""
         jobs = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -146,10 +149,7 @@ class Cluster:
         for process in (*self._named("slurmd", node), *jobs):
             with contextlib.suppress(psutil.Error):
                 process.kill()
-
-    def node_of(self, job: str) -> str:
-        """Return the node that runs a job, or an empty text."""
-        return self._run("squeue", "-h", "-j", job, "-o", "%N").strip()
+        self._run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
 
     def _start_munge(self) -> None:
         place = self.root / "munge"

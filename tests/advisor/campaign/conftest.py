@@ -38,6 +38,7 @@ class Bench:
         self.folder = folder
         self.index = index
         self.knowledge = Path(shutil.copy(knowledge, folder / "knowledge.sqlite"))
+        self.address = f"sqlite:///{self.knowledge}"
 
     @property
     def variables(self) -> dict[str, str]:
@@ -45,7 +46,7 @@ class Bench:
         return {
             **kept,
             "ADVISOR_CACHE_DIR": str(self.folder / "cache"),
-            "ADVISOR_KNOWLEDGE": f"sqlite:///{self.knowledge}",
+            "ADVISOR_KNOWLEDGE": self.address,
         }
 
     def matrix(self, *codes: str, rounds: int = 2) -> None:

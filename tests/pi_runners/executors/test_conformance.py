@@ -215,7 +215,6 @@ def test_a_task_whose_supervisor_died_is_not_taken_for_lost_while_it_runs(batch:
     assert (tmp_path / "ended").exists()
 
 
-@pytest.mark.slow
 def test_a_lost_node_runs_its_task_again(slurm: Cluster, batch: MakeBatch, tmp_path: Path) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
     asked = batch(f"f = open(r'{tmp_path}/ran', 'a'); f.write('x'); f.close(); time.sleep(3)")

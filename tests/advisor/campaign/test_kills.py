@@ -1,0 +1,141 @@
+"""SIGKILL at random points of campaigns on Slurm: whatever dies, every cell is stored, and stored once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from knowledge.domain.errors import AdvisorError
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
+from tests.advisor.campaign.conftest import REFUSES, Bench, every_cell
+from tests.advisor.campaign.test_campaigns import workers
+from tests.slurm.cluster import NODES, Cluster
+
+TRIALS = 100
+VICTIMS = ("coordinator", "worker", "node", "slurmd", "slurmctld", "database")
+ROUNDS, SLOTS = 2, 3
+LONGEST_SECONDS = 9.0
+
+
+class Database:
+    """A PostgreSQL server that can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        pgserver = pytest.importorskip("pgserver", reason="pgserver is not installed")
+        self.folder = folder
+        self._server = pgserver.get_server(folder)
+        self.address: str = self._server.get_uri()
+
+    def kill(self) -> None:
+        """Kill every process of the server with SIGKILL."""
+        postmaster = psutil.Process(int((self.folder / "postmaster.pid").read_text().splitlines()[0]))
+        processes = [postmaster, *postmaster.children(recursive=True)]
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        # Where nobody reaps it, the killed server's number still exists, and would keep the next one from starting.
+        for path in (self.folder / "postmaster.pid", *self.folder.glob(".s.PGSQL.*")):
+            path.unlink(missing_ok=True)
+
+    def start(self) -> None:
+        """Start the server again."""
+        time.sleep(1)
+        self._server.ensure_postgres_running()
+
+    def stop(self) -> None:
+        """End the server."""
+        self._server.cleanup()
+
+
+def _kill(victim: str, bench: Bench, slurm: Cluster, database: Database, process: subprocess.Popen[bytes]) -> None:
+    """Kill something, and start again what its machine would start again."""
+    if victim == "coordinator":
+        process.send_signal(signal.SIGKILL)
+    elif victim == "worker":
+        for worker in workers(bench)[:1]:
+            with contextlib.suppress(psutil.Error):
+                worker.send_signal(signal.SIGKILL)
+    elif victim == "node":
+        slurm.kill_node(NODES[0])
+        slurm.start_node(NODES[0])
+    elif victim == "slurmd":
+        slurm.kill_daemon(NODES[1])
+        slurm.start_node(NODES[1])
+    elif victim == "slurmctld":
+        slurm.kill_controller()
+        time.sleep(0.5)
+        slurm.start_controller()
+    else:
+        database.kill()
+        database.start()
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_and_nothing_is_twice(
+    bench: Bench, slurm: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bench.matrix(f"import time; time.sleep(0.3); {REFUSES}", REFUSES, rounds=ROUNDS)
+    database = Database(tmp_path_factory.mktemp("database"))
+    open_knowledge_base(database.address, shipped=False).close()
+    bench.address = database.address
+    generator = random.Random(7)
+    coordinators: Counter[str] = Counter()
+    stored = 0
+    try:
+        for trial in range(TRIALS):
+            victim = VICTIMS[trial % len(VICTIMS)]
+            options = ("-e", "slurm", "--repetition", str(trial + 1), "--attempts", "9", "--home", f"home-{trial}")
+            process = bench.start(*options)
+            time.sleep(generator.uniform(0.0, LONGEST_SECONDS))
+            _kill(victim, bench, slurm, database, process)
+            # A user, or a service manager, starts it again until it has done all.
+            deadline = time.monotonic() + 400
+            while process.wait(400) != 0:
+                assert time.monotonic() < deadline, bench.run("pi", "status").stdout
+                coordinators[victim] += 1
+                process = bench.start(*options)
+
+            with _opened(database) as store:
+                names = [name for name in _names(store) if f"-{trial + 1}-numpy" in name]
+                found = sorted((o.round, o.slot) for name in names for o in store.observations(block=name))
+                assert found == every_cell(ROUNDS, SLOTS), (trial, victim)
+                assert store.quarantined() == ()
+            stored += len(found)
+        with _opened(database) as store:
+            held = sum(block.observations for block in store.blocks(_names(store)))
+            assert held == stored == TRIALS * ROUNDS * SLOTS
+            assert list(store.damages()) == []
+    finally:
+        database.stop()
+        print(f"{TRIALS} kills, {stored} observations, coordinators started again: {dict(coordinators)}")
+
+
+def _names(store: SqlKnowledgeBase) -> list[str]:
+    """Return the blocks of the campaigns, not those that ship."""
+    return [block.name for block in store.blocks() if block.name.startswith("small-")]
+
+
+@contextlib.contextmanager
+def _opened(database: Database) -> Iterator[SqlKnowledgeBase]:
+    """Open the knowledge base, which may still be recovering."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            store = open_knowledge_base(database.address, shipped=False)
+            break
+        except AdvisorError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+    with store:
+        yield store
