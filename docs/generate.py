@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
 from pathlib import Path
 
 from advisor.gate.codes import all_codes
 from advisor.report.indicators import indicator_page, settings_page
+from pi_runners.executors.manifests import KubernetesOptions
+from pi_runners.executors.slurm import SlurmOptions
 from pi_runners.indicators import INDICATORS
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -19,6 +24,7 @@ def pages() -> dict[Path, str]:
     found[folder / "README.md"] = "\n".join(["# Performance indicators", "", *listed, ""])
     found[REFERENCE / "settings.md"] = settings_page()
     found[REFERENCE / "findings.md"] = findings_page()
+    found[REFERENCE / "executors.md"] = executors_page()
     return found
 
 
@@ -38,6 +44,32 @@ def findings_page() -> str:
     for c in codes:
         lines += [f"## {c.code} {c.name}", "", f"{c.summary[0].upper()}{c.summary[1:]}. {c.why}", ""]
         lines += [f"What to do: {c.remedy}", ""]
+    return "\n".join(lines)
+
+
+def executors_page() -> str:
+    """Return the page of executors and their options, as the classes tell them."""
+    lines = [
+        "# Executors",
+        "",
+        "What runs the tasks of a campaign: `advisor pi campaign MATRIX --executor NAME --engine OPTION=VALUE ...`.",
+        "",
+        "## local",
+        "",
+        "This machine, one task at a time, under a supervisor that goes on when the command ends. The default.",
+        "",
+    ]
+    for name, options, about in (
+        ("slurm", SlurmOptions, "Job arrays through `sbatch`. [How to](../how-to/slurm.md)."),
+        ("kubernetes", KubernetesOptions, "Indexed Jobs. [How to](../how-to/kubernetes/README.md)."),
+    ):
+        meanings = dict(re.findall(r"^    (\w+): (.*(?:\n        .*)*)", inspect.getdoc(options) or "", re.MULTILINE))
+        lines += [f"## {name}", "", about, "", "| option | meaning | default |", "| --- | --- | --- |"]
+        for field in dataclasses.fields(options):
+            default = str(field.default).lower() if isinstance(field.default, bool) else str(field.default or "")
+            meaning = " ".join(meanings[field.name].replace("``", "`").split())
+            lines.append(f"| `{field.name.replace('_', '-')}` | {meaning} | {f'`{default}`' if default else ''} |")
+        lines.append("")
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ import io
 import os
 import zipfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -212,9 +212,20 @@ def _observe(
             if silent == _SILENT_PROCESSES:
                 # It is not the indicator: nothing runs in this environment.
                 found.update((i, _lost(end, block)) for i in lost)
-    return [
-        _observation(block, slot, number, run, environment.stack, found[i]) for i, run in enumerate(slot.indicators)
-    ]
+    stack = _with_system(environment.stack, slot)
+    return [_observation(block, slot, number, run, stack, found[i]) for i, run in enumerate(slot.indicators)]
+
+
+def _with_system(stack: Stack, slot: Slot) -> Stack:
+    """Return a stack with the CUDA and cuDNN of the system, where it computes on a GPU and carries none.
+
+    NVIDIA's images name theirs in these variables (https://gitlab.com/nvidia/container-images/cuda).
+    """
+    cuda, cudnn = os.environ.get("CUDA_VERSION"), os.environ.get("NV_CUDNN_VERSION")
+    if stack.cuda is not None or not cuda or not any(run.device == "cuda" for run in slot.indicators):
+        return stack
+    release = ".".join(cuda.split(".")[:2])
+    return replace(stack, cuda=release, cudnn=stack.cudnn or (cudnn.partition("-")[0] if cudnn else None))
 
 
 def _given_up(block: Block, slot: Slot, number: int, document: dict[str, Any]) -> list[Observation]:

@@ -42,8 +42,8 @@ class Stack:  # Not slotted: thousands of observations share a few, and their id
         python: Full interpreter version, such as ``3.11.7``.
         implementation: Interpreter implementation, such as ``cpython``.
         platform: Platform as in wheel tags, such as ``manylinux_2_36_x86_64``.
-        cuda: CUDA runtime version that the packages carry.
-        cudnn: cuDNN version that the packages carry.
+        cuda: CUDA runtime version that the packages carry; the system's, where they carry none and compute on a GPU.
+        cudnn: cuDNN version, likewise.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}

@@ -13,13 +13,15 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
-from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus
+from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus, tail_of
 from pi_runners.executors.manifests import KubernetesOptions, manifests
 
 _SECONDS = 30
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _INDEX = "batch.kubernetes.io/job-completion-index"
 # Reasons of a waiting container that will not go away by themselves:
 # https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/images/types.go
@@ -206,7 +208,8 @@ class KubernetesExecutor:
         try:
             contexts, current = config.list_kube_config_contexts(self.options.kubeconfig or None)
         except config.ConfigException:
-            return "default"
+            # Inside a cluster: the pod's own.
+            return tail_of(_OWN_NAMESPACE, 300).strip() or "default"
         chosen = next((c for c in contexts if c["name"] == self.options.context), current)
         return str(chosen["context"].get("namespace", "default"))
 

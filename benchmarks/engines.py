@@ -1,0 +1,52 @@
+"""Whether two engines measure the same: ``python -m benchmarks.engines KNOWLEDGE BLOCK-A BLOCK-B [BLOCK-A BLOCK-B ...]``.
+
+Each pair is one block of a matrix, measured twice (by two engines, or twice by one, which tells the noise). For each
+stack and indicator the medians of the rounds are compared: their ratio, and the error of it that the spread over the
+rounds tells.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections import defaultdict
+
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
+
+Cell = tuple[int, str]
+
+
+def medians(store: SqlKnowledgeBase, block: str) -> dict[Cell, list[float]]:
+    """Return the logarithms of the rounds' medians by slot and indicator."""
+    found: dict[Cell, list[float]] = defaultdict(list)
+    for o in store.observations(block=block):
+        if o.median is not None:
+            found[o.slot, o.indicator.label].append(math.log(o.median))
+    return found
+
+
+def main() -> None:
+    """Compare pairs of blocks."""
+    address, *blocks = sys.argv[1:]
+    with open_knowledge_base(address, shipped=False) as store:
+        for first, second in zip(blocks[::2], blocks[1::2], strict=True):
+            a, b = medians(store, first), medians(store, second)
+            ratios, within = [], 0
+            for cell in sorted(a.keys() & b.keys()):
+                difference = statistics.median(b[cell]) - statistics.median(a[cell])
+                # The error of a median of n is 1.2533 times that of their mean.
+                error = 1.2533 * math.sqrt(sum(statistics.variance(side[cell]) / len(side[cell]) for side in (a, b)))
+                ratios.append(difference)
+                within += abs(difference) <= 1.96 * error
+                print(f"  {cell[0]:3} {cell[1]:60} {math.exp(difference):6.3f} +/- {error:.3f}")
+            spread = statistics.median(abs(r) for r in ratios)
+            print(
+                f"{second} over {first}: {len(ratios)} cells, median ratio {math.exp(statistics.median(ratios)):.3f}, "
+                f"typical difference {100 * spread:.1f} %, {within} within 1.96 errors"
+            )
+
+
+if __name__ == "__main__":
+    main()

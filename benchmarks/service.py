@@ -1,0 +1,120 @@
+"""How much the service takes in: ``python -m benchmarks.service [SECONDS]``.
+
+Clients of their own processes deliver observations to `advisor serve` on loopback, 1 and 100 at a time, one client and
+32, on SQLite and on PostgreSQL. Printed are observations and requests a second, the median and the 99th percentile of a
+request's time, and whether all of what was answered with 200 is there, once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import requests
+
+from knowledge.exchange.files import observation_file
+from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.samples import observation
+
+CLIENTS = (1, 32)
+SIZES = (1, 100)
+
+
+def client(number: int, address: str, token: str, size: int, until: float, told: multiprocessing.Queue) -> None:  # type: ignore[type-arg]
+    """Deliver observations of a block of one's own until a time; tell how long each request took."""
+    session = requests.Session()
+    session.headers.update({"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"})
+    taken: list[float] = []
+    sent = 0
+    name = f"load-{size}-{os.getpid()}-{number}"
+    # As runners do: one cell of one round at a time, several indicators each.
+    while time.time() < until:
+        found = [replace(observation(round=sent + i, block=name), settings={"client": number}) for i in range(size)]
+        content = observation_file(found)
+        started = time.perf_counter()
+        answer = session.post(f"{address}/v1/observations", data=content, timeout=60)
+        taken.append(time.perf_counter() - started)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["added"] == size, answer.text
+        sent += size
+    told.put((sent, taken))
+
+
+@contextmanager
+def served(knowledge: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """Run `advisor serve`; yield its address and a token."""
+    environment = {**os.environ, "ADVISOR_KNOWLEDGE": knowledge}
+    command = [sys.executable, "-m", "advisor"]
+    token = subprocess.run(
+        [*command, "knowledge", "token", "create", "load"], env=environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    with (folder / "log").open("w+") as log:
+        process = subprocess.Popen([*command, "serve", "--port", "0"], env=environment, stderr=log)
+        try:
+            while "http://" not in (text := (folder / "log").read_text()):
+                time.sleep(0.1)
+            yield text.split()[-1], token
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def measure(knowledge: str, label: str, seconds: float, folder: Path) -> None:
+    """Print a line for each number of clients and each size."""
+    open_knowledge_base(knowledge, shipped=False).close()
+    total = 0
+    with served(knowledge, folder) as (address, token):
+        with open_knowledge_base(knowledge, shipped=False) as store:
+            before = sum(block.observations for block in store.blocks())
+        for size in SIZES:
+            for clients in CLIENTS:
+                told: multiprocessing.Queue[tuple[int, list[float]]] = multiprocessing.Queue()
+                until = time.time() + seconds
+                processes = [
+                    multiprocessing.Process(target=client, args=(i, address, token, size, until, told))
+                    for i in range(clients)
+                ]
+                started = time.perf_counter()
+                for process in processes:
+                    process.start()
+                found = [told.get() for _ in processes]
+                for process in processes:
+                    process.join()
+                elapsed = time.perf_counter() - started
+                sent, times = sum(s for s, _ in found), sorted(t for _, taken in found for t in taken)
+                total += sent
+                print(
+                    f"{label:11} {clients:3} clients x {size:4}: {sent / elapsed:7.0f} observations/s, "
+                    f"{len(times) / elapsed:6.0f} requests/s, p50 {statistics.median(times) * 1e3:6.1f} ms, "
+                    f"p99 {times[int(0.99 * (len(times) - 1))] * 1e3:7.1f} ms",
+                    flush=True,
+                )
+    with open_knowledge_base(knowledge, shipped=False) as store:
+        held = sum(block.observations for block in store.blocks()) - before
+        print(f"{label:11} {total} answered with 200, {held} there, {len(store.quarantined())} kept apart", flush=True)
+
+
+def main() -> None:
+    """Measure both databases."""
+    import pgserver
+
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
+    with tempfile.TemporaryDirectory() as scratch:
+        measure(f"sqlite:///{scratch}/knowledge.sqlite", "sqlite", seconds, Path(scratch))
+    with tempfile.TemporaryDirectory() as scratch:
+        server = pgserver.get_server(Path(scratch) / "postgresql")
+        measure(server.get_uri(), "postgresql", seconds, Path(scratch))
+        server.cleanup()
+
+
+if __name__ == "__main__":
+    main()
