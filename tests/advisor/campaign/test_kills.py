@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -81,11 +83,11 @@ def _kill(victim: str, bench: Bench, slurm: Cluster, database: Database, process
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_and_nothing_is_twice(
-    bench: Bench, slurm: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_nothing_is_lost_and_nothing_is_twice(bench: Bench, slurm: Cluster) -> None:
     bench.matrix(f"import time; time.sleep(0.3); {REFUSES}", REFUSES, rounds=ROUNDS)
-    database = Database(tmp_path_factory.mktemp("database"))
+    # Not below pytest's own folders: another run of it would shut them for the user that the server runs as.
+    folder = Path(tempfile.mkdtemp(prefix="seshat-kills-"))
+    database = Database(folder)
     open_knowledge_base(database.address, shipped=False).close()
     bench.address = database.address
     generator = random.Random(7)
@@ -117,6 +119,7 @@ def test_nothing_is_lost_and_nothing_is_twice(
             assert list(store.damages()) == []
     finally:
         database.stop()
+        shutil.rmtree(folder, ignore_errors=True)
         print(f"{TRIALS} kills, {stored} observations, coordinators started again: {dict(coordinators)}")
 
 
