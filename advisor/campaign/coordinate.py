@@ -11,77 +11,24 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from advisor.campaign.engines import Engine, open_engine
 from advisor.campaign.home import Cell, Home, HomeError, Plan, block_name, cell_files, read_document, write_whole
+from advisor.campaign.submissions import Submission, TaskState, batch_of, submission_from
 from advisor.campaign.work import cells_in
 from knowledge.domain.errors import InputError, UnavailableError
-from knowledge.domain.identity import canonical_json, content_hash
+from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.base import KnowledgeBase, KnowledgeBaseError
-from pi_runners.campaign import observed
-from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus
+from pi_runners.campaign import ObservationSink, observed
+from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus
 
 _NOISE = ("seshat-cell ", "Try ")
 _TOGETHER = 200
 """So many cells are stored in one transaction."""
-
-
-class Sink(Protocol):
-    """Where observations go; see :class:`pi_runners.campaign.ObservationSink`."""
-
-    def add(self, observations: Iterable[Observation]) -> object:
-        """Accept observations."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """Tasks that were submitted together.
-
-    Attributes:
-        folder: Where it is written.
-        tasks: Their numbers.
-        had: How many cells each had before.
-        engine: Name of the engine.
-        options: Its options.
-        command: What each task runs.
-        at: When, in seconds since the epoch.
-        handle: The engine's name for it, or empty where it is not known that it was submitted.
-        closed: How each task ended, by number, once all have.
-    """
-
-    folder: Path
-    tasks: tuple[int, ...]
-    had: dict[int, int]
-    engine: str
-    options: dict[str, Any]
-    at: float
-    handle: str
-    closed: dict[int, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskState:
-    """How far a task is.
-
-    Attributes:
-        task: Its number.
-        state: ``waiting`` is to be submitted, ``given-up`` gave no whole result as often as it may; the rest is as in
-            :data:`pi_runners.executors.base.State`.
-        node: Where it is or was.
-        reason: Why, where that is not as it should be.
-        attempts: How often it was submitted in a row without giving anything new.
-    """
-
-    task: int
-    state: State | str
-    node: str = ""
-    reason: str = ""
-    attempts: int = 0
 
 
 class Coordinator:
@@ -92,7 +39,7 @@ class Coordinator:
         home: Home,
         plan: Plan,
         *,
-        sink: Sink,
+        sink: ObservationSink,
         attempts: int = 3,
         warn: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
@@ -141,7 +88,7 @@ class Coordinator:
     def submissions(self) -> tuple[Submission, ...]:
         """Return what was submitted, oldest first."""
         return tuple(
-            _submission(folder)
+            submission_from(folder)
             for folder in sorted(self.home.batches.iterdir())
             if (folder / "submission.json").exists()
         )
@@ -300,7 +247,7 @@ class Coordinator:
             raise HomeError(f"`{folder}` cannot be written: {error.strerror}") from None
         write_whole(folder / "submission.json", canonical_json(document).encode())
         try:
-            self._hand_over(_submission(folder), engine)
+            self._hand_over(submission_from(folder), engine)
         except RefusedError:
             # Nothing of it runs: as if it had never been asked.
             (folder / "submission.json").unlink()
@@ -312,7 +259,7 @@ class Coordinator:
     def _hand_over(self, submission: Submission, engine: Engine) -> Submission:
         handle = engine.executor.submit(self._batch(submission, engine))
         write_whole(submission.folder / "handle", handle.encode())
-        return _submission(submission.folder)
+        return submission_from(submission.folder)
 
     def _engine(self, submission: Submission) -> Engine:
         return open_engine(submission.engine, submission.options, self.home, self.plan)
@@ -380,33 +327,3 @@ class Coordinator:
         if message not in self._told:
             self._told.add(message)
             self._warn(message, hint)
-
-
-def batch_of(home: Home, plan: Plan, engine: Engine, *, number: str, tasks: tuple[int, ...]) -> Batch:
-    """Return a batch of a campaign; the same number gives the same name, by which an engine knows it."""
-    # Two folders of one campaign are two campaigns to an engine.
-    place = content_hash(str(home.folder))[:6]
-    name = re.sub(r"[^a-z0-9]+", "-", plan.name.lower()).strip("-")[:36].rstrip("-")
-    return Batch(
-        name=f"{name}-{place}-{number}",
-        command=engine.command,
-        tasks=tasks,
-        folder=home.batches / number / "engine",
-        home=home.folder,
-        inputs=engine.inputs,
-    )
-
-
-def _submission(folder: Path) -> Submission:
-    asked = read_document(folder / "submission.json")
-    handle = folder / "handle"
-    return Submission(
-        folder=folder,
-        tasks=tuple(asked.get("tasks", ())),
-        had={int(task): count for task, count in asked.get("had", {}).items()},
-        engine=str(asked.get("engine", "local")),
-        options=dict(asked.get("options", {})),
-        at=float(asked.get("at", 0.0)),
-        handle=handle.read_text(encoding="utf-8") if handle.exists() else "",
-        closed={int(task): end for task, end in read_document(folder / "closed.json").items()},
-    )

@@ -217,8 +217,8 @@ def _render(folder: Path, executor: str, given: dict[str, str], place: Home, pla
 
     import yaml
 
-    from advisor.campaign.coordinate import batch_of
     from advisor.campaign.engines import open_engine
+    from advisor.campaign.submissions import batch_of
     from advisor.lock.write import write_atomically
     from knowledge.domain.errors import InputError
     from pi_runners.executors.kubernetes import KubernetesExecutor

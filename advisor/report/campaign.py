@@ -10,8 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from advisor.campaign.coordinate import Coordinator, TaskState
+from advisor.campaign.coordinate import Coordinator
 from advisor.campaign.home import Cell
+from advisor.campaign.submissions import TaskState
 
 COLUMNS = ("queued", "running", "done", "failed", "not run")
 """What a cell is: ``failed`` is an observation too; ``not run`` was cancelled or given up."""

@@ -14,20 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.advisor.campaign.conftest import MATRIX
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
 QUICK = ("--samples", "2", "--min-time", "0.001")
-MATRIX = """
-name = "small"
-rounds = {rounds}
-samples = 2
-min-time = 0.001
-indicators = [{{ name = "sort", parameters = {{ rows = 4, columns = 16 }} }}]
-[[stack]]
-framework = "numpy"
-versions = "all"
-"""
 
 
 def observations(path: Path) -> list[dict[str, Any]]:
