@@ -48,12 +48,10 @@ class Plan:
     Attributes:
         name: Its name, unique to matrix, target, interpreter and repetition.
         blocks: What to take together; their hardware is what they were planned for.
-        keep_environments: Whether environments stay where the tasks share them.
     """
 
     name: str
     blocks: tuple[Block, ...]
-    keep_environments: bool = False
 
     @property
     def tasks(self) -> tuple[tuple[int, int], ...]:
