@@ -209,8 +209,19 @@ class Coordinator:
         except ExecutorError as error:
             self._once(error.message, error.hint)
             return
-        if all(status.final for status in told):
-            self._close(submission, engine, told)
+        cells = self.home.cells()
+        if not all(s.final or (s.state == "queued" and self._whole(s.task, cells)) for s in told):
+            return
+        if not all(status.final for status in told):
+            # An engine that was interrupted may ask again for what was measured already.
+            self._cancel(engine, batch, submission.handle)
+        self._close(submission, engine, told)
+
+    def _cancel(self, engine: Engine, batch: Batch, handle: str) -> None:
+        try:
+            engine.executor.cancel(batch, handle)
+        except ExecutorError as error:
+            self._once(error.message, error.hint)
 
     def _note_node(self, status: TaskStatus) -> None:
         """Note where a task ran, where its worker cannot."""

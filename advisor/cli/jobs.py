@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,9 +47,9 @@ def status(
         return
     place = _find(campaign, home, knowledge)
     while True:
-        with _looking(place) as coordinator:
-            coordinator.ask()
-            found = overview(coordinator)
+        coordinator = _looking(place)
+        coordinator.ask()
+        found = overview(coordinator)
         if format == "json":
             typer.echo(json.dumps(found.record(), indent=None if watch else 2))
         else:
@@ -73,8 +71,7 @@ def _list(knowledge: str | None, format: str) -> None:
     folder = campaigns_folder(knowledge)
     found = []
     for path in sorted(folder.glob("*/campaign.json")):
-        with _looking(Home(path.parent)) as coordinator:
-            found.append(overview(coordinator))
+        found.append(overview(_looking(Home(path.parent))))
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in found]}, indent=2))
         return
@@ -127,13 +124,12 @@ def retry(
 
     A stack that crashed or could not be installed is an observation, and is not measured again.
     """
-    from advisor.campaign.coordinate import Coordinator
     from advisor.campaign.engines import open_engine
     from knowledge.domain.errors import InputError
 
     place = _find(campaign, home, knowledge)
     agreed = place.plan()
-    before = Coordinator(place, agreed, sink=_Nowhere()).submissions()
+    before = _looking(place).submissions()
     if not before and executor is None:
         raise InputError(f"nothing of `{agreed.name}` was submitted", hint="name an `--executor`")
     name = executor or before[-1].engine
@@ -289,12 +285,11 @@ class _Nowhere:
         raise AssertionError("nothing is to be stored")
 
 
-@contextmanager
-def _looking(place: Home) -> Iterator[Coordinator]:
-    """Yield a coordinator that only looks, beside whoever coordinates."""
+def _looking(place: Home) -> Coordinator:
+    """Return a coordinator that only looks, beside whoever coordinates."""
     from advisor.campaign.coordinate import Coordinator
 
-    yield Coordinator(place, place.plan(), sink=_Nowhere(), warn=lambda message, hint: warn(message, hint=hint))
+    return Coordinator(place, place.plan(), sink=_Nowhere(), warn=lambda message, hint: warn(message, hint=hint))
 
 
 def _find(campaign: str | None, home: Path | None, knowledge: str | None) -> Home:

@@ -40,7 +40,8 @@ class Overview:
     Attributes:
         name: Its name.
         folder: Where it is.
-        state: ``running``, ``complete``, ``incomplete`` or ``cancelled``.
+        state: ``running``; ``measured``, not all of it in the knowledge base; ``complete``; ``incomplete`` or
+            ``cancelled``.
         stacks: A row for each stack, in order of the plan.
         nodes: A row for each node that has run something.
         observations: Observations by status.
@@ -159,11 +160,8 @@ def _column(state: TaskState, running: bool) -> tuple[str, str]:
 
 def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
     states = {state.state for state in tasks}
-    if coordinator.home.cells(coordinator.home.spool):
-        # Measured, and not in the knowledge base yet.
-        return "running"
     if states <= {"done"}:
-        return "complete"
+        return "measured" if coordinator.home.cells(coordinator.home.spool) else "complete"
     if coordinator.cancelled:
         return "cancelled"
     return "running" if coordinator.under_way else "incomplete"

@@ -129,6 +129,13 @@ class Cluster:
         with contextlib.suppress(RuntimeError):
             self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
+    def heal(self) -> None:
+        """Take nodes into service again that the controller has drained, as an operator does who looked at them."""
+        for node in NODES:
+            with contextlib.suppress(RuntimeError):
+                if "DRAIN" in self._run("scontrol", "show", "node", node):
+                    self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
     def kill_controller(self) -> None:
         """Kill slurmctld with SIGKILL."""
         self._kill("slurmctld")
