@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -11,6 +12,9 @@ from typing import Any, Literal, get_args
 from advisor.campaign.home import Home, Plan
 from knowledge.domain.errors import InputError
 from pi_runners.executors.base import PLACE, Executor
+
+_SHARE = 0.9
+"""Of a task's memory, for what it measures."""
 
 EngineName = Literal["local", "slurm", "kubernetes"]
 ENGINES: tuple[str, ...] = get_args(EngineName)
@@ -92,11 +96,12 @@ def _slurm(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
 
     chosen = _options(SlurmOptions, options, "slurm")
     place = ("--environments", chosen.scratch) if chosen.scratch else ()
+    limit = _limit(chosen.memory, "slurm")
     return Engine(
         name="slurm",
         options=asdict(chosen),
         executor=SlurmExecutor(chosen),
-        command=(*_worker(chosen.python or sys.executable, home), *place),
+        command=(*_worker(chosen.python or sys.executable, home), *place, *limit),
         inputs=(),
         seconds=2.0,
         ends_with_us=False,
@@ -124,7 +129,7 @@ def _kubernetes(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
     packed = home.folder / "campaign.json.gz"
     command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", PLACE, "--plan", f"{INPUTS}/{packed.name}"]
     command += ["--environments", f"{SCRATCH}/environments", "--print"]
-    command += ["--push", chosen.push] if chosen.push else []
+    command += [*_limit(chosen.memory, "kubernetes"), *(("--push", chosen.push) if chosen.push else ())]
     return Engine(
         name="kubernetes",
         options=asdict(chosen),
@@ -134,6 +139,25 @@ def _kubernetes(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
         seconds=2.0,
         ends_with_us=False,
     )
+
+
+def _limit(memory: str, engine: str) -> tuple[str, ...]:
+    """Return a limit of a process below that of its task, so that what takes too much is an observation, not a loss.
+
+    Raises:
+        InputError: If it is no amount of memory.
+    """
+    if not memory:
+        return ()
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMGT]?)(i?)[bB]?", memory)
+    if found is None:
+        raise InputError(f"option `memory` of executor `{engine}`: `{memory}` is no amount", hint="write it as `16G`")
+    # Slurm's units are binary, its plain number counts megabytes; Kubernetes tells `G` and `Gi` apart.
+    slurm = engine == "slurm"
+    base = 1024 if slurm or found[3] else 1000
+    unit = found[2].upper() or ("M" if slurm else "")
+    held = float(found[1]) * base ** " KMGT".index(unit or " ")
+    return ("--memory-limit", f"{_SHARE * held / 1e9:.3f}")
 
 
 def _worker(python: str, home: Home) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from knowledge.domain.errors import InputError
@@ -22,6 +22,7 @@ from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State,
 
 _MOST_OUTPUT = 64 * 1024 * 1024
 _SECONDS = 60
+_MEMORY = re.compile(r"exceeded memory limit[^,\n]*|oom[-_]kill[^\n]*|Out Of Memory", re.IGNORECASE)
 _INDEX = "${SLURM_ARRAY_TASK_ID}"
 
 _STATES: dict[str, State] = {
@@ -145,7 +146,7 @@ class SlurmExecutor:
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
         """Return the status of every task."""
         told = self._told(handle)
-        return tuple(told.get(task) or self._left(batch, task) for task in batch.tasks)
+        return tuple(_explained(batch, told.get(task) or self._left(batch, task)) for task in batch.tasks)
 
     def cancel(self, batch: Batch, handle: str) -> None:
         """End every task that has not ended."""
@@ -245,6 +246,14 @@ class SlurmExecutor:
         if (batch.folder / "cancelled").exists():
             return TaskStatus(task=task, state="cancelled")
         return TaskStatus(task=task, state="lost", reason="the cluster no longer knows it, and it left no exit status")
+
+
+def _explained(batch: Batch, status: TaskStatus) -> TaskStatus:
+    """Tell a task that was killed for its memory from one that failed: without control groups Slurm only prints it."""
+    if status.state != "failed":
+        return status
+    said = _MEMORY.search(tail_of(batch.folder / f"task-{status.task}.log", 4000))
+    return replace(status, state="out-of-memory", reason=said[0]) if said else status
 
 
 def _safe(batch: Batch) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.campaign.coordinate import Coordinator
+from advisor.campaign.engines import open_engine
 from advisor.campaign.home import Cell, Home, HomeError, Plan, cell_files, plan_document, plan_from
 from advisor.campaign.work import UnsuitableNodeError, cell_line, cells_in, check_node
 from advisor.report.campaign import overview
@@ -311,3 +312,23 @@ def test_a_task_that_is_not_there_is_refused(advisor_here: Advisor, tmp_path: Pa
 
     assert (beyond.returncode, "has no task 7" in beyond.stderr) == (2, True)
     assert (nothing.returncode, "holds no campaign" in nothing.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "memory", "gigabytes"),
+    [
+        ("slurm", "16G", "15.462"),
+        ("slurm", "1000", "0.944"),
+        ("slurm", "2T", "1979.121"),
+        ("kubernetes", "8Gi", "7.731"),
+        ("kubernetes", "8G", "7.200"),
+        ("kubernetes", "500M", "0.450"),
+    ],
+)
+def test_a_process_may_take_a_little_less_than_its_task(home: Home, engine: str, memory: str, gigabytes: str) -> None:
+    options = {"memory": memory, "image": "x"} if engine == "kubernetes" else {"memory": memory}
+    command = open_engine(engine, options, home, planned()).command
+
+    assert command[command.index("--memory-limit") + 1] == gigabytes
+    with pytest.raises(InputError, match="is no amount"):
+        open_engine(engine, {**options, "memory": "much"}, home, planned())
