@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ class Coordinator:
             found = tuple(store.observations(block=held.name))
             if block_name(planned, found[0].hardware.identity) != held.name:
                 continue
-            observed(planned, found)
+            # It was planned for other hardware than what measured it, where that is elsewhere.
+            observed(replace(planned, hardware=found[0].hardware), found)
             for cell, content in cell_files(self.plan, found):
                 self.home.put(cell, content, kept=True)
                 self.home.keep(cell)

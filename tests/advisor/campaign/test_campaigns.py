@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -175,6 +176,18 @@ def test_campaigns_are_found_by_the_begin_of_their_names(bench: Bench) -> None:
     assert "may be any of" in ambiguous.stderr
     assert "there is no campaign `large`" in unknown.stderr
     assert "numpy==2.0.0" in one.stdout
+
+
+def test_what_was_planned_for_other_hardware_is_known_again(bench: Bench) -> None:
+    bench.matrix(REFUSES, rounds=1)
+    first = bench.campaign("--hardware", "cpu-zen4")
+    shutil.rmtree(bench.folder / "campaigns")
+
+    again = bench.campaign("--hardware", "cpu-zen4")
+
+    assert first.returncode == again.returncode == 0, again.stderr
+    assert bench.cells == every_cell(1, 2)
+    assert list(bench.home.glob("batches/*")) == []
 
 
 def test_another_matrix_does_not_get_into_a_campaigns_folder(bench: Bench) -> None:
