@@ -120,8 +120,13 @@ def follow(following: Following, coordinator: Coordinator, *, detach: bool = Fal
     try:
         with _display() as show:
             waiting = coordinator.step(engine)
+            told: set[str] = set()
             while waiting and not detach:
-                show(overview(coordinator))
+                found = overview(coordinator)
+                show(found)
+                for remark in set(found.remarks) - told:
+                    say(remark)
+                told.update(found.remarks)
                 time.sleep(engine.seconds)
                 waiting = coordinator.step(engine)
             found = overview(coordinator)
@@ -166,7 +171,7 @@ def observations(following: Following) -> tuple[Observation, ...]:
 @contextmanager
 def _display() -> Iterator[Callable[[Overview], None]]:
     """Show the table in place on a terminal; elsewhere a line whenever the counts change."""
-    from advisor.report.campaign import text
+    from advisor.report.campaign import COLUMNS, text
 
     if not sys.stderr.isatty():
         last: list[Mapping[str, int]] = []
@@ -175,9 +180,9 @@ def _display() -> Iterator[Callable[[Overview], None]]:
             counts = found.total
             if not last or last[-1] != counts:
                 last.append(counts)
-                told = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
-                where = ", ".join(f"{row.name}: {row.counts['running']} running" for row in found.nodes)
-                say(f"[{counts['done'] + counts['failed']}/{counts.total()}] {told}{f' ({where})' if where else ''}")
+                told = ", ".join(f"{counts[name]} {name}" for name in COLUMNS if counts[name])
+                where = ", ".join(row.name for row in found.nodes if row.counts["running"])
+                say(f"[{counts['done'] + counts['failed']}/{counts.total()}] {told}{f' (on {where})' if where else ''}")
 
         yield line
         return
