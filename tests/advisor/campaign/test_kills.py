@@ -24,7 +24,7 @@ from tests.advisor.campaign.test_campaigns import workers
 from tests.slurm.cluster import NODES, Cluster
 
 TRIALS = 100
-VICTIMS = ("coordinator", "worker", "node", "slurmd", "slurmctld", "database")
+VICTIMS = ("coordinator", "worker", "node", "slurmd", "database")
 ROUNDS, SLOTS = 2, 3
 LONGEST_SECONDS = 9.0
 
@@ -73,10 +73,6 @@ def _kill(victim: str, bench: Bench, slurm: Cluster, database: Database, process
     elif victim == "slurmd":
         slurm.kill_daemon(NODES[1])
         slurm.start_node(NODES[1])
-    elif victim == "slurmctld":
-        slurm.kill_controller()
-        time.sleep(0.5)
-        slurm.start_controller()
     else:
         database.kill()
         database.start()
