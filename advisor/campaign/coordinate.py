@@ -61,6 +61,7 @@ class Coordinator:
         self._told: set[str] = set()
         self._polled: dict[int, TaskStatus] = {}
         self._ending = False
+        self._heard: set[tuple[str, int]] = set()
 
     def recall(self, store: KnowledgeBase) -> None:
         """Take what the knowledge base has of the campaign's blocks as measured, where the folder does not know it.
@@ -69,12 +70,12 @@ class Coordinator:
             InputError: If a block was begun with other stacks or settings.
         """
         names = {block.name: block for block in self.plan.blocks}
-        blocks = store.blocks()
+        blocks = {held.name: held for held in store.blocks()}
         for cell in self.home.cells(self.home.kept):
             # Another knowledge base may be asked for now, or this one was restored.
-            if block_name(self.plan.blocks[cell.block], cell.machine) not in {held.name for held in blocks}:
+            if block_name(self.plan.blocks[cell.block], cell.machine) not in blocks:
                 self.home.keep_again(cell)
-        for held in blocks:
+        for held in blocks.values():
             planned = names.get(held.name.rpartition("-")[0])
             if planned is None:
                 continue
@@ -205,9 +206,10 @@ class Coordinator:
             told = engine.executor.poll(batch, submission.handle)
             for status in told:
                 self._polled[status.task] = status
-                if status.final and not engine.executor.sees_files:
+                if status.final and not engine.executor.sees_files and (batch.name, status.task) not in self._heard:
                     self.read_output(engine.executor.output(batch, submission.handle, status.task))
                     self._note_node(status)
+                    self._heard.add((batch.name, status.task))
         except ExecutorError as error:
             self._once(error.message, error.hint)
             return

@@ -21,6 +21,7 @@ from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskSt
 from pi_runners.executors.supervise import OUTPUT, STATUS, write_document
 
 _MOST_OUTPUT = 64 * 1024 * 1024
+_GRACE_SECONDS = 5.0
 _PATIENCE_SECONDS = 10.0
 
 
@@ -76,15 +77,20 @@ class LocalExecutor:
         """End every task that has not ended."""
         folder = batch.folder
         (folder / "cancelled").touch()
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        tasks = [STATUS.format(task=task) for task in batch.tasks]
+        # Asked first: what is killed cannot say that it was.
+        for name in tasks:
+            _end(_read(folder / name), signal.SIGTERM)
+        begun = time.monotonic()
         while True:
             with _lock(folder) as lock:
                 if lock is not None:
                     self._mark_cancelled(batch)
                     return
-            for name in ("supervisor.json", *(STATUS.format(task=task) for task in batch.tasks)):
-                _end(_read(folder / name))
-            if time.monotonic() > deadline:
+            if time.monotonic() > begun + _GRACE_SECONDS:
+                for name in ("supervisor.json", *tasks):
+                    _end(_read(folder / name), signal.SIGKILL)
+            if time.monotonic() > begun + _GRACE_SECONDS + _PATIENCE_SECONDS:
                 raise ExecutorError(
                     f"batch `{batch.name}` does not end: a process of it ignores SIGKILL",
                     hint="see `ps` for processes in state D; the same command tries again",
@@ -136,12 +142,12 @@ def _status(task: int, told: dict[str, Any], *, alive: bool) -> TaskStatus:
     return TaskStatus(task=task, state="running" if told else "queued", node=node if told else "")
 
 
-def _end(process: dict[str, Any]) -> None:
-    """Kill a process group, if it is still the one that was noted: process numbers are given again."""
+def _end(process: dict[str, Any], how: signal.Signals) -> None:
+    """Signal a process group, if it is still the one that was noted: process numbers are given again."""
     import psutil
 
     if process.get("final") or "pid" not in process:
         return
     with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
         if abs(psutil.Process(process["pid"]).create_time() - process["started"]) < 1.0:
-            os.killpg(process["pid"], signal.SIGKILL)
+            os.killpg(process["pid"], how)

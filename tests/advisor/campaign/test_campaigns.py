@@ -137,12 +137,15 @@ def test_two_do_not_look_after_one_campaign(bench: Bench) -> None:
 def test_an_interrupted_local_campaign_leaves_nothing_running(bench: Bench) -> None:
     bench.matrix(f"import time; time.sleep(60); {REFUSES}")
     process = bench.start()
-    bench.wait(lambda: bool(workers(bench)))
+    bench.wait(lambda: any(bench.folder.rglob("tasks/*.json")))
 
     process.send_signal(signal.SIGINT)
 
     assert process.wait(60) == 130
     assert not workers(bench)
+    # Ending is no death: a stack is not given up for it.
+    (noted,) = [json.loads(path.read_text()) for path in bench.folder.rglob("tasks/*.json")]
+    assert noted["begun"] == 0
 
 
 def test_what_gives_nothing_is_given_up_and_tried_again_when_asked(bench: Bench, tmp_path: Path) -> None:
