@@ -238,3 +238,22 @@ def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor,
     failed = [r["record"] for r in records if r["kind"] == "observation"]
     assert {o["status"] for o in failed} == {"not-installed"}
     assert "numpy is 9.9 instead of" in failed[0]["failure"]
+
+
+@pytest.mark.parametrize(("device", "cuda", "cudnn"), [("cuda", "12.8", "9.8.0.87"), ("cpu", None, None)])
+def test_the_systems_cuda_is_part_of_a_stack_that_carries_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, cuda: str | None, cudnn: str | None
+) -> None:
+    slots = plan_slots([(lock("torch==2.8.0"), {})], cases("matmul"), device=device, again=False)
+    stack = locked_stack(slots[0].lock, "3.11.7")
+    monkeypatch.setattr(
+        "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
+    )
+    # As NVIDIA's images set them.
+    monkeypatch.setenv("CUDA_VERSION", "12.8.1")
+    monkeypatch.setenv("NV_CUDNN_VERSION", "9.8.0.87-1")
+    sink = Sink()
+
+    run_block(block_of(slots), sink=sink, runner=CrashingProcesses(""), environments=tmp_path)
+
+    assert {(o.stack.cuda, o.stack.cudnn) for o in sink.observations} == {(cuda, cudnn)}

@@ -124,7 +124,10 @@ class Cluster:
 
     def start_node(self, node: str) -> None:
         """Start the slurmd of a node, and take it into service again if it was lost."""
-        self._run("slurmd", "-N", node)
+        # Each node has a processor of its own, where there are several and tasks are not bound (`--cpu-bind=none`):
+        # Slurm itself would bind the tasks of both to the first.
+        place = NODES.index(node) % (os.cpu_count() or 1)
+        self._run("taskset", "--cpu-list", str(place), "slurmd", "-N", node)
         # It may have come back by itself: then there is nothing to resume.
         with contextlib.suppress(RuntimeError):
             self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
