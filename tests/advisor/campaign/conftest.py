@@ -105,6 +105,13 @@ class Bench:
         (found,) = (self.folder / "campaigns").iterdir()
         return found
 
+    @property
+    def begun(self) -> bool:
+        """Whether some worker, here or in a pod, has begun to measure."""
+        # No walk through everything: environments come and go.
+        patterns = ("campaigns/*/tasks/*.json", "cluster/pod-*/scratch/campaign/tasks/*.json")
+        return any(found for pattern in patterns for found in self.folder.glob(pattern))
+
     def wait(self, condition: Callable[[], bool], seconds: float = 90) -> None:
         deadline = time.monotonic() + seconds
         while not condition():

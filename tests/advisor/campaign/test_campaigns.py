@@ -62,7 +62,7 @@ def test_a_killed_worker_loses_nothing(bench: Bench, engine: tuple[str, ...]) ->
     bench.matrix(f"import time; time.sleep(1.5); {REFUSES}", REFUSES)
     process = bench.start(*engine)
 
-    bench.wait(lambda: bool(workers(bench)) and any(bench.folder.rglob("tasks/*.json")))
+    bench.wait(lambda: bool(workers(bench)) and bench.begun)
     for worker in workers(bench):
         worker.send_signal(signal.SIGKILL)
 
@@ -87,7 +87,7 @@ def test_a_killed_coordinator_loses_nothing(bench: Bench, engine: tuple[str, ...
 def test_what_is_cancelled_is_kept_and_goes_on(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(f"import time; time.sleep(2); {REFUSES}", rounds=3)
     process = bench.start(*engine)
-    bench.wait(lambda: any(bench.folder.rglob("tasks/*.json")))
+    bench.wait(lambda: bench.begun)
 
     done = bench.run("pi", "cancel")
 
@@ -137,7 +137,7 @@ def test_two_do_not_look_after_one_campaign(bench: Bench) -> None:
 def test_an_interrupted_local_campaign_leaves_nothing_running(bench: Bench) -> None:
     bench.matrix(f"import time; time.sleep(60); {REFUSES}")
     process = bench.start()
-    bench.wait(lambda: any(bench.folder.rglob("tasks/*.json")))
+    bench.wait(lambda: bench.begun)
 
     process.send_signal(signal.SIGINT)
 

@@ -235,7 +235,7 @@ def test_what_slurm_refuses_is_told_and_the_campaign_can_go_on(bench: Bench, opt
 def test_a_controller_that_is_away_is_waited_for(bench: Bench, slurm: Cluster) -> None:
     bench.matrix(f"import time; time.sleep(2); {REFUSES}")
     process = bench.start("-e", "slurm")
-    bench.wait(lambda: any(bench.folder.rglob("tasks/*.json")))
+    bench.wait(lambda: bench.begun)
 
     slurm.kill_controller()
     told = bench.run("pi", "status", "small")

@@ -21,6 +21,7 @@ from pi_runners.catalogue import Indicators
 def serving(store: SqlKnowledgeBase, *, most_bytes: int = 2_000_000, port: int = 0) -> Iterator[str]:
     """Serve a knowledge base on loopback, and yield the address."""
     listening = socket.create_server(("127.0.0.1", port), backlog=512)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = uvicorn.Server(
         uvicorn.Config(create_app(store, Indicators(), most_bytes=most_bytes), log_level="error", lifespan="off")
     )
