@@ -41,7 +41,7 @@ def client(number: int, address: str, token: str, size: int, until: float, told:
         found = [replace(observation(round=sent + i, block=name), settings={"client": number}) for i in range(size)]
         content = observation_file(found)
         started = time.perf_counter()
-        answer = session.post(f"{address}/v1/observations", data=content, timeout=60)
+        answer = session.post(f"{address}/observations", data=content, timeout=60)
         taken.append(time.perf_counter() - started)
         assert answer.status_code == 200, answer.text
         assert answer.json()["added"] == size, answer.text

@@ -123,7 +123,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     _count(app, metrics)
 
     @app.post(
-        "/v1/observations",
+        "/observations",
         responses=_problems(401, 403, 413, 415, 422, 503),
         openapi_extra={
             "requestBody": {
@@ -156,7 +156,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     reading = [Depends(token)]
 
     @app.get(
-        "/v1/observations",
+        "/observations",
         dependencies=reading,
         response_class=StreamingResponse,
         responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}, **_problems(401, 422, 503)},
@@ -171,7 +171,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
         lines = _begun(write_observations(found))
         return StreamingResponse((f"{line}\n" for line in lines), media_type=NDJSON)
 
-    @app.get("/v1/blocks", dependencies=reading, responses=_problems(401, 503))
+    @app.get("/blocks", dependencies=reading, responses=_problems(401, 503))
     def blocks() -> list[BlockEntry]:
         """List the blocks, with digests by which two knowledge bases are compared."""
         return [
@@ -179,7 +179,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
             for b in store.blocks()
         ]
 
-    @app.get("/v1/stacks", dependencies=reading, responses=_problems(401, 422, 503))
+    @app.get("/stacks", dependencies=reading, responses=_problems(401, 422, 503))
     def stacks(
         package: Annotated[str | None, Query(**_NAME, description="Only those that hold a package.")] = None,
     ) -> list[dict[str, Any]]:
@@ -190,7 +190,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
             if package is None or stack.version_of(package) is not None
         ]
 
-    @app.get("/v1/hardware", dependencies=reading, responses=_problems(401, 503))
+    @app.get("/hardware", dependencies=reading, responses=_problems(401, 503))
     def hardware() -> list[dict[str, Any]]:
         """List the machines on which something was measured."""
         return [{"id": machine.identity, **machine.record()} for machine in store.machines()]

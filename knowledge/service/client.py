@@ -80,19 +80,19 @@ class KnowledgeService:
 
     def blocks(self) -> tuple[Block, ...]:
         """Return the blocks that it has."""
-        found = self._ask("GET", "/v1/blocks").json()
+        found = self._ask("GET", "/blocks").json()
         return tuple(
             Block(name=b["name"], observations=b["observations"], digest=b["digest"], source=b["source"]) for b in found
         )
 
     def observations(self, block: str) -> Iterator[Observation]:
         """Yield the observations of a block."""
-        answer = self._ask("GET", "/v1/observations", params={"block": block})
+        answer = self._ask("GET", "/observations", params={"block": block})
         yield from read_observations(answer.text.splitlines(), where=f"{self.address} block {block}")
 
     def deliver(self, content: bytes) -> Delivered:
         """Deliver an observation file; repeating it changes nothing."""
-        done = self._ask("POST", "/v1/observations", data=content, headers={"Content-Type": _NDJSON}).json()
+        done = self._ask("POST", "/observations", data=content, headers={"Content-Type": _NDJSON}).json()
         apart = tuple((entry["id"], entry["reason"]) for entry in done["quarantined"])
         return Delivered(added=done["added"], known=done["known"], quarantined=apart)
 

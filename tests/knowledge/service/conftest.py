@@ -62,6 +62,6 @@ def post(service: str, token: str) -> Post:
         content: bytes | str, *, token: str | None = token, kind: str = "application/x-ndjson", **more: str
     ) -> requests.Response:
         headers = {"Content-Type": kind, **more, **({"Authorization": f"Bearer {token}"} if token else {})}
-        return requests.post(f"{service}/v1/observations", data=content, headers=headers, timeout=30)
+        return requests.post(f"{service}/observations", data=content, headers=headers, timeout=30)
 
     return send

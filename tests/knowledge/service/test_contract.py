@@ -32,10 +32,10 @@ def test_every_answer_is_as_documented(store: SqlKnowledgeBase) -> None:
     assert {operation.path for operation in operations} == {
         "/health",
         "/metrics",
-        "/v1/blocks",
-        "/v1/hardware",
-        "/v1/observations",
-        "/v1/stacks",
+        "/blocks",
+        "/hardware",
+        "/observations",
+        "/stacks",
     }
     assert store.content() == before
     assert store.quarantined() == ()

@@ -43,11 +43,11 @@ def test_what_is_read_is_what_was_delivered(post: Post, service: str, token: str
     sent = tuple(block({"2.0.0": 1.0}))
     post(observation_file(sent))
 
-    lines = get(service, "/v1/observations?block=b1", token).text.splitlines()
-    none = get(service, "/v1/observations?block=b9", token)
-    blocks = get(service, "/v1/blocks", token).json()
-    stacks = get(service, "/v1/stacks?package=numpy", token).json()
-    machines = get(service, "/v1/hardware", token).json()
+    lines = get(service, "/observations?block=b1", token).text.splitlines()
+    none = get(service, "/observations?block=b9", token)
+    blocks = get(service, "/blocks", token).json()
+    stacks = get(service, "/stacks?package=numpy", token).json()
+    machines = get(service, "/hardware", token).json()
 
     assert {o.identity for o in read_observations(lines, where="answer")} == {o.identity for o in sent}
     assert (none.status_code, none.text) == (200, "")
@@ -115,8 +115,8 @@ def test_only_a_valid_token_opens(post: Post, service: str, store: SqlKnowledgeB
     assert "expired" in answers[2].json()["message"]
     assert "revoked" in answers[3].json()["message"]
     assert identities(store) == set()
-    assert get(service, "/v1/blocks", None).status_code == 401
-    assert get(service, "/v1/blocks", reader).status_code == 200
+    assert get(service, "/blocks", None).status_code == 401
+    assert get(service, "/blocks", reader).status_code == 200
     assert [get(service, path, None).status_code for path in ("/health", "/metrics", "/openapi.json")] == [200] * 3
 
 
@@ -168,4 +168,4 @@ def test_figures_are_given_in_prometheus_format(post: Post, service: str) -> Non
     assert 'seshat_observations{status="ok"} 1.0' in text
     assert 'seshat_received_observations_total{outcome="added",source="lab-a"} 1.0' in text
     assert 'seshat_quarantined_observations{source="lab-a"} 1.0' in text
-    assert 'seshat_requests_total{method="POST",path="/v1/observations",status="200"} 2.0' in text
+    assert 'seshat_requests_total{method="POST",path="/observations",status="200"} 2.0' in text
