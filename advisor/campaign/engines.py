@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from advisor.campaign.home import Home, Plan
 from knowledge.domain.errors import InputError
@@ -16,8 +16,7 @@ from pi_runners.executors.base import PLACE, Executor
 _SHARE = 0.9
 """Of a task's memory, for what it measures."""
 
-EngineName = Literal["local", "slurm", "kubernetes"]
-ENGINES: tuple[str, ...] = get_args(EngineName)
+ENGINES = ("local", "slurm", "kubernetes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from pi_runners.executors.base import PLACE
 from pi_runners.telemetry import Sampler
 
 STATUS = "task-{task}.json"
@@ -35,7 +36,7 @@ def supervise(folder: Path, lock: int) -> None:
 
 
 def _run(folder: Path, task: int, asked: dict[str, Any], lock: int) -> None:
-    command = [word.replace("{task}", str(task)) for word in asked["command"]]
+    command = [word.replace(PLACE, str(task)) for word in asked["command"]]
     status = folder / STATUS.format(task=task)
     with (folder / OUTPUT.format(task=task)).open("ab") as output:
         try:
