@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from knowledge.estimate.framework_model import Estimate
 from knowledge.estimate.mlperf import BENCHMARKS, Gain, Score, efficiency
-from knowledge.estimate.posterior import Estimate
 from knowledge.estimate.stacks import Standings, stack_name
 
 

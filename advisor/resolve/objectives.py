@@ -13,7 +13,7 @@ from packaging.version import Version
 from advisor.resolve.encode import Candidates, Choice, Limits
 from advisor.resolve.optimise import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
-from knowledge.estimate.interface import Estimator
+from knowledge.estimate.interface import Estimator, FrameworkGains, Gain
 from knowledge.rules.engine import RuleBook
 
 ObjectiveName = Literal["performance", "latest", "stable", "security"]
@@ -227,37 +227,58 @@ class Criteria:
         return Objective(name="rules", costs=costs, pairs=pairs)
 
     def _speed(self, candidates: Candidates) -> Objective:
-        """Whole steps behind the best candidate of each package.
-
-        Gains over the baseline are cut towards none: what gains less than a step counts as fast as the baseline.
-        """
+        """Whole steps behind the best candidate of each measured framework, its companions counted in pairs."""
         offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
-        terms = self._estimator.terms(offered, self._baseline)
-        # What a version gains with its best partner counts as its own, and each pair pays what it stays behind that.
-        steps = {
-            ((NormalizedName(a), v), (NormalizedName(b), w)): int(term / SPEED_STEP)
-            for ((a, v), (b, w)), term in terms.pairs.items()
-        }
-        best: dict[tuple[Choice, NormalizedName], int] = {}
-        for (left, (partner, _)), gained in steps.items():
-            best[left, partner] = max(gained, best.get((left, partner), gained))
-        pairs = {
-            (left, right): best[left, right[0]] - gained
-            for (left, right), gained in steps.items()
-            if gained < best[left, right[0]]
-        }
-        bonus: dict[Choice, int] = {}
-        for (left, _), gained in best.items():
-            bonus[left] = bonus.get(left, 0) + gained
         costs: dict[Choice, int] = {}
-        for name in sorted({NormalizedName(name) for name, _ in terms.unary} & set(candidates)):
-            gains = {
-                c.version: int(terms.unary.get((name, c.version), 0.0) / SPEED_STEP) + bonus.get((name, c.version), 0)
-                for c in candidates[name]
+        pairs: dict[tuple[Choice, Choice], int] = {}
+        for gains in self._estimator.terms(offered, self._baseline).frameworks:
+            name = NormalizedName(gains.framework)
+            alone = {version: speed_steps(gain, gains.comparisons) for version, gain in gains.alone.items()}
+            # What a version gains with its best companion counts as its own; each pair pays what it stays behind that.
+            behind = _steps_behind_best_companion(gains, alone)
+            for (version, companion, other), (best, steps) in behind.items():
+                if steps < best:
+                    pairs[(name, version), (NormalizedName(companion), other)] = best - steps
+            bonus: dict[tuple[Version, str], int] = {
+                (v, companion): best for (v, companion, _), (best, _) in behind.items()
             }
-            for version, gained in gains.items():
-                costs[name, version] = max(gains.values()) - gained
+            for (version, _), best in bonus.items():
+                alone[version] += best
+            costs |= {(name, version): max(alone.values()) - steps for version, steps in alone.items()}
         return Objective(name="speed", costs=costs, pairs=pairs)
+
+
+def speed_steps(gain: Gain, comparisons: int) -> int:
+    """Return what a gain over the baseline counts, in whole steps, cut towards none.
+
+    A gain that is not significant counts as none: no package leaves the baseline for it.
+
+    Args:
+        gain: The gain.
+        comparisons: How many versions could have been chosen for the luck of their measurements.
+    """
+    steps = int(gain.cautious / SPEED_STEP)
+    return steps if steps < 0 or gain.is_significant(comparisons) else 0
+
+
+def _steps_behind_best_companion(
+    gains: FrameworkGains, alone: Mapping[Version, int]
+) -> dict[tuple[Version, str, Version], tuple[int, int]]:
+    """Return, for each version with each companion: the steps that its best companion adds, and that this one adds.
+
+    A companion that leaves the baseline without a significant gain of its own adds nothing to what the framework gains.
+    """
+    added: dict[tuple[Version, str], dict[Version, int]] = {}
+    for (version, companion, other), gain in gains.beside.items():
+        if other is not None:
+            steps = speed_steps(gain.joint, gains.comparisons) - alone[version]
+            kept = steps if steps < 0 or gain.own.is_significant(gains.comparisons) else 0
+            added.setdefault((version, companion), {})[other] = kept
+    return {
+        (version, companion, other): (max(0, *others.values()), steps)
+        for (version, companion), others in added.items()
+        for other, steps in others.items()
+    }
 
 
 def _counting(name: str, candidates: Candidates, count: Callable[[Candidate], int]) -> Objective:

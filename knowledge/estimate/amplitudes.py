@@ -10,13 +10,12 @@ more parts stand for what repeats within a block but not beyond it.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from knowledge.estimate.evidence import Contrast, Side
-from knowledge.estimate.kernel import PARTS, Design, Point, codes
+from knowledge.estimate.evidence import Contrast
+from knowledge.estimate.kernel import PARTS, Design, Point, Spans, codes, spans_of
 
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
@@ -44,7 +43,9 @@ class Amplitudes:
         noise: Factor on the variance that the rounds tell.
         length: Minor releases over which versions are alike.
         scales: How much more than usual versions differ at an indicator, by label.
-        widening: Factor on standard deviations that makes intervals of left-out versions hold as often as they say.
+        spans: How many minor releases major ones had.
+        widening: Factor on standard deviations that makes intervals of left-out versions hold as often as they say; at
+            least 1, so that what is known of a stack is never more than its measurements tell.
         likelihood: Log marginal likelihood, priors included.
     """
 
@@ -54,14 +55,16 @@ class Amplitudes:
     noise: float
     length: float
     scales: Mapping[str, float]
+    spans: Spans
     widening: float
     likelihood: float
 
 
 def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
     """Fit the amplitudes to contrasts."""
-    chosen, scales, measured = _evenly(contrasts, MOST_FOR_AMPLITUDES), _scales(contrasts), sides_of(contrasts)
-    fits = (_fit(chosen, length=length, scales=scales, measured=measured) for length in LENGTHS)
+    chosen, scales = _evenly(contrasts, MOST_FOR_AMPLITUDES), _scales(contrasts)
+    spans = spans_of(side for c in contrasts for side in (c.side, c.reference))
+    fits = (_fit(chosen, length=length, scales=scales, spans=spans) for length in LENGTHS)
     return max(fits, key=lambda found: found.likelihood)
 
 
@@ -72,15 +75,13 @@ def _evenly(contrasts: Sequence[Contrast], most: int) -> list[Contrast]:
     return [contrasts[int(i * step)] for i in range(most)]
 
 
-def _fit(
-    contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, float], measured: Sequence[Side]
-) -> Amplitudes:
+def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, float], spans: Spans) -> Amplitudes:
     import numpy as np
     from scipy.linalg import cho_factor, cho_solve
     from scipy.optimize import minimize
 
     slots, references = places(len(contrasts))
-    design = Design(points_of(contrasts), length=length, scales=scales, measured=measured)
+    design = Design(points_of(contrasts), length=length, scales=scales, spans=spans)
     told, label, slot = _noise_parts(contrasts)
     every = list(design.contrasts(slots, references))
     # A part that no contrast differs by cannot be told from nothing.
@@ -121,6 +122,7 @@ def _fit(
         noise=float(fitted[-1]),
         length=length,
         scales=scales,
+        spans=spans,
         widening=_widening(contrasts, total, seen),
         likelihood=float(-found.fun),
     )
@@ -132,17 +134,40 @@ def _scales(contrasts: Sequence[Contrast]) -> dict[str, float]:
     Most indicators hardly differ from version to version, and a few differ much: one amplitude for all would be too
     wide for most and draw the few too close to nothing.
     """
-    beyond: dict[str, list[float]] = {}
+    found: dict[str, list[tuple[float, float]]] = {}
     for c in contrasts:
         if not c.twin:
-            beyond.setdefault(c.label, []).append(max(0.0, c.mean**2 - c.error**2))
-    usual = statistics.fmean(value for values in beyond.values() for value in values) if beyond else 0.0
+            found.setdefault(c.label, []).append((c.mean, c.error))
+    usual = _beyond_noise([pair for pairs in found.values() for pair in pairs], _TYPICAL_VARIANCE)
     if usual <= 0:
         return {}
     return {
-        label: math.sqrt((_PRIOR_COUNT * usual + sum(values)) / ((_PRIOR_COUNT + len(values)) * usual))
-        for label, values in sorted(beyond.items())
+        label: math.sqrt(_drawn(_beyond_noise(pairs, usual), _information(pairs, usual), usual) / usual)
+        for label, pairs in sorted(found.items())
     }
+
+
+def _beyond_noise(pairs: Sequence[tuple[float, float]], about: float) -> float:
+    """Return the variance of true differences, from measured ones with their errors.
+
+    Each counts by its information on the variance, (about + error^2)^-2 (DerSimonian and Kacker, "Random-effects model
+    for meta-analysis of clinical trials", Contemporary Clinical Trials 28, 2007): one that was measured badly hardly.
+    """
+    weights = [(about + error**2) ** -2 for _, error in pairs]
+    if not weights:
+        return 0.0
+    beyond = (w * (mean**2 - error**2) for w, (mean, error) in zip(weights, pairs, strict=True))
+    return max(0.0, sum(beyond) / sum(weights))
+
+
+def _information(pairs: Sequence[tuple[float, float]], about: float) -> float:
+    """Return how many differences measured without error tell as much of their variance."""
+    return sum((about / (about + error**2)) ** 2 for _, error in pairs)
+
+
+def _drawn(variance: float, count: float, usual: float) -> float:
+    """Return a variance that is known from so many differences, drawn towards the usual one."""
+    return (_PRIOR_COUNT * usual + count * variance) / (_PRIOR_COUNT + count)
 
 
 def _widening(contrasts: Sequence[Contrast], total: Array, seen: Array) -> float:
@@ -166,7 +191,7 @@ def _widening(contrasts: Sequence[Contrast], total: Array, seen: Array) -> float
     for members in groups.values():
         covariance = np.linalg.inv(inverse[np.ix_(members, members)])
         scores += list(np.abs(covariance @ solved[members]) / np.sqrt(np.diag(covariance)))
-    return float(np.quantile(scores, _CONFIDENCE) / norm.ppf((1 + _CONFIDENCE) / 2))
+    return max(1.0, float(np.quantile(scores, _CONFIDENCE) / norm.ppf((1 + _CONFIDENCE) / 2)))
 
 
 def points_of(contrasts: Sequence[Contrast]) -> list[Point]:
@@ -176,11 +201,6 @@ def points_of(contrasts: Sequence[Contrast]) -> list[Point]:
     return [
         Point(side=side, label=c.label, family=c.family, machine=c.machine) for side, c in zip(sides, both, strict=True)
     ]
-
-
-def sides_of(contrasts: Sequence[Contrast]) -> list[Side]:
-    """Return the stacks of contrasts."""
-    return [side for c in contrasts for side in (c.side, c.reference)]
 
 
 def places(count: int, offset: int = 0) -> tuple[Array, Array]:

@@ -12,6 +12,10 @@ from functools import cache
 from knowledge.domain.observation import Observation
 from knowledge.estimate.conditions import differing_conditions
 from knowledge.estimate.moderation import Prior, estimate_prior
+from knowledge.estimate.paired import Location, locate, winsorised
+
+WIDEST_FACTOR = 4.0
+"""An interval whose upper end is more than this many times its lower end is no result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +29,11 @@ class Comparison:
         observation: One of its observations, for stack, framework and hardware.
         reference: One of the reference's observations.
         rounds: How many rounds both ran in.
-        mean: Mean over rounds of log(reference seconds / slot seconds); positive is faster.
+        mean: Trimmed mean over rounds of log(reference seconds / slot seconds); positive is faster.
         standard_error: Of the mean, moderated by what the spreads of the block's other slots say.
         degrees: Degrees of freedom of the standard error.
         confidence: Of the interval, corrected for the number of comparisons.
+        of_medians: log(median of the reference's rounds / median of the slot's), over the same rounds.
         twin: Whether slot and reference are the same stack with the same settings (an A/A comparison).
     """
 
@@ -42,6 +47,7 @@ class Comparison:
     standard_error: float
     degrees: float
     confidence: float
+    of_medians: float
     twin: bool
 
     @property
@@ -55,13 +61,32 @@ class Comparison:
         return self.mean + self._half
 
     @property
+    def conclusive(self) -> bool:
+        """Whether there is a result: the rounds are enough, and quiet enough.
+
+        The ends of the interval lie within :data:`WIDEST_FACTOR`, and the ratio of the two medians lies between them.
+        """
+        narrow = self.high - self.low <= math.log(WIDEST_FACTOR)
+        return narrow and self.low <= self.of_medians <= self.high
+
+    @property
     def significant(self) -> bool:
-        """Whether the interval excludes zero."""
-        return not self.low <= 0 <= self.high
+        """Whether there is a result and its interval excludes zero."""
+        return self.conclusive and not self.low <= 0 <= self.high
+
+    @property
+    def normal_error(self) -> float:
+        """Standard error of a normal distribution that has the same 95 % interval.
+
+        With few degrees of freedom Student's interval is wider than the standard error tells.
+        """
+        probability = 0.975
+        return self.standard_error * _student(probability, self.degrees) / _student(probability, math.inf)
 
     @property
     def _half(self) -> float:
-        return self.standard_error * _student(1 - (1 - self.confidence) / 2, self.degrees)
+        half = self.standard_error * _student(1 - (1 - self.confidence) / 2, self.degrees)
+        return min(half, _WIDEST_HALF)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +114,9 @@ def compare_block(observations: Iterable[Observation], *, confidence: float = 0.
     """Compare every slot of every block with its reference, paired by round.
 
     Drift of the machine hits reference and slot of one round alike, so it leaves their ratio. Rounds in which the two
-    ran under unequal conditions are left out; :func:`refusals` tells which. Intervals are Student's over the rounds'
-    log ratios with moderated variances (:mod:`knowledge.estimate.moderation`), each widened for the number of
+    ran under unequal conditions are left out; :func:`refusals` tells which. A disturbed round hits one of the two
+    alone: the ratio is a trimmed mean of the rounds' log ratios (:mod:`knowledge.estimate.paired`). Intervals are
+    Student's with moderated variances (:mod:`knowledge.estimate.moderation`), each widened for the number of
     comparisons in its block (Bonferroni), so that all of them hold together with the given confidence.
 
     Args:
@@ -98,10 +124,12 @@ def compare_block(observations: Iterable[Observation], *, confidence: float = 0.
         confidence: Of all intervals of a block together.
     """
     ratios = [(pair, found) for pair in _pairs(observations) if len(found := _log_ratios(pair)) > 1]
-    per_block = Counter(pair[0][0] for pair, _ in ratios)
-    priors = _priors([(pair[0], values) for pair, values in ratios])
+    located = [(pair, locate(found), len(found)) for pair, found in ratios]
+    per_block = Counter(pair[0][0] for pair, _, _ in located)
+    priors = _priors([(pair[0], location) for pair, location, _ in located])
     return tuple(
-        _compare(pair, values, priors[pair[0]], 1 - (1 - confidence) / per_block[pair[0][0]]) for pair, values in ratios
+        _compare(pair, location, rounds, priors[pair[0]], 1 - (1 - confidence) / per_block[pair[0][0]])
+        for pair, location, rounds in located
     )
 
 
@@ -126,36 +154,47 @@ def refusals(observations: Iterable[Observation]) -> tuple[Refusal, ...]:
     return tuple(found)
 
 
-def common_errors(observations: Iterable[Observation]) -> dict[str, float]:
-    """Return, by block, the standard error that all indicators of a slot have in common.
+def common_shares(observations: Iterable[Observation]) -> dict[str, float]:
+    """Return, by block, the share of a contrast's variance that all indicators of a slot have in common.
 
     One process runs all indicators of a slot and round, and what slows it down slows all of them. So the mean over
-    indicators is less sure than independent errors would make it: its variance over rounds exceeds the mean variance of
-    one indicator by their number; the excess is common (the between-groups estimate of a one-way random-effects model,
-    Searle, Casella and McCulloch, Variance Components, 1992, section 3.6), pooled over the block's slots.
+    indicators is less sure than independent errors would make it. With every indicator's log ratios scaled to variance
+    1, the variance over rounds of their mean is (1 + (n - 1) share) / n for n indicators (the intraclass correlation,
+    Searle, Casella and McCulloch, Variance Components, 1992, section 3.6), pooled over the block's slots. Ratios are
+    Winsorised first, as for the contrast itself.
     """
     ratios: dict[tuple[str, int], list[dict[int, float]]] = defaultdict(list)
     for pair in _pairs(observations):
         (block, _, slot), runs, reference = pair
-        shared = [r for r in sorted(set(runs) & set(reference)) if not differing_conditions(runs[r], reference[r])]
-        if len(shared) > 1:
+        if len(shared := _shared_rounds(pair)) > _FEWEST_ROUNDS:
             ratios[block, slot].append({r: math.log(_median(reference[r]) / _median(runs[r])) for r in shared})
-    excesses: dict[str, list[float]] = defaultdict(list)
+    shares: dict[str, list[float]] = defaultdict(list)
     for (block, _), rows in sorted(ratios.items()):
         rounds = sorted(set.intersection(*(set(row) for row in rows)))
-        if len(rows) > 1 and len(rounds) > 1:
-            table = [[row[r] for r in rounds] for row in rows]
-            of_mean = statistics.variance([statistics.fmean(column) for column in zip(*table, strict=True)])
-            of_one = statistics.fmean(statistics.variance(row) for row in table)
-            # Of independent rows, the variance of the mean is `of_one / n`: what is beyond is common.
-            excesses[block].append((of_mean - of_one / len(rows)) * len(rows) / (len(rows) - 1) / len(rounds))
-    return {block: math.sqrt(max(0.0, statistics.fmean(found))) for block, found in excesses.items()}
+        scaled = [found for row in rows if (found := _standardised([row[r] for r in rounds]))]
+        if (count := len(scaled)) > 1:
+            of_mean = statistics.variance([statistics.fmean(column) for column in zip(*scaled, strict=True)])
+            shares[block].append((count * of_mean - 1) / (count - 1))
+    return {block: min(_LARGEST_SHARE, max(0.0, statistics.fmean(found))) for block, found in shares.items()}
+
+
+def _standardised(ratios: Sequence[float]) -> list[float]:
+    """Return log ratios, Winsorised and scaled to variance 1; nothing where they do not vary, or are too few."""
+    if len(ratios) <= _FEWEST_ROUNDS:
+        return []
+    held = winsorised(ratios, 1)
+    deviation = statistics.stdev(held)
+    return [value / deviation for value in held] if deviation > 0 else []
 
 
 _Key = tuple[str, str, int]
 """Block, label of the indicator run, slot."""
 _Pair = tuple[_Key, dict[int, Observation], dict[int, Observation]]
 _ENOUGH_SLOTS = 6
+_WIDEST_HALF = 100.0
+"""With one degree of freedom intervals have no limit; beyond this one their ends are no numbers any more."""
+_FEWEST_ROUNDS = 3
+_LARGEST_SHARE = 0.95
 
 
 def _pairs(observations: Iterable[Observation]) -> list[_Pair]:
@@ -174,23 +213,28 @@ def _pairs(observations: Iterable[Observation]) -> list[_Pair]:
     ]
 
 
+def _shared_rounds(pair: _Pair) -> list[int]:
+    """Return the rounds in which slot and reference ran under equal conditions."""
+    _, slot, reference = pair
+    return [r for r in sorted(set(slot) & set(reference)) if not differing_conditions(slot[r], reference[r])]
+
+
 def _log_ratios(pair: _Pair) -> list[float]:
     """Return log(reference seconds / slot seconds) of every round in which both ran under equal conditions."""
     _, slot, reference = pair
-    shared = [r for r in sorted(set(slot) & set(reference)) if not differing_conditions(slot[r], reference[r])]
-    return [math.log(_median(reference[r]) / _median(slot[r])) for r in shared]
+    return [math.log(_median(reference[r]) / _median(slot[r])) for r in _shared_rounds(pair)]
 
 
-def _priors(ratios: Sequence[tuple[_Key, list[float]]]) -> dict[_Key, Prior]:
+def _priors(located: Sequence[tuple[_Key, Location]]) -> dict[_Key, Prior]:
     """Return what the spreads of an indicator's slots have in common; of the whole block where those are few."""
-    groups: dict[tuple[str, ...], list[tuple[float, int]]] = defaultdict(list)
-    for key, values in ratios:
-        entry = statistics.variance(values), len(values) - 1
+    groups: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+    for key, location in located:
+        entry = location.variance, location.degrees
         groups[key[:1]].append(entry)
         groups[key[:2]].append(entry)
     estimated: dict[tuple[str, ...], Prior] = {}
     found: dict[_Key, Prior] = {}
-    for key, _ in ratios:
+    for key, _ in located:
         group = key[:2] if len(groups[key[:2]]) >= _ENOUGH_SLOTS else key[:1]
         if group not in estimated:
             estimated[group] = estimate_prior(groups[group])
@@ -198,21 +242,24 @@ def _priors(ratios: Sequence[tuple[_Key, list[float]]]) -> dict[_Key, Prior]:
     return found
 
 
-def _compare(pair: _Pair, ratios: list[float], prior: Prior, confidence: float) -> Comparison:
+def _compare(pair: _Pair, location: Location, rounds: int, prior: Prior, confidence: float) -> Comparison:
     key, slot, reference = pair
-    variance, degrees = prior.moderate(statistics.variance(ratios), len(ratios) - 1)
+    variance, degrees = prior.moderate(location.variance, location.degrees)
     first, other = slot[min(slot)], reference[min(reference)]
+    shared = _shared_rounds(pair)
+    medians = [statistics.median(_median(runs[r]) for r in shared) for runs in (reference, slot)]
     return Comparison(
         block=key[0],
         indicator=key[1],
         slot=key[2],
         observation=first,
         reference=other,
-        rounds=len(ratios),
-        mean=statistics.fmean(ratios),
-        standard_error=math.sqrt(variance / len(ratios)),
+        rounds=rounds,
+        mean=location.value,
+        standard_error=math.sqrt(variance / rounds),
         degrees=degrees,
         confidence=confidence,
+        of_medians=math.log(medians[0] / medians[1]),
         twin=first.stack.identity == other.stack.identity and dict(first.settings) == dict(other.settings),
     )
 

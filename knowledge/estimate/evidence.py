@@ -6,13 +6,14 @@ the indicator add to both alike is gone from it. It carries what the model looks
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
-from knowledge.estimate.compare import Comparison, common_errors, compare_block
+from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
 from knowledge.store.base import KnowledgeBase
 
 COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
@@ -21,7 +22,9 @@ _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 WITNESS = 0.5
 """From this trust on, a source is believed that a version does not run."""
 _KIND = "evidence"
-_FORMAT = 2
+_FORMAT = 3
+LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * 1.959964)
+"""A contrast with a larger standard error is none: its own 95 % interval is wider than that of any result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +73,8 @@ class Contrast:
         machine: Where.
         side: The slot's stack.
         reference: The reference's stack.
-        mean: Mean log speed-up of the slot over the reference.
-        error: Standard error of the mean.
+        mean: Log speed-up of the slot over the reference: a trimmed mean over rounds.
+        error: Standard error of the mean, such that a normal interval is as wide as Student's.
         common: The part of it that all indicators of the slot have in common, as a standard error.
         low: Lower end of its interval, corrected for the block's comparisons.
         high: Upper end of it.
@@ -176,17 +179,21 @@ def evidence_of(observations: Iterable[Observation]) -> Evidence:
 
 def _of_block(observations: Iterable[Observation]) -> Evidence:
     observations = tuple(observations)
-    common = common_errors(observations)
-    contrasts = (_contrast(c, common.get(c.block, 0.0)) for c in compare_block(observations))
+    shares = common_shares(observations)
+    contrasts = (_contrast(c, shares.get(c.block, 0.0)) for c in compare_block(observations))
     runs = {_run(o): None for o in observations if o.stack.version_of(o.framework) is not None}
     return Evidence(contrasts=tuple(c for c in contrasts if c is not None), runs=tuple(runs))
 
 
-def _contrast(c: Comparison, common: float) -> Contrast | None:
-    """Turn a comparison into a contrast; none where a version is not known, or the frameworks differ."""
+def _contrast(c: Comparison, common_share: float) -> Contrast | None:
+    """Turn a comparison into a contrast.
+
+    There is none where a version is not known, the frameworks differ, or the rounds are too few or too noisy.
+    """
     o = c.observation
     versions = o.stack.version_of(o.framework), c.reference.stack.version_of(o.framework)
-    if o.framework != c.reference.framework or None in versions:
+    error = c.normal_error
+    if o.framework != c.reference.framework or None in versions or error > LARGEST_ERROR:
         return None
     return Contrast(
         block=c.block,
@@ -199,8 +206,8 @@ def _contrast(c: Comparison, common: float) -> Contrast | None:
         side=_side(o),
         reference=_side(c.reference),
         mean=c.mean,
-        error=c.standard_error,
-        common=min(common, c.standard_error),
+        error=error,
+        common=error * math.sqrt(common_share),
         low=c.low,
         high=c.high,
         rounds=c.rounds,

@@ -1,4 +1,10 @@
-"""Fitted processes, kept with the hash of what they saw, and made anew when the knowledge has changed."""
+"""The model of each framework and device: amplitudes that ship with the program, conditioned on a knowledge base.
+
+Amplitudes say how much versions, machines and indicators differ in general. They are fitted to the shipped
+observations (`python docs/fits.py`), and not again to whatever a knowledge base comes to hold: a block of a busy
+machine would change what everything else is worth. So adding a block moves a prediction towards that block, by what its
+errors warrant, and adds no more certainty than it has.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +12,24 @@ import importlib.resources
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from knowledge.domain.identity import content_hash
-from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
+from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.evidence import Contrast, Evidence, Machine, Run, Side, gather
 from knowledge.estimate.process import MOST_CONTRASTS, Process
 from knowledge.store.base import KnowledgeBase
 
 _KIND = "fit"
-_FORMAT = 1
+_FORMAT = 2
 _SHIPPED = "fits.json"
+USUAL = "usual"
+"""Key of the amplitudes of frameworks and devices of which too little was measured."""
 
 
 class Fits:
-    """The fits of a knowledge base, by framework and device."""
+    """The models of a knowledge base, by framework and device."""
 
     def __init__(self, store: KnowledgeBase) -> None:
         """Remember where to look; nothing is read before it is asked for."""
@@ -29,12 +37,11 @@ class Fits:
         self._read: dict[str, dict[str, Any]] = {}
 
     def process(self, framework: str, device: str) -> Process | None:
-        """Return the fitted process of a framework, or none where its versions were not compared."""
-        record = self._record(framework, device)
-        if record["amplitudes"] is None:
+        """Return the process of a framework, or none where its versions were not compared."""
+        contrasts = _unpacked(self._record(framework, device)["contrasts"])
+        if not any(c.side.version != c.reference.version for c in contrasts):
             return None
-        amplitudes = {**record["amplitudes"], "parts": tuple(record["amplitudes"]["parts"])}
-        return Process(_unpacked(record["contrasts"]), Amplitudes(**amplitudes))
+        return Process(contrasts, shipped_amplitudes(framework, device))
 
     def runs(self, framework: str, device: str) -> tuple[Run, ...]:
         """Return which versions ran, and which did not."""
@@ -58,28 +65,26 @@ class Fits:
         return self._read[key]
 
     def _made(self, key: str, framework: str, device: str) -> dict[str, Any]:
-        """Fit, unless exactly these contrasts were fitted before; and keep it."""
+        """Pack contrasts and runs, and keep them."""
         contrasts = of_framework(self._evidence, framework, device)
         runs = [asdict(r) for r in self._evidence.runs if (r.framework, r.device) == (framework, device)]
-        record = fit_record(contrasts, known=_shipped_fits())
-        made = {**record, "runs": runs}
+        made = {"contrasts": pack(contrasts), "runs": runs}
         self._store.remember(_KIND, [(key, self._state, made)])
         return made
 
 
-def fit_record(contrasts: Sequence[Contrast], *, known: dict[str, Any]) -> dict[str, Any]:
-    """Return contrasts with their amplitudes and the hash of what was seen.
+def shipped_amplitudes(framework: str, device: str) -> Amplitudes:
+    """Return the amplitudes of a framework on a device, or the usual ones where it has none of its own."""
+    records = _shipped()
+    record = records.get(f"{framework}/{device}", records[USUAL])
+    spans = {name: {int(major): count for major, count in majors.items()} for name, majors in record["spans"].items()}
+    return Amplitudes(**{**record, "parts": tuple(record["parts"]), "spans": spans})
 
-    Args:
-        contrasts: Of one framework and device.
-        known: Amplitudes by hash of what they saw, to be taken where they saw the same.
-    """
-    packed = pack(contrasts)
-    seen = content_hash([_FORMAT, packed])
-    compared = any(c.side.version != c.reference.version for c in contrasts)
-    shipped = {name: value for name, value in known.get(seen, {}).items() if name != "of"}
-    amplitudes = shipped or (asdict(fit_amplitudes(contrasts)) if compared else None)
-    return {"seen": seen, "contrasts": packed, "amplitudes": amplitudes}
+
+@cache
+def _shipped() -> dict[str, Any]:
+    file = importlib.resources.files("knowledge.data") / _SHIPPED
+    return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 def of_framework(evidence: Evidence, framework: str, device: str) -> tuple[Contrast, ...]:
@@ -91,12 +96,6 @@ def of_framework(evidence: Evidence, framework: str, device: str) -> tuple[Contr
 def frameworks_of(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     """Return the frameworks and devices that there are contrasts of, sorted."""
     return tuple(sorted({(c.framework, c.label.rpartition("/")[2]) for c in evidence.contrasts}))
-
-
-def _shipped_fits() -> dict[str, Any]:
-    """Return the amplitudes that ship with the program, by hash of what they saw; first use need not fit."""
-    file = importlib.resources.files("knowledge.data") / _SHIPPED
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
 def pack(contrasts: Sequence[Contrast]) -> dict[str, Any]:

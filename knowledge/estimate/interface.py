@@ -1,28 +1,106 @@
-"""What an estimator promises: a score that is a sum over components, and predictions that say how sure they are."""
+"""What an estimator promises: gains of candidates over the baseline, and predictions that say how sure they are."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from packaging.version import Version
 
-PackageChoice = tuple[str, Version]
+RISK = 64.0
+"""How much variance counts against a gain: one of 5 % is worth something where it is known to 4 % (one standard
+deviation), one of 20 % where it is known to 8 %. By `python -m benchmarks.estimator --only advice`, lesser ones follow
+the luck of few rounds; much greater ones follow no measurement at all."""
+CONFIDENCE = 0.95
+NORMAL_QUANTILE = 1.959963984540054
+"""Standard deviations on both sides that hold :data:`CONFIDENCE` of a normal distribution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """A predicted log speed-up over the baseline.
+
+    Attributes:
+        mean: Its mean, natural-log units.
+        variance: Its variance.
+    """
+
+    mean: float
+    variance: float
+
+    @property
+    def cautious(self) -> float:
+        """Certainty equivalent: what a gain is worth to somebody who dislikes its variance."""
+        return self.mean - RISK / 2 * self.variance
+
+    def is_significant(self, comparisons: int = 1) -> bool:
+        """Whether its 95 % interval excludes zero, widened for the number of comparisons (Bonferroni)."""
+        tail = (1 - CONFIDENCE) / 2 / max(1, comparisons)
+        return abs(self.mean) > statistics.NormalDist().inv_cdf(1 - tail) * math.sqrt(max(0.0, self.variance))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanionGain:
+    """What a framework's version gains with one companion away from the baseline.
+
+    Attributes:
+        joint: Gain of both over the baseline.
+        own: Gain of the companion's change alone, beside that version of the framework.
+    """
+
+    joint: Gain
+    own: Gain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkGains:
+    """Gains over the baseline of a framework and its companions, each part as far as it counts in the workload.
+
+    Attributes:
+        framework: The framework.
+        alone: By its version, with every companion as in the baseline.
+        beside: By its version, companion and the companion's version (none: absent); what the baseline has is among
+            them, with no gain of its own.
+        comparisons: How many versions of the framework were measured beside the baseline's: the best of many looks
+            better than it is.
+    """
+
+    framework: str
+    alone: Mapping[Version, Gain]
+    beside: Mapping[tuple[Version, str, Version | None], CompanionGain]
+    comparisons: int = 1
+
+    def gain(self, stack: Mapping[str, Version]) -> Gain:
+        """Return the gain of a stack: means and variances of the companions' changes add up."""
+        version = stack[self.framework]
+        alone = self.alone[version]
+        changes = [
+            g.joint
+            for (v, c, w), g in self.beside.items()
+            if v == version and c != self.framework and stack.get(c) == w
+        ]
+        return Gain(
+            mean=alone.mean + sum(g.mean - alone.mean for g in changes),
+            variance=alone.variance + sum(g.variance - alone.variance for g in changes),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTerms:
-    """A cautious log speed-up over the baseline as a sum of unary and pairwise terms.
+    """What the optimiser knows of speed: the gains of every measured framework of the baseline.
 
     Attributes:
-        unary: Term of each package version, in natural-log units; the baseline's own version scores zero, and so does
-            a choice without a term.
-        pairs: Term of each pair of package versions.
+        frameworks: By name of the framework.
     """
 
-    unary: Mapping[PackageChoice, float] = field(default_factory=dict)
-    pairs: Mapping[tuple[PackageChoice, PackageChoice], float] = field(default_factory=dict)
+    frameworks: tuple[FrameworkGains, ...] = field(default=())
+
+    def score(self, stack: Mapping[str, Version]) -> float:
+        """Return the cautious gain of a stack over the baseline."""
+        return sum(f.gain(stack).cautious for f in self.frameworks if f.framework in stack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +159,7 @@ class Prediction:
         speedup: Predicted speed-up; 1 where nothing changed that was measured.
         low: Lower end of its interval.
         high: Upper end.
+        score: Cautious log speed-up, which is what the optimiser compares.
         confidence: Probability that the interval holds, under the model.
         workload: Name of the workload.
         changes: By package.
@@ -90,6 +169,7 @@ class Prediction:
     speedup: float
     low: float
     high: float
+    score: float
     confidence: float
     workload: str
     changes: tuple[Change, ...]
@@ -119,11 +199,11 @@ class Estimator(Protocol):
     """What the observations imply for stacks, on one machine and for one workload."""
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
-        """Return the score of every candidate version of the given packages.
+        """Return the gains of every candidate version of the given packages.
 
         Args:
             candidates: By package, newest first.
-            baseline: What speed is compared with; a package that it lacks is compared with its newest candidate.
+            baseline: What speed is compared with; where it is empty, the newest candidates.
         """
 
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:

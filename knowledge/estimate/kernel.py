@@ -5,7 +5,7 @@ of the framework's version, one of each companion's, one of each pair of both, o
 what all indicators share, what those of one family share, and what is the label's own; the framework's also of what all
 machines share and what is the machine's own. Neighbouring versions are alike: k(v, w) = exp(-d(v, w) / length), d
 counting minor releases (an Ornstein-Uhlenbeck process; Rasmussen and Williams, Gaussian Processes for Machine
-Learning, 2006, section 4.2). A contrast is a difference of two such speeds.
+Learning, 2006, section 4.2). A companion that is absent has no effect. A contrast is a difference of two such speeds.
 """
 
 from __future__ import annotations
@@ -49,6 +49,11 @@ PARTS: tuple[Part, ...] = (
 _RELEASE_LENGTH = 0.5
 """Minor releases over which what is one release's own is alike."""
 _USUAL_SPAN = 20
+_YEARLY_SPAN = 4
+_FIRST_YEAR = 1900
+
+Spans = Mapping[str, Mapping[int, int]]
+"""By package: how many minor releases each major one had, where that is known; the framework's own under ``""``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,36 +69,30 @@ class Point:
 class Design:
     """The points of a problem, coded so that covariances between any two sets of them are looked up."""
 
-    def __init__(
-        self, points: Sequence[Point], *, length: float, scales: Mapping[str, float], measured: Sequence[Side]
-    ) -> None:
-        """Code the points.
+    def __init__(self, points: Sequence[Point], *, length: float, scales: Mapping[str, float], spans: Spans) -> None:
+        """Code the points. How alike two of them are depends on no other point.
 
         Args:
             points: All that covariances are wanted of.
             length: Minor releases over which versions are alike.
             scales: How much more than usual, as a standard deviation, versions differ at an indicator, by label.
-            measured: Stacks that were measured, which tell how many minor releases a major one has.
+            spans: How many minor releases major ones had.
         """
         import numpy as np
 
         self._scales = np.array([scales.get(p.label, 1.0) for p in points])
         self._sides = codes(_side_key(p.side) for p in points)
         self._labels = codes(p.label for p in points)
-        self._families = codes(p.family for p in points)
+        # Versions of one indicator measure different things: they are no family.
+        self._families = codes((p.family, p.label.partition("[")[0]) for p in points)
         self._kinds = codes(p.machine.kind for p in points)
         self._machines = codes(p.machine.identity for p in points)
         sides = list({_side_key(p.side): p.side for p in points}.values())
         own = [s.version for s in sides]
-        spans = _spans(s.version for s in measured)
-        self._framework = _Alike(own, spans, length)
-        self._release = _Alike(own, spans, _RELEASE_LENGTH)
+        self._framework = _Alike(own, spans.get("", {}), length)
+        self._release = _Alike(own, spans.get("", {}), _RELEASE_LENGTH)
         self._companions = [
-            _Alike(
-                [s.companions.get(name) for s in sides],
-                _spans(s.companions[name] for s in measured if name in s.companions),
-                length,
-            )
+            _Alike([s.companions.get(name) for s in sides], spans.get(name, {}), length)
             for name in sorted({name for s in sides for name in s.companions})
         ]
         settings = [tuple(sorted(s.settings.items())) for s in sides]
@@ -188,7 +187,7 @@ class Design:
 
 
 class _Alike:
-    """How alike versions are: 1 the same, towards 0 the more releases lie between; absent is like absent only."""
+    """How alike versions are: 1 the same, towards 0 the more releases lie between; what is absent has no effect."""
 
     def __init__(self, versions: Sequence[str | None], spans: Mapping[int, int], length: float) -> None:
         import numpy as np
@@ -196,7 +195,7 @@ class _Alike:
         present = sorted({v for v in versions if v is not None})
         code = {v: i for i, v in enumerate(present)}
         self._codes = np.array([len(present) if v is None else code[v] for v in versions])
-        self._alike = np.eye(len(present) + 1)
+        self._alike = np.zeros((len(present) + 1, len(present) + 1))
         found = np.exp(-distances([_version(v) for v in present], spans) / length)
         self._alike[: len(present), : len(present)] = found
 
@@ -232,12 +231,14 @@ def _shared(settings: Sequence[tuple[tuple[str, str], ...]]) -> Array:
     return np.array([[float(len(set(a) & set(b))) for b in settings] for a in settings])
 
 
-def _spans(versions: Iterable[str]) -> dict[int, int]:
-    """Return how many minor releases each major one has, as far as versions tell."""
-    spans: dict[int, int] = {}
-    for version in map(_version, versions):
-        spans[version.major] = max(spans.get(version.major, 0), version.minor + 1)
-    return spans
+def spans_of(sides: Iterable[Side]) -> dict[str, dict[int, int]]:
+    """Return how many minor releases each major one has, by package, as far as stacks tell."""
+    found: dict[str, dict[int, int]] = {}
+    for side in sides:
+        for name, text in [("", side.version), *side.companions.items()]:
+            version, spans = _version(text), found.setdefault(name, {})
+            spans[version.major] = max(spans.get(version.major, 0), version.minor + 1)
+    return found
 
 
 def distances(versions: Sequence[Version], spans: Mapping[int, int]) -> Array:
@@ -245,16 +246,19 @@ def distances(versions: Sequence[Version], spans: Mapping[int, int]) -> Array:
 
     Args:
         versions: The versions.
-        spans: How many minor releases each major one has; of one that is not told, 20.
+        spans: How many minor releases each major one has. Of one that is not known: 20, or 4 where the major number is
+            a year.
     """
     import numpy as np
 
-    majors = sorted({v.major for v in versions} | spans.keys())
-    begins, begin = {}, 0
-    for major in majors:
-        begins[major] = begin
-        begin += spans.get(major, _USUAL_SPAN)
-    place = np.array([begins[v.major] + v.minor + min(v.micro, 9) / 10 for v in versions])
+    place = np.array([_place(v, spans) + v.minor + min(v.micro, 9) / 10 for v in versions])
     builds = np.array([[float(v.local != w.local) for w in versions] for v in versions]).reshape(len(versions), -1)
     found: Array = np.abs(place[:, None] - place[None, :]) + builds
     return found
+
+
+def _place(version: Version, spans: Mapping[int, int]) -> float:
+    """Return how many minor releases lie before a major one, whatever other versions are asked for."""
+    if version.major < _FIRST_YEAR:
+        return sum(spans.get(major, _USUAL_SPAN) for major in range(version.major))
+    return sum(spans.get(year, _YEARLY_SPAN) for year in range(_FIRST_YEAR, version.major))

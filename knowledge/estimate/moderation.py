@@ -30,13 +30,13 @@ class Prior:
     variance: float = 0.0
     degrees: float = 0.0
 
-    def moderate(self, variance: float, degrees: int) -> tuple[float, float]:
+    def moderate(self, variance: float, degrees: float) -> tuple[float, float]:
         """Return a variance drawn towards the common one, and its degrees of freedom."""
         total = self.degrees + degrees
         return (self.degrees * self.variance + degrees * variance) / total, min(total, _MOST_DEGREES)
 
 
-def estimate_prior(variances: Sequence[tuple[float, int]]) -> Prior:
+def estimate_prior(variances: Sequence[tuple[float, float]]) -> Prior:
     """Estimate the prior from observed variances, by the moments of their logarithms (Smyth 2004, section 6.2).
 
     Args:

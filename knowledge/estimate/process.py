@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes, noise_of, places, points_of, sides_of
+from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes, noise_of, places, points_of
 from knowledge.estimate.evidence import Contrast, Machine, Side
 from knowledge.estimate.kernel import PARTS, Design, Point
 
@@ -144,7 +144,7 @@ class Process:
             [*points, *points_of(self.contrasts)],
             length=self.amplitudes.length,
             scales=self.amplitudes.scales,
-            measured=sides_of(self.contrasts),
+            spans=self.amplitudes.spans,
         )
         slots, references = places(len(self.contrasts), len(points))
         solved = self._solve(design, slots, references)
@@ -202,7 +202,7 @@ def foresee(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> tuple[Array
     amplitudes = fit_amplitudes(shown)
     every = [*shown, *asked]
     total = noise_of(every, amplitudes)
-    design = Design(points_of(every), length=amplitudes.length, scales=amplitudes.scales, measured=sides_of(shown))
+    design = Design(points_of(every), length=amplitudes.length, scales=amplitudes.scales, spans=amplitudes.spans)
     slots, references = places(len(every))
     for variance, matrix in zip(amplitudes.parts, design.contrasts(slots, references), strict=True):
         total += variance * matrix

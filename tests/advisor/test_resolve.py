@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from advisor.resolve.baseline import Impossible
+from advisor.resolve.objectives import SPEED_STEP, speed_steps
 from advisor.resolve.problem import Policy
 from advisor.resolve.verify import VerificationError, verify
-from knowledge.estimate.interface import Prediction, ScoreTerms
+from knowledge.estimate.interface import CompanionGain, FrameworkGains, Gain, Prediction, ScoreTerms
 from knowledge.rules.model import Conflict
 from tests.advisor.made import advise, no_knowledge, problem_of, versions
 from tests.package_index import PackageIndex
@@ -29,20 +31,36 @@ CRASH = Conflict(
 
 
 class Scores:
-    """An estimator that says what a test needs it to say."""
+    """An estimator that says what a test needs it to say, beyond doubt."""
 
     def __init__(
         self,
         scores: dict[tuple[str, str], float],
         failing: dict[str, dict[str, str]] | None = None,
-        pairs: dict[tuple[tuple[str, str], tuple[str, str]], float] | None = None,
+        beside: dict[tuple[str, str], float] | None = None,
     ) -> None:
+        """Remember log speed-ups by package and version; of `a` beside versions of `b`, by both versions."""
         self._scores = {(name, Version(version)): score for (name, version), score in scores.items()}
         self._failing = failing or {}
-        self._pairs = {((a, Version(v)), (b, Version(w))): score for ((a, v), (b, w)), score in (pairs or {}).items()}
+        self._beside = {(Version(v), Version(w)): score for (v, w), score in (beside or {}).items()}
 
-    def terms(self, candidates: object, baseline: object) -> ScoreTerms:
-        return ScoreTerms(unary=self._scores, pairs=self._pairs)
+    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: object) -> ScoreTerms:
+        return ScoreTerms(
+            frameworks=tuple(
+                FrameworkGains(
+                    framework=name,
+                    alone={v: certain(self._scores.get((name, v), 0.0)) for v in candidates[name]},
+                    beside={
+                        (v, "b", w): CompanionGain(
+                            joint=certain(score), own=certain(score - self._scores.get((name, v), 0.0))
+                        )
+                        for (v, w), score in self._beside.items()
+                        if name == "a"
+                    },
+                )
+                for name in sorted({name for name, _ in self._scores} & set(candidates))
+            )
+        )
 
     def predict(self, stack: object, baseline: object) -> Prediction:
         return no_knowledge().predict({}, {})
@@ -52,6 +70,10 @@ class Scores:
 
     def is_measured(self, name: str, version: Version) -> bool:
         return any(name == package for package, _ in self._scores) <= ((name, version) in self._scores)
+
+
+def certain(score: float) -> Gain:
+    return Gain(mean=score, variance=0.0)
 
 
 def test_without_knowledge_the_newest_is_advised(index: PackageIndex, tmp_path: Path) -> None:
@@ -65,30 +87,62 @@ def test_without_knowledge_the_newest_is_advised(index: PackageIndex, tmp_path: 
     assert advice.optimum.proven
 
 
-@given(
-    unary=st.lists(st.integers(-8, 8), min_size=4, max_size=4),
-    pairs=st.lists(st.integers(-8, 8), min_size=4, max_size=4),
-)
+@given(steps=st.lists(st.integers(-8, 8), min_size=4, max_size=4))
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_pairs_count_as_the_estimator_says(
-    index: PackageIndex, tmp_path: Path, unary: list[int], pairs: list[int]
+def test_a_companion_counts_as_the_estimator_says(index: PackageIndex, tmp_path: Path, steps: list[int]) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("a", version, ["b"])
+        index.add("b", version)
+    both = [("2.0", "2.0"), ("2.0", "1.0"), ("1.0", "2.0"), ("1.0", "1.0")]
+    gained = dict(zip(both, steps, strict=True))
+    # A little more than whole steps, so that cutting towards none takes nothing away.
+    beside = {pair: count * 0.0101 for pair, count in gained.items()}
+    alone = {("a", v): beside[v, "2.0"] for v in ("1.0", "2.0")}
+
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores(alone, beside=beside))
+
+    chosen = versions(advice.optimum.stack)
+    assert gained[chosen["a"], chosen["b"]] == max(gained.values())
+
+
+def test_no_package_leaves_the_baseline_for_a_gain_that_is_not_significant() -> None:
+    doubtful = Gain(mean=0.032, variance=0.0215**2)
+    clear = Gain(mean=0.046, variance=0.0215**2)
+
+    assert doubtful.cautious > SPEED_STEP
+    assert speed_steps(doubtful, 1) == 0
+    assert speed_steps(clear, 1) > 0
+    assert speed_steps(Gain(mean=-0.032, variance=0.0215**2), 1) < 0
+    # The best of ten versions is likely to look that much better by luck.
+    assert speed_steps(clear, 10) == 0
+
+
+def test_a_companion_does_not_leave_the_baseline_for_the_gain_of_its_framework(
+    index: PackageIndex, tmp_path: Path
 ) -> None:
     for version in ("1.0", "2.0"):
         index.add("a", version, ["b"])
         index.add("b", version)
-    choices = [("a", "2.0"), ("a", "1.0"), ("b", "2.0"), ("b", "1.0")]
-    both = [(left, right) for left in choices[:2] for right in choices[2:]]
-    # A little more than whole steps, so that cutting towards none takes nothing away.
-    terms = {choice: steps * 0.0101 for choice, steps in zip(choices, unary, strict=True)}
-    paired = {pair: steps * 0.0101 for pair, steps in zip(both, pairs, strict=True)}
-    steps = {
-        pair: unary[choices.index(pair[0])] + unary[choices.index(pair[1])] + pairs[both.index(pair)] for pair in both
-    }
+    gains = FrameworkGains(
+        framework="a",
+        alone={Version("1.0"): certain(0.05), Version("2.0"): certain(0.0)},
+        beside={
+            (Version(v), "b", Version(w)): CompanionGain(
+                joint=certain((0.05 if v == "1.0" else 0.0) + (0.02 if w == "1.0" else 0.0)),
+                own=Gain(mean=0.02 if w == "1.0" else 0.0, variance=0.02**2),
+            )
+            for v in ("1.0", "2.0")
+            for w in ("1.0", "2.0")
+        },
+    )
 
-    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores(terms, pairs=paired))
+    class Doubtful(Scores):
+        def terms(self, candidates: object, baseline: object) -> ScoreTerms:
+            return ScoreTerms(frameworks=(gains,))
 
-    chosen = versions(advice.optimum.stack)
-    assert steps[("a", chosen["a"]), ("b", chosen["b"])] == max(steps.values())
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Doubtful({}))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0", "b": "2.0"}
 
 
 def test_a_faster_version_is_advised_over_a_newer_one(index: PackageIndex, tmp_path: Path) -> None:

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 from packaging.version import Version
+from scipy.stats import t as student
 
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import compare_block
+from knowledge.estimate.evidence import evidence_of
 from knowledge.estimate.fits import Fits
+from knowledge.estimate.interface import Gain
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base
@@ -47,12 +50,64 @@ def test_a_stack_compared_with_itself_is_a_twin_and_not_significant() -> None:
     assert not twin.significant
 
 
-def test_more_comparisons_widen_every_interval() -> None:
+def test_intervals_are_widened_for_the_number_of_comparisons() -> None:
     few = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}))[0]
     many = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1, "1.25.0": 1.0, "1.24.0": 1.0, "1.23.0": 1.0}))
 
     same = next(c for c in many if c.slot == 1)
-    assert same.high - same.low > few.high - few.low
+    for comparison, count in ((few, 1), (same, 4)):
+        half = comparison.standard_error * student.ppf(1 - 0.05 / count / 2, comparison.degrees)
+        assert comparison.high - comparison.mean == pytest.approx(half)
+        assert comparison.mean - comparison.low == pytest.approx(half)
+
+
+def disturbed(ratios: dict[str, float], slowed: dict[tuple[int, int], float], rounds: int) -> list[Observation]:
+    """Return a block of which some processes, by round and slot, ran so many times as long."""
+    return [
+        replace(o, samples=tuple(s * slowed.get((o.round, o.slot), 1.0) for s in o.samples))
+        for o in block(ratios, rounds=rounds)
+    ]
+
+
+def test_a_disturbed_round_does_not_move_the_ratio() -> None:
+    quiet = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}, rounds=8))[0]
+    busy = compare_block(disturbed({"2.0.0": 1.0, "1.26.4": 1.1}, {(2, 0): 30.0, (5, 1): 4.0}, 8))[0]
+
+    assert math.exp(busy.mean) == pytest.approx(math.exp(quiet.mean), abs=0.005)
+    assert busy.conclusive
+    assert busy.significant
+
+
+def test_three_rounds_of_a_busy_machine_are_no_result() -> None:
+    found = compare_block(disturbed({"2.0.0": 1.0, "1.26.4": 0.5}, {(0, 0): 40.0, (2, 1): 3.0}, 3))[0]
+
+    assert not found.conclusive
+    assert not found.significant
+    # The estimate stays with the medians of the rounds; a mean would say that it is faster.
+    assert found.mean == pytest.approx(math.log(0.5), abs=0.02)
+
+
+def test_a_ratio_that_its_medians_contradict_is_no_result() -> None:
+    found = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}))[0]
+
+    assert found.conclusive
+    assert not replace(found, of_medians=math.log(2.1)).conclusive
+
+
+def test_what_is_no_result_is_no_evidence() -> None:
+    busy = disturbed({"2.0.0": 1.0, "1.26.4": 0.5}, {(0, 0): 40.0, (2, 1): 3.0}, 3)
+
+    assert evidence_of(busy).contrasts == ()
+    assert len(evidence_of(block({"2.0.0": 1.0, "1.26.4": 0.5})).contrasts) == 1
+
+
+def test_the_evidence_has_the_ratio_and_the_interval_that_the_report_prints() -> None:
+    rows = list(block({"2.0.0": 1.0, "1.26.4": 1.1}))
+    (printed,) = compare_block(rows)
+    (contrast,) = evidence_of(rows).contrasts
+
+    assert contrast.mean == printed.mean
+    assert 1.959964 * contrast.error == pytest.approx(printed.high - printed.mean)
 
 
 def test_failed_observations_are_not_compared() -> None:
@@ -81,30 +136,35 @@ def test_an_unmeasured_version_is_uncertain_not_zero() -> None:
     assert far.high / far.low > near.high / near.low > 1
 
 
-def test_a_faster_version_scores_higher_and_moving_into_the_unknown_costs() -> None:
-    terms = estimator(block({"2.0.0": 1.0, "1.26.4": 1.3})).terms(
-        {"numpy": [Version("2.0.0"), Version("1.26.4"), Version("1.5.0")], "other": [Version("1")]},
-        {"numpy": Version("2.0.0")},
-    )
+def gains(found: PosteriorEstimator, *candidates: str, baseline: str) -> dict[str, Gain]:
+    offered = {"numpy": [Version(v) for v in candidates], "other": [Version("1")]}
+    (framework,) = found.terms(offered, {"numpy": Version(baseline)}).frameworks
+    assert framework.framework == "numpy"
+    return {str(version): gain for version, gain in framework.alone.items()}
 
-    assert terms.unary["numpy", Version("2.0.0")] == 0
+
+def test_a_faster_version_scores_higher_and_moving_into_the_unknown_costs() -> None:
+    found = estimator(block({"2.0.0": 1.0, "1.26.4": 1.3}))
+
+    scores = gains(found, "2.0.0", "1.26.4", "1.5.0", baseline="2.0.0")
+
+    assert scores["2.0.0"].cautious == 0
+    assert scores["1.26.4"].cautious > 0.1
+    assert scores["1.26.4"].is_significant()
+    # Nobody measured it: what its neighbour gains is not expected of it, and the doubt counts against it.
+    assert 0 < scores["1.5.0"].mean < scores["1.26.4"].mean
+    assert scores["1.5.0"].variance > scores["1.26.4"].variance
+    assert scores["1.5.0"].cautious < 0
+    assert not scores["1.5.0"].is_significant()
 
 
 def test_an_unmeasured_newest_version_is_not_left_for_a_measured_one() -> None:
     found = estimator(block({"2.0.0": 1.0, "1.26.4": 0.9}))
 
-    terms = found.terms({"numpy": [Version("2.5.0"), Version("2.0.0")]}, {"numpy": Version("2.5.0")})
+    older = gains(found, "2.5.0", "2.0.0", baseline="2.5.0")["2.0.0"]
 
-    assert terms.unary["numpy", Version("2.0.0")] < 0.01
-
-
-def test_scores_order_versions_by_their_gain() -> None:
-    terms = estimator(block({"2.0.0": 1.0, "1.26.4": 1.3})).terms(
-        {"numpy": [Version("2.0.0"), Version("1.26.4")], "other": [Version("1")]}, {"numpy": Version("2.0.0")}
-    )
-
-    assert terms.unary["numpy", Version("1.26.4")] > terms.unary["numpy", Version("2.0.0")]
-    assert ("other", Version("1")) not in terms.unary
+    assert older.cautious < 0.01
+    assert not older.is_significant()
 
 
 def test_a_twin_finds_out_an_unlucky_reference() -> None:

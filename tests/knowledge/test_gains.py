@@ -1,0 +1,205 @@
+"""What the optimiser compares and what the reports print are one number; what adding a block may do to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from knowledge.estimate.evidence import LARGEST_ERROR, Contrast, Machine, Side
+from knowledge.estimate.fits import shipped_amplitudes
+from knowledge.estimate.framework_model import FrameworkModel
+from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, Gain, ScoreTerms
+from knowledge.estimate.process import Process, Term
+
+HERE = Machine(identity="here", name="zen4", kind="cpu zen4", family="cpu AuthenticAMD")
+ELSEWHERE = Machine(identity="there", name="icelake", kind="cpu icelake", family="cpu GenuineIntel")
+COMPANIONS = {
+    "numpy": ("2.2.0", "1.26.4", "2.0.1"),
+    "triton": ("3.5.0", "3.4.0", "2.1.0"),
+    "mkl": ("2024.0.0", "2021.4.0", "2022.1.0"),
+    "openblas": ("0.3.28", "0.3.21"),
+}
+FRAMEWORK = ("2.9.0", "2.8.0", "2.7.1", "2.4.0")
+LABEL, OTHER_LABEL = "sort@1[n=8] float32 torch/cpu", "matmul@1[n=8] float32 torch/cpu"
+
+
+def contrast(
+    side: Side,
+    reference: Side,
+    mean: float,
+    error: float,
+    *,
+    block: str = "b",
+    label: str = LABEL,
+    slot: int = 1,
+    machine: Machine = HERE,
+) -> Contrast:
+    return Contrast(
+        block=block,
+        slot=slot,
+        label=label,
+        family=label.partition("@")[0],
+        backend="torch",
+        framework="torch",
+        machine=machine,
+        side=side,
+        reference=reference,
+        mean=mean,
+        error=error,
+        common=error / 2,
+        low=mean - 2 * error,
+        high=mean + 2 * error,
+        rounds=6,
+        twin=False,
+    )
+
+
+def side(version: str, companions: Mapping[str, str] | None = None) -> Side:
+    return Side(version=version, companions=dict(companions or {}), settings={})
+
+
+def whole(stack: Mapping[str, str]) -> Side:
+    return side(stack["torch"], {name: version for name, version in stack.items() if name != "torch"})
+
+
+def model(contrasts: Sequence[Contrast], labels: Sequence[str] = (LABEL,), machine: Machine = HERE) -> FrameworkModel:
+    process = Process(contrasts, shipped_amplitudes("torch", "cpu"))
+    return FrameworkModel("torch", process, {(la, la.partition("@")[0]): 1 / len(labels) for la in labels}, machine)
+
+
+stacks = st.builds(
+    lambda framework, companions: {"torch": framework, **companions},
+    st.sampled_from(FRAMEWORK),
+    st.fixed_dictionaries({}, optional={name: st.sampled_from(v) for name, v in COMPANIONS.items()}),
+)
+
+
+def versions(stack: Mapping[str, str]) -> dict[str, Version]:
+    return {name: Version(version) for name, version in stack.items()}
+
+
+@given(
+    measured=st.lists(
+        st.tuples(stacks, stacks, st.floats(-0.4, 0.4), st.floats(0.005, 0.2), st.sampled_from((LABEL, OTHER_LABEL))),
+        min_size=1,
+        max_size=8,
+    ),
+    stack=stacks,
+    baseline=stacks,
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_the_score_of_every_stack_is_what_its_printed_interval_says(
+    measured: list[tuple[dict[str, str], dict[str, str], float, float, str]],
+    stack: dict[str, str],
+    baseline: dict[str, str],
+) -> None:
+    contrasts = [
+        contrast(whole(one), whole(other), mean, error, block=f"b{number}", label=label)
+        for number, (one, other, mean, error, label) in enumerate(measured)
+    ]
+    found = model(contrasts, (LABEL, OTHER_LABEL))
+    offered = {name: [Version(v) for v in listed] for name, listed in {"torch": FRAMEWORK, **COMPANIONS}.items()}
+
+    terms = ScoreTerms(frameworks=(found.gains(offered, versions(baseline), share=1.0),))
+    printed = found.change(versions(stack), versions(baseline), found.gain(versions(stack), versions(baseline)))
+
+    deviation = math.log(printed.high / printed.low) / (2 * NORMAL_QUANTILE)
+    assert terms.score(versions(stack)) == pytest.approx(math.log(printed.speedup) - RISK / 2 * deviation**2, abs=1e-7)
+
+
+def gain_of(contrasts: Sequence[Contrast], machine: Machine) -> Gain:
+    return model(contrasts, machine=machine).gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
+
+
+@given(
+    before=st.lists(
+        st.tuples(st.sampled_from(FRAMEWORK[1:]), st.floats(-0.7, 0.7), st.floats(0.01, LARGEST_ERROR)),
+        min_size=1,
+        max_size=4,
+    ),
+    mean=st.floats(-1.5, 1.5),
+    error=st.floats(0.005, LARGEST_ERROR),
+    machine=st.sampled_from((HERE, ELSEWHERE)),
+)
+@settings(max_examples=80, deadline=None)
+def test_a_block_moves_a_prediction_towards_itself_by_what_its_error_warrants(
+    before: list[tuple[str, float, float]], mean: float, error: float, machine: Machine
+) -> None:
+    known = [
+        contrast(side(version), side("2.9.0"), value, e, block=f"b{i}") for i, (version, value, e) in enumerate(before)
+    ]
+    added = contrast(side("2.4.0"), side("2.9.0"), mean, error, block="added", machine=machine)
+
+    was, now = gain_of(known, machine), gain_of([*known, added], machine)
+
+    # Towards the block, and not beyond it.
+    assert min(was.mean, mean) - 1e-9 <= now.mean <= max(was.mean, mean) + 1e-9
+    # The information of a measurement with an error is 1 / error^2; the block adds no more than that.
+    assert 1 / now.variance <= (1 / was.variance + 1 / error**2) * (1 + 1e-9)
+    # By what the error warrants: a normal posterior moves by no more than var / (var + error^2) of the distance.
+    warranted = was.variance / (was.variance + error**2) * abs(mean - was.mean)
+    assert abs(now.mean - was.mean) <= warranted * (1 + 1e-9) + 1e-12
+
+
+def test_a_busy_block_of_other_indicators_leaves_a_prediction_alone() -> None:
+    quiet = [contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03)]
+    busy = [
+        contrast(
+            side("2.4.0"), side("2.9.0"), value, LARGEST_ERROR, block="busy", label=f"matmul@1[n={n}] float32 torch/cpu"
+        )
+        for n, value in enumerate((1.2, -0.9, 0.8))
+    ]
+
+    was, now = gain_of(quiet, HERE), gain_of([*quiet, *busy], HERE)
+
+    assert now.mean == pytest.approx(was.mean, abs=0.02)
+    assert now.variance == pytest.approx(was.variance, rel=0.1)
+
+
+def test_predictions_do_not_depend_on_what_was_asked_before() -> None:
+    rows = [
+        contrast(side("2.4.0", {"mkl": "2021.4.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.1, 0.02),
+        contrast(side("2.8.0", {"mkl": "2022.1.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.05, 0.02, slot=2),
+    ]
+    asked = versions({"torch": "2.4.0", "mkl": "2021.4.0"}), versions({"torch": "2.9.0", "mkl": "2024.0.0"})
+
+    fresh, used = model(rows), model(rows)
+    used.gain(versions({"torch": "1.0.0", "mkl": "2018.0.0"}), versions({"torch": "9.0", "mkl": "2030.0"}))
+
+    assert used.gain(*asked) == fresh.gain(*asked)
+
+
+def test_an_older_definition_of_an_indicator_shares_only_what_all_indicators_share() -> None:
+    old = replace(contrast(side("2.4.0"), side("2.9.0"), 0.5, 0.01), label="sort@1[n=4] float32 torch/cpu")
+    same = replace(old, label="sort@2[n=4] float32 torch/cpu")
+    asked = "sort@2[n=8] float32 torch/cpu"
+
+    def predicted(known: Contrast) -> float:
+        return model([known], [asked]).gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}).mean
+
+    other = replace(old, label="fft@1[n=4] float32 torch/cpu", family="fft")
+    assert predicted(old) == pytest.approx(predicted(other))
+    assert predicted(same) > predicted(old)
+
+
+def test_with_one_companion_a_gain_is_the_posterior_of_the_whole_stacks() -> None:
+    rows = [
+        contrast(side("2.4.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.1, 0.02),
+        contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, slot=2),
+        contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, slot=3),
+    ]
+    found = model(rows)
+
+    gain = found.gain(versions({"torch": "2.4.0", "numpy": "2.0.1"}), versions({"torch": "2.9.0", "numpy": "2.2.0"}))
+
+    process = Process(rows, shipped_amplitudes("torch", "cpu"))
+    whole = [Term(side=side("2.4.0", {"numpy": "2.0.1"})), Term(side=side("2.9.0", {"numpy": "2.2.0"}))]
+    exact = process.posterior(whole, {(LABEL, "sort"): 1.0}, HERE).less([0], 1)
+    assert gain.mean == pytest.approx(exact.mean[0])
+    assert gain.variance == pytest.approx(process.amplitudes.widening**2 * exact.variance[0])
