@@ -75,6 +75,8 @@ class Communication(Indicator):
             return ["`elements` of `{}` is not given".format(p["pattern"])]
         if p["pattern"] != "scaling" and p["processes"] < 2:
             return ["`processes` of `{}` must be 2 at least".format(p["pattern"])]
+        if p["pattern"] in ("latency", "bandwidth") and p["processes"] > 2:
+            return ["`processes` of `{}` must be 2".format(p["pattern"])]
         return []
 
     def flops(self, parameters: Parameters) -> float:

@@ -101,6 +101,13 @@ def test_what_an_earlier_stretch_left_is_noticed_in_the_next(
     assert any(texts[1] for texts in said)
 
 
+@pytest.mark.parametrize("pattern", ["latency", "bandwidth"])
+def test_messages_between_two_processes_are_refused_for_more(pattern: str) -> None:
+    complaints = INDICATORS["communication"].complaints({"pattern": pattern, "processes": 3, "elements": 1})
+
+    assert complaints == [f"`processes` of `{pattern}` must be 2"]
+
+
 class RecordedPattern:
     """A pattern on a clock of its own: what is around the operation takes 100 seconds, the operation one."""
 
