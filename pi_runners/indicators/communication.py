@@ -60,6 +60,21 @@ class Communication(Indicator):
         )
         for size, count, n in (("small", 2, 2**18), ("medium", 4, 2**22), ("large", 8, 2**26))
     }
+    notes = (
+        "Timed are the calls of the operation, with the device's work. Each rank times its own calls and the slowest "
+        "rank's time counts. Before a sample, outside of its time, the ranks fill their buffers with new numbers and "
+        "wait for each other at a barrier; after it, every rank checks all elements that it received (scaling: the "
+        "weights).",
+        "An all-reduce sums in place. So that sums do not grow to infinity over the calls of a sample, the ranks' "
+        "numbers cancel out: the first call sums them, all others sum zeros. Single calls before the measurement sum "
+        "other numbers.",
+        "Scaling: the step (forward pass, backward pass, all-reduce of all gradients in one message, update) is timed; "
+        "every rank has another batch. Single steps before the measurement are compared with the mean of all ranks' "
+        "gradients; at the end all ranks must hold the same weights.",
+        "The rank that ends first with a failure is named with its own error output, and the others are stopped.",
+        "Up to version 1, filling the array of an all-reduce and a broadcast of a number before each stretch counted "
+        "as well, rank 0's time counted alone, and only rank 0 checked one element.",
+    )
     backends = ("torch",)
     dtypes = ("float32", "float16", "bfloat16")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PROCESSES = 3
-PATTERNS = {
+PATTERNS: dict[str, dict[str, Any]] = {
     "all_reduce": {"processes": 3, "elements": 100},
     "broadcast": {"processes": 3, "elements": 100},
     "latency": {"processes": 2, "elements": 1},

@@ -15,7 +15,6 @@ import pytest
 
 import pi_runners
 from pi_runners.campaign import write_program
-from pi_runners.harness import timing
 from pi_runners.harness.contract import Backend, Plan
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.communication_rank import Stretches
@@ -159,7 +158,7 @@ def spent(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Callable[[str, fl
         done.append(name)
         now[0] += seconds
 
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
     return done, spend
 
 

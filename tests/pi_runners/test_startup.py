@@ -15,7 +15,7 @@ import pi_runners
 import pi_runners.backends
 from pi_runners.backends.numpy import NumpyBackend
 from pi_runners.campaign import write_program
-from pi_runners.harness.contract import Plan
+from pi_runners.harness.contract import Plan, random_bytes
 from pi_runners.indicators import INDICATORS, startup
 
 ROOT = str(Path(pi_runners.__file__).parents[1])
@@ -120,12 +120,11 @@ def test_inputs_and_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> Non
             spend(100 if name == "numpy" else 1000)
         return sys.modules[name]
 
-    random_bytes = startup.random_bytes
     monkeypatch.setattr(SlowBackend, "spend", staticmethod(spend), raising=False)
-    monkeypatch.setattr(startup, "random_bytes", slow_bytes)
-    monkeypatch.setattr(startup.importlib, "import_module", slow_import)
+    monkeypatch.setattr("pi_runners.indicators.startup.random_bytes", slow_bytes)
+    monkeypatch.setattr("importlib.import_module", slow_import)
     monkeypatch.setattr(sys.modules["pi_runners.backends.numpy"], "NumpyBackend", SlowBackend)
-    monkeypatch.setattr(startup.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
     found = startup.start(REQUEST)
 
