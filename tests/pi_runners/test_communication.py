@@ -28,9 +28,10 @@ BROADCAST = {"pattern": "broadcast", "processes": 2, "elements": 64}
 TAKE_PART = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
+rank = int(sys.argv[3])
+{first}
 import torch
 import torch.distributed as dist
-rank = int(sys.argv[3])
 {change}
 from pi_runners.indicators.communication_rank import take_part
 take_part(*sys.argv[2:])
@@ -46,10 +47,10 @@ def measured(program: Path, parameters: dict[str, Any] = BROADCAST) -> dict[str,
     return INDICATORS["communication"].measure(Backend("cpu", "float32", {}), parameters, plan(program))
 
 
-def changed(folder: Path, change: str) -> Path:
-    """Write the program of a process, with a change to the framework or to the process."""
+def changed(folder: Path, change: str = "", *, first: str = "") -> Path:
+    """Write the program of a process, with a change to the framework, or with what it does before its import."""
     path = folder / "program.py"
-    path.write_text(TAKE_PART.format(root=ROOT, change=change))
+    path.write_text(TAKE_PART.format(root=ROOT, change=change, first=first))
     return path
 
 
@@ -208,7 +209,6 @@ def test_the_other_ranks_are_told_how_many_calls_follow_and_when_to_end(
     "parameters",
     [
         {"pattern": "all_reduce", "processes": 2, "elements": 1000},
-        {"pattern": "latency", "processes": 2, "elements": 1},
         {"pattern": "scaling", "processes": 2},
     ],
     ids=lambda p: p["pattern"],
@@ -256,7 +256,7 @@ def test_a_process_that_ends_before_it_meets_the_others_ends_them(tmp_path: Path
     (tmp_path / "pids").mkdir()
     program = changed(
         tmp_path,
-        f"open({str(tmp_path / 'pids')!r} + '/' + str(os.getpid()), 'w').close()\n"
+        first=f"open({str(tmp_path / 'pids')!r} + '/' + str(os.getpid()), 'w').close()\n"
         "if rank == 0:\n"
         "    raise RuntimeError('no such library')",
     )
@@ -285,7 +285,7 @@ def test_a_rank_that_runs_out_of_memory_says_so(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_ends_without_a_result_is_a_crash(tmp_path: Path) -> None:
-    program = changed(tmp_path, "if rank == 1:\n    sys.exit(0)")
+    program = changed(tmp_path, first="if rank == 1:\n    sys.exit(0)")
 
     found = measured(program)
 
