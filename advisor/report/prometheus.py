@@ -13,7 +13,10 @@ from knowledge.domain.observation import Observation
 if TYPE_CHECKING:
     from pi_runners.campaign import ObservationSink
 
-_LABELS = ("indicator", "parameters", "backend", "device", "dtype", "framework", "version", "settings")
+_LABELS = (
+    *("indicator", "indicator_version", "parameters", "backend", "device", "dtype"),
+    *("framework", "version", "settings"),
+)
 
 
 class PrometheusSink:
@@ -55,6 +58,7 @@ class PrometheusSink:
         median = statistics.median(o.samples)
         labels = (
             o.indicator.name,
+            str(o.indicator.version),
             ",".join(f"{k}={v}" for k, v in sorted(o.indicator.parameters.items())),
             o.indicator.backend,
             o.indicator.device,

@@ -24,7 +24,7 @@ def main() -> int:
 
         sys.stdout.write(json.dumps(start(*arguments)) + "\n")
     elif part == "rank":
-        from pi_runners.indicators.communication import take_part
+        from pi_runners.indicators.communication_rank import take_part
 
         take_part(*arguments)
     else:

@@ -7,27 +7,28 @@ from __future__ import annotations
 
 import json
 import os
-import random
+import queue
+import signal
 import subprocess
 import sys
 import tempfile
-from typing import Any, Callable, Dict, List
+import threading
+from typing import Any, Dict, List, Optional, Sequence
 
-from pi_runners.harness.contract import LEARNING_RATE, Backend, Parameters, Plan, Unsupported
-from pi_runners.harness.timing import measure, rounded
+from pi_runners.harness.contract import Backend, Parameters, Plan, Unsupported
+from pi_runners.indicators.communication_patterns import PATTERNS, buffer_bytes
+from pi_runners.indicators.communication_rank import document_path
 from pi_runners.indicators.indicator import ITEM_BYTES, Indicator, Parameter
 from pi_runners.indicators.models import MODELS
 
-_BUFFERS = 10
-_SMALL, _MEDIUM, _LARGE = 10, 10 * 1024, 1024 * 1024
-"""Bytes of a payload's small, medium and large buffers: three kinds as in TF-gRPC-Bench, the sizes are ours."""
-_PATTERNS = ("all_reduce", "broadcast", "latency", "bandwidth", "parameter_server", "scaling")
+_TAIL = 2000
 
 
 class Communication(Indicator):
     """One pattern of communication between processes of this machine."""
 
     name = "communication"
+    version = 2
     summary = "all-reduce, broadcast, point to point, parameter server, scaling of data-parallel training (Gloo, NCCL)"
     corresponds = "TF-gRPC-Bench (https://arxiv.org/abs/1804.01138), DeepBench all-reduce (https://github.com/baidu-research/DeepBench)"
     flops_formula = "0 (scaling: of the training step, all processes together)"
@@ -37,7 +38,7 @@ class Communication(Indicator):
         "seconds per operation (latency: half of a round trip; parameter server: one push and pull by every worker)"
     )
     parameters = {  # noqa: RUF012
-        "pattern": Parameter("what is done", choices=_PATTERNS),
+        "pattern": Parameter("what is done", choices=tuple(PATTERNS)),
         "processes": Parameter("processes; a parameter server is one of them", least=1, most=1024),
         "elements": Parameter("elements of the array that is sent; 0 where a payload says it", least=0, default=0),
         "payload": Parameter(
@@ -59,6 +60,21 @@ class Communication(Indicator):
         )
         for size, count, n in (("small", 2, 2**18), ("medium", 4, 2**22), ("large", 8, 2**26))
     }
+    notes = (
+        "Timed are the calls of the operation, with the device's work. Each rank times its own calls and the slowest "
+        "rank's time counts. Before a sample, outside of its time, the ranks fill their buffers with new numbers and "
+        "wait for each other at a barrier; after it, every rank checks all elements that it received (scaling: the "
+        "weights).",
+        "An all-reduce sums in place. So that sums do not grow to infinity over the calls of a sample, the ranks' "
+        "numbers cancel out: the first call sums them, all others sum zeros. Single calls before the measurement sum "
+        "other numbers.",
+        "Scaling: the step (forward pass, backward pass, all-reduce of all gradients in one message, update) is timed; "
+        "every rank has another batch. Single steps before the measurement are compared with the mean of all ranks' "
+        "gradients; at the end all ranks must hold the same weights.",
+        "The rank that ends first with a failure is named with its own error output, and the others are stopped.",
+        "Up to version 1, filling the array of an all-reduce and a broadcast of a number before each stretch counted "
+        "as well, rank 0's time counted alone, and only rank 0 checked one element.",
+    )
     backends = ("torch",)
     dtypes = ("float32", "float16", "bfloat16")
 
@@ -74,6 +90,8 @@ class Communication(Indicator):
             return ["`elements` of `{}` is not given".format(p["pattern"])]
         if p["pattern"] != "scaling" and p["processes"] < 2:
             return ["`processes` of `{}` must be 2 at least".format(p["pattern"])]
+        if p["pattern"] in ("latency", "bandwidth") and p["processes"] > 2:
+            return ["`processes` of `{}` must be 2".format(p["pattern"])]
         return []
 
     def flops(self, parameters: Parameters) -> float:
@@ -121,16 +139,7 @@ class Communication(Indicator):
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(request, file)
             command = [sys.executable, "-I", plan.archive, "rank", path]
-            with open(os.path.join(folder, "errors"), "w+b") as errors:
-                ranks = [subprocess.Popen(command + [str(r)], stdout=errors, stderr=errors) for r in range(processes)]
-                ends = [rank.wait() for rank in ranks]
-                errors.seek(0)
-                tail = errors.read().decode("utf-8", "replace")[-2000:]
-            if any(ends):
-                return {"status": "crashed", "failure": "exit statuses {}: {}".format(ends, tail)}
-            with open(os.path.join(folder, "result.json"), encoding="utf-8") as file:
-                result: Dict[str, Any] = json.load(file)
-                return result
+            return _run_ranks(command, folder, processes)
 
 
 def _devices() -> int:
@@ -139,229 +148,78 @@ def _devices() -> int:
     return int(torch.cuda.device_count())
 
 
-def buffer_bytes(payload: str) -> List[int]:
-    """Return the sizes of the ten buffers: equal thirds of each kind in turn, drawn, or mostly large ones."""
-    if payload == "skewed":
-        return [_LARGE] * 6 + [_MEDIUM] * 3 + [_SMALL]
-    if payload == "random":
-        generator = random.Random(0)
-        return [generator.choice((_SMALL, _MEDIUM, _LARGE)) for _ in range(_BUFFERS)]
-    return [(_SMALL, _MEDIUM, _LARGE)[i % 3] for i in range(_BUFFERS)]
+def _run_ranks(command: Sequence[str], folder: str, processes: int) -> Dict[str, Any]:
+    """Start the ranks and return what they found; the first one that fails ends all of them.
 
-
-def take_part(path: str, rank_text: str) -> None:
-    """Be one of the processes of a measurement."""
-    with open(path, encoding="utf-8") as file:
-        request = json.load(file)
-    from pi_runners.harness.settings import apply_settings
-
-    apply_settings("torch", request["settings"])
-    import torch
-    import torch.distributed as dist
-
-    rank, p, device = int(rank_text), request["parameters"], request["device"]
-    # Gloo may look for a network; the processes of this machine meet on loopback.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    if device == "cuda":
-        torch.cuda.set_device(rank)
-    else:
-        # Together the processes use the machine once.
-        torch.set_num_threads(max(1, torch.get_num_threads() // p["processes"]))
-    dist.init_process_group(
-        "nccl" if device == "cuda" else "gloo",
-        init_method="file://" + os.path.join(request["folder"], "meeting"),
-        rank=rank,
-        world_size=p["processes"],
-    )
-    part = _Part(torch, dist, rank, request)
-    plan = Plan(**request["plan"])
-    calls = getattr(part, p["pattern"])()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    document = _time_together(part, calls, plan)
-    if rank == 0:
-        with open(os.path.join(request["folder"], "result.json"), "w", encoding="utf-8") as file:
-            json.dump(document, file)
-    dist.destroy_process_group()
-
-
-def _time_together(part: Any, call: Callable[[], Any], plan: Plan) -> Dict[str, Any]:
-    """Let the first process time a call, and the others join in exactly as often.
-
-    Before every stretch of calls the first process tells the others how many follow; none ends it.
+    They stay in the process group of this process, so that whoever ends the group ends them as well.
     """
-    if part.rank:
-        while True:
-            count = part.agree(0)
-            if not count:
-                return {}
-            for _ in range(count):
-                call()
-    error = part.check()
-    if not error <= part.tolerance:
-        part.agree(0)
-        return {"status": "wrong-result", "failure": "relative error {:.3g}".format(error), "error": error}
-
-    def stretch() -> Any:
-        result = None
-        for _ in range(part.stretch):
-            result = call()
-        return result
-
-    def run() -> Any:
-        part.agree(part.stretch)
-        return stretch()
-
-    timing = measure(run, part.synchronise, plan)
-    part.agree(0)
-    each = part.stretch * part.halves
-    document = timing.document()
-    document["samples"] = rounded([seconds / each for seconds in timing.samples])
-    return {**document, "error": error, "tolerance": part.tolerance}
+    ranks: List[subprocess.Popen[bytes]] = []
+    ends: queue.Queue[int] = queue.Queue()
+    try:
+        for number in range(processes):
+            with open(_errors_path(folder, number), "wb") as errors:
+                rank = subprocess.Popen([*command, str(number)], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+            ranks.append(rank)
+            threading.Thread(target=_report_end, args=(rank, number, ends), daemon=True).start()
+        for _ in ranks:
+            number = ends.get()
+            if ranks[number].returncode or _document(folder, number) is None:
+                return _failure(folder, number, ranks[number].returncode, processes)
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    return _result([_document(folder, number) or {} for number in range(processes)])
 
 
-class _Part:
-    """What one process does in each pattern."""
+def _report_end(rank: subprocess.Popen[bytes], number: int, ends: queue.Queue[int]) -> None:
+    rank.wait()
+    ends.put(number)
 
-    stretch = 20
-    tolerance = 1e-3
 
-    def __init__(self, torch: Any, dist: Any, rank: int, request: Dict[str, Any]) -> None:
-        self._torch, self._dist = torch, dist
-        self.rank, self._size = rank, request["parameters"]["processes"]
-        self._p, self._request = request["parameters"], request
-        self._device, self._dtype = request["device"], getattr(torch, request["dtype"])
-        self.halves = 2 if self._p["pattern"] == "latency" else 1
-        self._array = torch.full(
-            (max(1, self._p["elements"]),), float(rank + 1), device=self._device, dtype=self._dtype
-        )
-        self._word = torch.zeros(1, dtype=torch.int64, device=self._device)
-        self._call: Callable[[], Any] = lambda: None
+def _failure(folder: str, first: int, exit_status: int, processes: int) -> Dict[str, Any]:
+    """Return why a measurement failed, from the rank that ended first; a wrong result explains other failures."""
+    documents = [_document(folder, number) for number in (first, *range(processes))]
+    wrong = [d for d in documents if d is not None and d["status"] == "wrong-result"]
+    if wrong:
+        return wrong[0]
+    how = _ending(exit_status)
+    message = "rank {} of {} processes {}; the others were stopped\n".format(first, processes, how)
+    if documents[0] is not None:
+        return {**documents[0], "failure": message + documents[0]["failure"]}
+    with open(_errors_path(folder, first), "rb") as errors:
+        tail = errors.read()[-_TAIL:].decode("utf-8", "replace")
+    return {"status": "crashed", "failure": message + tail}
 
-    def synchronise(self, result: Any) -> None:
-        """Wait for the GPU; Gloo has sent and received when it returns."""
-        if self._device == "cuda":
-            self._torch.cuda.synchronize()
 
-    def agree(self, count: int) -> int:
-        """Tell the others, or be told, how many calls follow."""
-        self._word.fill_(count)
-        self._dist.broadcast(self._word, src=0)
-        return int(self._word.item())
+def _ending(exit_status: int) -> str:
+    if exit_status >= 0:
+        return "ended with exit status {}".format(exit_status)
+    try:
+        return "was killed by {}".format(signal.Signals(-exit_status).name)
+    except ValueError:
+        return "was killed by signal {}".format(-exit_status)
 
-    def check(self) -> float:
-        """Do it once and compare; the others are asked to join in."""
-        self.agree(1)
-        expected = self._expected()
-        found = float(self._call())
-        return abs(found - expected) / max(1.0, abs(expected))
 
-    def _expected(self) -> float:
-        pattern = self._p["pattern"]
-        if pattern == "all_reduce":
-            return float(self._size * (self._size + 1) / 2)
-        return 0.0 if pattern == "scaling" else 1.0
+def _result(documents: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Return what rank 0 measured, with the largest error of all ranks."""
+    states = [document.pop("state") for document in documents]
+    others = [number for number, state in enumerate(states) if state != states[0]]
+    if others:
+        message = "rank {} holds other weights than rank 0 after the last step".format(others[0])
+        return {"status": "wrong-result", "failure": message}
+    return {**documents[0], "error": max(document["error"] for document in documents)}
 
-    def all_reduce(self) -> Callable[[], Any]:
-        """Sum over all processes, of fresh numbers every time."""
 
-        def call() -> Any:
-            self._array.fill_(float(self.rank + 1))
-            self._dist.all_reduce(self._array)
-            return self._array[-1]
+def _errors_path(folder: str, rank: int) -> str:
+    return os.path.join(folder, "stderr-{}".format(rank))
 
-        self._call = call
-        return call
 
-    def broadcast(self) -> Callable[[], Any]:
-        """From the first process to all."""
-
-        def call() -> Any:
-            self._dist.broadcast(self._array, src=0)
-            return self._array[-1]
-
-        self._call = call
-        return call
-
-    def latency(self) -> Callable[[], Any]:
-        """There and back."""
-
-        def call() -> Any:
-            if self.rank == 0:
-                self._dist.send(self._array, 1)
-                self._dist.recv(self._array, 1)
-            else:
-                self._dist.recv(self._array, 0)
-                self._dist.send(self._array, 0)
-            return self._array[-1]
-
-        self._call = call
-        return call
-
-    def bandwidth(self) -> Callable[[], Any]:
-        """There; one byte back at the end, so that the sender knows."""
-        self.stretch = 5
-        answer = self._torch.ones(1, device=self._device, dtype=self._dtype)
-
-        def call() -> Any:
-            if self.rank == 0:
-                self._dist.send(self._array, 1)
-                self._dist.recv(answer, 1)
-            else:
-                self._dist.recv(self._array, 0)
-                self._dist.send(answer, 0)
-            return answer[-1]
-
-        self._call = call
-        return call
-
-    def parameter_server(self) -> Callable[[], Any]:
-        """Every worker pushes ten buffers to the server, which answers with ten of the same sizes."""
-        self.stretch = 2
-        sizes = buffer_bytes(self._p["payload"])
-        buffers = [self._torch.ones(size, dtype=self._torch.uint8, device=self._device) for size in sizes]
-
-        def call() -> Any:
-            workers = range(1, self._size) if self.rank == 0 else [0]
-            first, second = (self._dist.recv, self._dist.send) if self.rank == 0 else (self._dist.send, self._dist.recv)
-            for step in (first, second):
-                for other in workers:
-                    for buffer in buffers:
-                        step(buffer, other)
-            return buffers[-1][-1]
-
-        self._call = call
-        return call
-
-    def scaling(self) -> Callable[[], Any]:
-        """One data-parallel step: gradients on the own batch, their mean over all, one update."""
-        self.stretch = 1
-        from pi_runners.backends.torch import TorchBackend
-
-        torch, dist = self._torch, self._dist
-        model = MODELS["cnn"]
-        p = model.sets["small"]
-        backend = TorchBackend(self._device, self._request["dtype"], self._request["settings"])
-        weights = [w.requires_grad_() for w in model.make_weights(backend, p)]
-        inputs = model.inputs(backend, p)
-        labels = backend.integers(model.labels(p), (model.rows(p),))
-
-        def call() -> Any:
-            loss = backend.cross_entropy(model.forward(backend, weights, inputs, p, True), labels)
-            gradients = torch.autograd.grad(loss, weights)
-            # One message for all gradients, as data-parallel frameworks bundle them.
-            together = torch.cat([g.reshape(-1) for g in gradients])
-            dist.all_reduce(together)
-            together /= self._size
-            own = torch.cat([g.reshape(-1) for g in gradients])
-            place = 0
-            with torch.no_grad():
-                for weight in weights:
-                    count = weight.numel()
-                    weight.sub_(together[place : place + count].reshape(weight.shape), alpha=LEARNING_RATE)
-                    place += count
-            # Every process has the same batch here, so that the mean is what each of them has.
-            return (together - own).norm() / own.norm()
-
-        self._call = call
-        return call
+def _document(folder: str, rank: int) -> Optional[Dict[str, Any]]:
+    """Return what a rank left behind; none where it ended without a word."""
+    try:
+        with open(document_path(folder, rank), encoding="utf-8") as file:
+            document: Dict[str, Any] = json.load(file)
+            return document
+    except FileNotFoundError:
+        return None

@@ -1,35 +1,69 @@
-"""How long a framework takes until its first result, and the memory it holds then."""
+"""How long a framework takes until its first result, and the memory it holds then.
+
+In a fresh process, one after the other:
+
+1. the framework's own modules are imported (timed),
+2. our backend module is imported, which is read from an archive and compiled anew each time (not timed),
+3. the backend is made and puts an array of one element on the device, which starts the device (timed),
+4. the inputs are made (not timed),
+5. the function is compiled where the framework compiles, and called for the first time (timed),
+6. it is called again (timed, not part of the sample),
+7. the first result is checked (not timed).
+
+A sample is the sum of 1, 3 and 5. Modules of the standard library that the harness imported before are not counted;
+the model file that ONNX Runtime loads is made by our backend in 5, and counts.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
+import math
 import subprocess
 import sys
 import time
 from typing import Any, Dict, List
 
-from pi_runners.harness.contract import Backend, Parameters, Plan, random_bytes
+from pi_runners.harness.contract import Backend, Parameters, Plan, decode, random_bytes
 from pi_runners.harness.timing import rounded
-from pi_runners.indicators.indicator import Indicator, Parameter
+from pi_runners.indicators.indicator import ROUND_OFF, Indicator, Parameter, corners
 
 _PROCESSES = 1
 """Measured processes a run; the next rounds start more."""
+_MODULES = {
+    "jax": ("jax", "jax.numpy"),
+    "numpy": ("numpy",),
+    "onnxruntime": ("onnxruntime",),
+    "tensorflow": ("tensorflow",),
+    "torch": ("torch",),
+}
+"""What a user of each framework imports."""
+_TIMED = ("import_seconds", "device_seconds", "first_call_seconds")
+"""The parts of a sample."""
 
 
 class Startup(Indicator):
-    """Import, then the first call of a small function, in fresh processes."""
+    """Import, start of the device, first call of a small function, in fresh processes."""
 
     name = "startup"
+    version = 2
     summary = "import of the framework plus the first call of a small function (tracing, compilation), fresh processes"
     corresponds = "python -X importtime, and the first step that tf_cnn_benchmarks leaves out as warm-up"
     flops_formula = "0: how long it takes is what is measured"
     bytes_formula = "0"
     source = "counted from the definition"
-    sample = "seconds from the start of the import to the first result, files in the page cache"
+    sample = "seconds of the import, of the first array on the device, and of the first call, files in the page cache"
     parameters = {"n": Parameter("rows and columns of the matrices that the function multiplies", most=65536)}  # noqa: RUF012
     sets = {size: ({"n": n},) for size, n in (("small", 64), ("medium", 512), ("large", 4096))}  # noqa: RUF012
 
     dtypes = ("float32",)
+    notes = (
+        "Timed are the import of the framework, making an array of one element on the device (it starts the device), "
+        "and the first call with what compiles it; a sample is their sum, and each is a metric of its own. Not timed "
+        "are the import of the program's own modules, making the inputs and checking the first result.",
+        "Up to version 1, making the inputs and importing the program's own backend counted as well, and no result "
+        "was checked.",
+    )
 
     def flops(self, parameters: Parameters) -> float:
         """Not what is measured."""
@@ -52,49 +86,104 @@ class Startup(Indicator):
             "settings": backend.settings,
             "n": parameters["n"],
         }
-        found: List[Dict[str, float]] = []
+        found: List[Dict[str, Any]] = []
         command = [sys.executable, "-I", plan.archive, "startup", json.dumps(request)]
         for _ in range(min(plan.samples, _PROCESSES) + 1):
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
             if done.returncode:
                 tail = done.stderr.decode("utf-8", "replace")[-2000:]
                 return {"status": "crashed", "failure": "exit status {}: {}".format(done.returncode, tail)}
-            found.append(json.loads(done.stdout.decode().splitlines()[-1]))
+            document = json.loads(done.stdout.decode().splitlines()[-1])
+            if not document["error"] <= document["tolerance"]:
+                return _wrong_result(document["error"], document["tolerance"])
+            found.append(document)
         kept = found[1:]
-        middle = {name: sorted(f[name] for f in kept)[len(kept) // 2] for name in kept[0]}
+        metrics = [document["metrics"] for document in kept]
         return {
             "status": "ok",
-            "samples": rounded([f["import_seconds"] + f["first_call_seconds"] for f in kept]),
+            "samples": rounded([sum(m[part] for part in _TIMED) for m in metrics]),
             "loops": 1,
             "steady": True,
-            "metrics": middle,
+            "error": max(document["error"] for document in kept),
+            "tolerance": kept[0]["tolerance"],
+            "metrics": {name: sorted(m[name] for m in metrics)[len(metrics) // 2] for name in metrics[0]},
         }
 
 
-def start(text: str) -> Dict[str, float]:
+def _wrong_result(error: float, tolerance: float) -> Dict[str, Any]:
+    failure = "relative error {:.3g} of the first result is above the tolerance {:.3g}".format(error, tolerance)
+    finite = error if math.isfinite(error) else None
+    return {"status": "wrong-result", "failure": failure, "error": finite, "tolerance": tolerance}
+
+
+def start(text: str) -> Dict[str, Any]:
     """Import, call twice, and return what was measured; runs in a fresh process."""
     request = json.loads(text)
+    from pi_runners.backends import make_backend
     from pi_runners.harness.settings import apply_settings
 
-    apply_settings(request["backend"], request["settings"])
-    started = time.perf_counter()
-    from pi_runners.backends import make_backend
-
-    backend = make_backend(request["backend"], request["device"], request["dtype"], request["settings"])
-    imported = time.perf_counter()
+    name, n = request["backend"], request["n"]
+    apply_settings(name, request["settings"])
+    clock = _Stopwatch()
+    for module in _MODULES[name]:
+        importlib.import_module(module)
+    import_seconds = clock.stop()
     held = resident_bytes()
-    n = request["n"]
-    matrices = [backend.array(random_bytes(81 + i, n * n), (n, n)) for i in range(2)]
+    importlib.import_module("pi_runners.backends." + name)
+    clock.start()
+    backend = make_backend(name, request["device"], request["dtype"], request["settings"])
+    backend.synchronise(backend.array(b"\x00", (1,)))
+    device_seconds = clock.stop()
+    raw = [random_bytes(81 + i, n * n) for i in range(2)]
+    # So scaled, the products stay where tanh is not yet flat.
+    matrices = [backend.array(part, (n, n), n**-0.25) for part in raw]
+    backend.synchronise(matrices[-1])
+    clock.start()
     run = backend.compile(lambda b, x, y: b.tanh(b.matmul(x, y)), matrices)
+    result = run()
+    backend.synchronise(result)
+    first_call_seconds = clock.stop()
+    clock.start()
     backend.synchronise(run())
-    called = time.perf_counter()
-    backend.synchronise(run())
+    second_call_seconds = clock.stop()
     return {
-        "import_seconds": imported - started,
-        "first_call_seconds": called - imported,
-        "second_call_seconds": time.perf_counter() - called,
-        "memory_after_import_bytes": held,
+        "error": _error(backend, result, raw, n),
+        "tolerance": ROUND_OFF[backend.precision] * 8,
+        "metrics": {
+            "import_seconds": import_seconds,
+            "device_seconds": device_seconds,
+            "first_call_seconds": first_call_seconds,
+            "second_call_seconds": second_call_seconds,
+            "memory_after_import_bytes": held,
+        },
     }
+
+
+class _Stopwatch:
+    """Takes the time between a start and a stop."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Begin."""
+        self._started = time.perf_counter()
+
+    def stop(self) -> float:
+        """Return the seconds since the start."""
+        return time.perf_counter() - self._started
+
+
+def _error(backend: Backend, result: Any, raw: List[bytes], n: int) -> float:
+    """Return the largest relative error of a spread of elements; NaN where one of them is not a number."""
+    errors = []
+    for i, j in corners((n, n), 16):
+        row, column = raw[0][i * n : (i + 1) * n], raw[1][j::n]
+        terms = [x * y * n**-0.5 for x, y in zip(decode(row, backend.dtype), decode(column, backend.dtype))]
+        scale = math.sqrt(math.fsum(term * term for term in terms))
+        errors.append(abs(backend.read(result, (i, j)) - math.tanh(math.fsum(terms))) / scale)
+    # `max` loses NaN; a sum does not.
+    return max(errors) if math.isfinite(math.fsum(errors)) else math.nan
 
 
 def resident_bytes() -> float:

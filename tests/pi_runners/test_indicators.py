@@ -13,7 +13,7 @@ from pi_runners.backends.numpy import NumpyBackend
 from pi_runners.backends.onnx_format import Graph, Symbol
 from pi_runners.harness.contract import Array, Parameters, Plan, Unsupported
 from pi_runners.indicators import INDICATORS
-from pi_runners.indicators.communication import buffer_bytes
+from pi_runners.indicators.communication_patterns import buffer_bytes
 from pi_runners.indicators.indicator import Operation
 from pi_runners.indicators.loadgen import SCENARIOS, run_scenario
 from pi_runners.indicators.models import MODELS

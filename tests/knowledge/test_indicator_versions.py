@@ -1,0 +1,121 @@
+"""Observations of two versions of one indicator are read alike, and never compared with each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from advisor.report.prometheus import PrometheusSink
+from knowledge.admission.admit import Admission
+from knowledge.admission.plausibility import complaints
+from knowledge.domain.observation import IndicatorRun, Observation
+from knowledge.estimate.compare import compare_block
+from knowledge.estimate.evidence import gather
+from knowledge.estimate.stacks import compare_stacks
+from knowledge.estimate.summary import summarise_block
+from knowledge.exchange.files import read_observations, write_observations
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
+from pi_runners.catalogue import Indicators
+from pi_runners.indicators import INDICATORS
+from tests.knowledge.samples import block, observation
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def run_of(version: int) -> IndicatorRun:
+    return IndicatorRun(
+        name="startup", version=version, backend="numpy", device="cpu", dtype="float32", parameters={"n": 64}
+    )
+
+
+def both_versions() -> Iterator[Observation]:
+    """Yield a block in which 2.0.0 is twice as fast by version 1, and half as fast by version 2."""
+    for version, ratio, seconds in ((1, 2.0, 1.0), (2, 0.5, 100.0)):
+        for o in block({"1.0.0": 1.0, "2.0.0": ratio}):
+            samples = tuple(seconds * sample for sample in o.samples)
+            yield replace(o, indicator=run_of(version), samples=samples)
+
+
+@pytest.fixture
+def store() -> Iterator[SqlKnowledgeBase]:
+    with open_knowledge_base("sqlite://", shipped=False) as opened:
+        Admission(opened, Indicators(), clock=lambda: NOW).add(both_versions())
+        yield opened
+
+
+def test_both_versions_are_let_in_and_read_again(store: SqlKnowledgeBase) -> None:
+    held = tuple(store.observations(indicator="startup"))
+
+    assert store.quarantined() == ()
+    assert {o.indicator.version for o in held} == {1, 2}
+    assert {o.identity for o in read_observations(write_observations(held), where="a file")} == {
+        o.identity for o in both_versions()
+    }
+
+
+def test_each_version_is_compared_with_itself_alone(store: SqlKnowledgeBase) -> None:
+    comparisons = compare_block(store.observations())
+
+    speedups = {c.indicator: math.exp(c.mean) for c in comparisons}
+    assert speedups == {
+        run_of(1).label: pytest.approx(2.0, rel=0.02),
+        run_of(2).label: pytest.approx(0.5, rel=0.02),
+    }
+
+
+def test_a_stack_is_not_compared_with_a_reference_of_another_version() -> None:
+    runs = [o for o in both_versions() if o.indicator.version == (1 if o.reference else 2)]
+
+    standings = compare_stacks(runs)
+
+    assert standings.comparisons == ()
+    assert "startup@2" in standings.refused[0]
+
+
+def test_each_version_is_summarised_alone(store: SqlKnowledgeBase) -> None:
+    medians = {
+        (s.observation.indicator.version, s.observation.slot): s.median for s in summarise_block(store.observations())
+    }
+
+    assert medians == {
+        (1, 0): pytest.approx(1.0, rel=0.01),
+        (1, 1): pytest.approx(0.5, rel=0.01),
+        (2, 0): pytest.approx(100.0, rel=0.01),
+        (2, 1): pytest.approx(200.0, rel=0.01),
+    }
+
+
+def test_contrasts_of_two_versions_have_labels_of_their_own(store: SqlKnowledgeBase) -> None:
+    contrasts = gather(store).contrasts
+
+    assert {c.label for c in contrasts} == {run_of(1).label, run_of(2).label}
+    assert len(contrasts) == 2
+
+
+def test_figures_of_two_versions_are_series_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "figures.prom"
+    with open_knowledge_base("sqlite://", shipped=False) as sink:
+        PrometheusSink(sink, path).add(o for o in both_versions() if o.reference and o.round == 0)
+
+    series = [line for line in path.read_text().splitlines() if line.startswith("seshat_indicator_seconds{")]
+    assert sorted(line.partition('indicator_version="')[2][0] for line in series) == ["1", "2"]
+
+
+@pytest.mark.parametrize("name", ["communication", "startup"])
+def test_observations_from_before_the_change_are_plausible_and_those_of_an_unknown_version_are_not(name: str) -> None:
+    newest = INDICATORS[name].version
+    run = replace(observation().indicator, name=name, parameters=INDICATORS[name].sets["small"][0])
+
+    def reasons(version: int) -> list[str]:
+        o = replace(observation(), indicator=replace(run, version=version))
+        return list(complaints(o, Indicators(), now=NOW))
+
+    assert newest == 2
+    assert [reasons(version) for version in (1, newest)] == [[], []]
+    assert "is not known" in reasons(newest + 1)[0]

@@ -1,0 +1,134 @@
+"""The startup indicator: what it times, and that it notices a wrong first result."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pi_runners
+import pi_runners.backends
+from pi_runners.backends.numpy import NumpyBackend
+from pi_runners.campaign import write_program
+from pi_runners.harness.contract import Plan, random_bytes
+from pi_runners.indicators import INDICATORS, startup
+
+ROOT = str(Path(pi_runners.__file__).parents[1])
+REQUEST = json.dumps({"backend": "numpy", "device": "cpu", "dtype": "float32", "settings": {}, "n": 16})
+FAULTY = """
+import sys
+sys.path.insert(0, {root!r})
+import numpy as np
+from pi_runners.backends.numpy import NumpyBackend
+real = NumpyBackend.tanh
+def tanh(backend, x):
+    found = real(backend, x)
+    {change}
+    return found
+NumpyBackend.tanh = tanh
+from pi_runners.harness.worker import main
+main()
+"""
+
+
+def measured(program: Path) -> dict[str, Any]:
+    plan = Plan(samples=1, min_seconds=0.001, max_warmup_seconds=0.1, archive=str(program))
+    return INDICATORS["startup"].measure(NumpyBackend("cpu", "float32", {}), {"n": 16}, plan)
+
+
+def test_a_framework_starts_and_its_first_result_is_right(tmp_path: Path) -> None:
+    found = measured(write_program(tmp_path))
+
+    assert found["status"] == "ok"
+    assert 0 <= found["error"] <= found["tolerance"]
+    parts = ("import_seconds", "device_seconds", "first_call_seconds")
+    assert found["samples"] == [pytest.approx(sum(found["metrics"][part] for part in parts), rel=1e-5)]
+    assert found["metrics"]["second_call_seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "found[:] = np.nan",
+        "found[-1, -1] = np.nan",
+        "found[:] = np.inf",
+        "found[:] = 0",
+        "found = -found",
+        "found[0, 0] += 0.1",
+        "found = x",
+        "found = found.T",
+    ],
+)
+def test_a_wrong_first_result_is_noticed(tmp_path: Path, change: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(FAULTY.format(root=ROOT, change=change))
+
+    found = measured(program)
+
+    assert found["status"] == "wrong-result"
+    assert "samples" not in found
+
+
+class SlowBackend(NumpyBackend):
+    """NumPy on a clock of its own, which every step moves by another amount."""
+
+    spend: Callable[[float], None]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.spend(2)
+
+    def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Any:
+        self.spend(3 if len(raw) == 1 else 1000)
+        return super().array(raw, shape, scale, offset)
+
+    def compile(self, *arguments: Any) -> Callable[[], Any]:
+        run = super().compile(*arguments)
+        self.spend(20)
+        seconds = iter((10, 5))
+
+        def slow() -> Any:
+            self.spend(next(seconds))
+            return run()
+
+        return slow
+
+    def read(self, *arguments: Any) -> Any:
+        self.spend(1000)
+        return super().read(*arguments)
+
+
+def test_inputs_and_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    imported: set[str] = set()
+
+    def spend(seconds: float) -> None:
+        now[0] += seconds
+
+    def slow_bytes(seed: int, count: int) -> bytes:
+        spend(1000)
+        return random_bytes(seed, count)
+
+    def slow_import(name: str) -> types.ModuleType:
+        if name not in imported:
+            imported.add(name)
+            spend(100 if name == "numpy" else 1000)
+        return sys.modules[name]
+
+    monkeypatch.setattr(SlowBackend, "spend", staticmethod(spend), raising=False)
+    monkeypatch.setattr("pi_runners.indicators.startup.random_bytes", slow_bytes)
+    monkeypatch.setattr("importlib.import_module", slow_import)
+    monkeypatch.setattr(sys.modules["pi_runners.backends.numpy"], "NumpyBackend", SlowBackend)
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+
+    found = startup.start(REQUEST)
+
+    assert found["metrics"]["import_seconds"] == 100
+    assert found["metrics"]["device_seconds"] == 5
+    assert found["metrics"]["first_call_seconds"] == 30
+    assert found["metrics"]["second_call_seconds"] == 5
