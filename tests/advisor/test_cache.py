@@ -10,10 +10,8 @@ from packaging.utils import canonicalize_name
 
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
-from advisor.index.page import DistributionFile
 from advisor.index.pages import IndexAnswerError, OfflineError
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate
 from tests.advisor.made import client_of, problem_of
 from tests.package_index import PackageIndex
 
