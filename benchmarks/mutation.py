@@ -33,7 +33,7 @@ PARTS = {
         ("tests/advisor/test_resolve.py", "tests/advisor/test_optimum.py", "tests/advisor/test_explanations.py"),
     ),
     "gate": (("advisor/gate/*",), ("tests/advisor/gate",)),
-    "timing": (("pi_runners/harness/timing.py",), ("tests/pi_runners/test_harness.py",)),
+    "timing": (("pi_runners/harness/timing.py",), ("tests/pi_runners/test_timing.py",)),
     "estimate": (
         ("knowledge/estimate/*",),
         (
@@ -74,8 +74,8 @@ def results(copy: Path) -> dict[str, str | None]:
 def mutmut(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run mutmut in the copy."""
     command = [str(Path(sys.executable).with_name("mutmut")), *arguments]
-    # Programs that tests start run the mutant, too.
-    variables = {**os.environ, "PYTHONPATH": str(copy / "mutants")}
+    # A mutant lives in one process: programs that tests start are those of this checkout.
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=copy, env=variables, capture_output=True, text=True, check=False)
 
 
@@ -101,14 +101,16 @@ def main() -> None:
         if not names:
             sys.exit(f"mutmut made no mutants: {(first.stdout + first.stderr)[-2000:]}")
         sample = sorted(random.Random(options.seed).sample(names, min(options.sample, len(names))))
-        mutmut(copy, "run", "--max-children", str(options.jobs), *sample)
-        ended = {name: result for name, result in results(copy).items() if name in set(sample)}
+        second = mutmut(copy, "run", "--max-children", str(options.jobs), *sample)
+        ended = {name: result for name, result in results(copy).items() if name in set(sample) and result}
+        if len(ended) < len(sample):
+            sys.exit(f"mutmut ran {len(ended)} of {len(sample)} mutants: {(second.stdout + second.stderr)[-4000:]}")
         for name, result in ended.items():
             if result == "survived":
                 print(mutmut(copy, "show", name).stdout)
     table: dict[str, Counter[str]] = {}
     for name, result in ended.items():
-        table.setdefault(name.partition(".x")[0], Counter())[result or "timed out"] += 1
+        table.setdefault(name.partition(".x")[0], Counter())[result] += 1
     print(f"{'module':44}{'mutants':>8}" + "".join(f"{column:>12}" for column in COLUMNS))
     for module, counts in [*sorted(table.items()), ("all", sum(table.values(), Counter[str]()))]:
         print(f"{module:44}{counts.total():>8}" + "".join(f"{counts[column]:>12}" for column in COLUMNS))
