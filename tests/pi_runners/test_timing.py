@@ -68,6 +68,7 @@ def test_loops_grow_tenfold_at_most(clock: Clock) -> None:
     taken = timing.measure(clock.takes(1.0 / 2**20, 1.0 / 2**10), nothing, plan(at_least=1.0))
 
     assert taken.loops == 1025
+    assert clock.calls == 1 + 10 + 100 + 1000 + (5 + 3) * 1025
 
 
 def test_loops_grow_while_samples_are_too_short(clock: Clock) -> None:
@@ -86,14 +87,23 @@ def test_the_warm_up_lasts_until_five_calls_agree(clock: Clock) -> None:
     assert taken.samples == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 64.0])
 @pytest.mark.parametrize(("other", "steady"), [(1.09, True), (1.12, False), (0.92, True), (0.88, False)])
-def test_calls_agree_within_a_tenth(clock: Clock, other: float, steady: bool) -> None:
-    run = clock.takes(1.0, then=itertools.cycle([other, 1.0]))
+def test_calls_agree_within_a_tenth(clock: Clock, other: float, steady: bool, unit: float) -> None:
+    run = clock.takes(unit, then=itertools.cycle([other * unit, unit]))
 
-    assert timing.measure(run, nothing, plan(warmup=50.0)).steady is steady
+    assert timing.measure(run, nothing, plan(warmup=50 * unit)).steady is steady
 
 
 def test_the_middle_call_is_the_measure_of_agreement(clock: Clock) -> None:
+    # They differ by more than a tenth of the lower ones, and by less than a tenth of the middle one.
+    taken = timing.measure(clock.takes(60.0, 60.0, 66.2), nothing, plan())
+
+    assert taken.steady
+    assert taken.warmup_seconds == pytest.approx(2 * 60 + 3 * 66.2)
+
+
+def test_a_single_slow_call_is_waited_out(clock: Clock) -> None:
     # One call of a hundred seconds is far from the others, however large a tenth of it is.
     taken = timing.measure(clock.takes(1.0, 100.0, 1.0, 1.0, 1.0, 1.0, 1.0), nothing, plan())
 
