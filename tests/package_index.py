@@ -31,6 +31,8 @@ class PackageIndex:
         delay_seconds: Wait before every answer.
         wrong_hashes: Lie about the hash of the metadata.
         password: Refuse whoever does not send it, for the user `me`.
+        etags: Send an `ETag` with each page, and answer 304 to those who have that page.
+        not_modified: How often the answer was 304.
     """
 
     json: bool = True
@@ -41,6 +43,8 @@ class PackageIndex:
     delay_seconds: float = 0.0
     wrong_hashes: bool = False
     password: str | None = None
+    etags: bool = False
+    not_modified: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
     entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     vulnerabilities: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -166,7 +170,14 @@ class PackageIndex:
             return 200, self.garbage.encode(), "application/vnd.pypi.simple.v1+json", {}
         if parts[1] not in self.entries:
             return 404, b"not found", "text/plain", {}
-        return self._page(parts[1], "json" in headers.get("Accept", "") and self.json)
+        status, body, kind, more = self._page(parts[1], "json" in headers.get("Accept", "") and self.json)
+        if not self.etags:
+            return status, body, kind, more
+        etag = f'"{hashlib.sha256(body).hexdigest()}"'
+        if headers.get("If-None-Match") == etag:
+            self.not_modified += 1
+            return 304, b"", kind, {"ETag": etag}
+        return status, body, kind, {"ETag": etag}
 
     def _file(self, name: str, headers: dict[str, str]) -> tuple[int, bytes, str, dict[str, str]]:
         body = self.files.get(name)

@@ -34,7 +34,8 @@ class DiskCache:
             return None
         content = stored[_DIGEST:]
         if hashlib.sha256(content).hexdigest().encode() != stored[:_DIGEST]:
-            self.damaged.append(path)
+            if path not in self.damaged:
+                self.damaged.append(path)
             return None
         return content
 

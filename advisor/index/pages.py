@@ -99,7 +99,7 @@ class Pages:
                 hint="run the same command once without `--offline`",
             )
         if about is not None and (self._offline or (not refresh and self._is_fresh(about))):
-            return self._stored_page(key, about)
+            return self._stored_page(project, key, about)
         return self._fetch(project, base or self._configuration.default_url, key, about)
 
     def linked(self, links: str, project: NormalizedName) -> ProjectPage:
@@ -125,13 +125,16 @@ class Pages:
 
     def _fetch(self, project: NormalizedName, base: str, key: str, about: dict[str, Any] | None) -> ProjectPage:
         url = f"{base.rstrip('/')}/{project}/"
+        if about is not None and self._body(key, about) is None:
+            # An index that says "not changed" would leave the page damaged.
+            about = None
         answer = self._transport.get(url, accept=_ACCEPT, etag=about.get("etag") if about else None)
-        digest = hashlib.sha256(key.encode() + answer.body).hexdigest()
+        digest = _digest(key, answer.body)
         fresh = _fresh_seconds(answer.cache_control)
         if about is not None and (answer.status == 304 or about.get("digest") == digest):
             about = {**about, "fetched": time.time(), "fresh": fresh}
             self._cache.write("pages", key, json.dumps(about).encode())
-            return self._stored_page(key, about)
+            return self._stored_page(project, key, about)
         known = answer.status != 404
         about = {"etag": answer.etag, "digest": digest, "known": known, "fetched": time.time(), "fresh": fresh}
         about |= {"type": answer.content_type, "url": url, "index": base}
@@ -161,17 +164,40 @@ class Pages:
             # Written by another version of the program.
             return None
 
-    def _stored_page(self, key: str, about: dict[str, Any]) -> ProjectPage:
+    def _body(self, key: str, about: dict[str, Any]) -> bytes | None:
+        """Return the stored body of a page; none where it is damaged or that of another answer."""
+        if not about["known"]:
+            return b""
+        body = self._cache.read("bodies", key)
+        return body if body is not None and _digest(key, body) == about["digest"] else None
+
+    def _stored_page(self, project: NormalizedName, key: str, about: dict[str, Any]) -> ProjectPage:
         def read(wanted: Wanted | None) -> tuple[DistributionFile, ...]:
-            body = self._cache.read("bodies", key) if about["known"] else b""
-            if body is None:
-                raise OfflineError(
-                    f"the cache entry of the page `{key}` is damaged",
-                    hint="run the same command once without `--offline`, with `--refresh`",
-                )
-            return _page_of(body, about).read(wanted)
+            body = self._body(key, about)
+            page = self._replace_damaged(project, key, about) if body is None else _page_of(body, about)
+            return page.read(wanted)
 
         return ProjectPage(digest=about["digest"], known=bool(about["known"]), read=read)
+
+    def _replace_damaged(self, project: NormalizedName, key: str, about: dict[str, Any]) -> ProjectPage:
+        """Fetch a page again whose body in the cache is damaged.
+
+        Raises:
+            UnavailableError: If the index is not to be asked, does not answer, or has another page by now.
+        """
+        if self._offline:
+            raise OfflineError(
+                f"the cache entry of the page `{without_credentials(about['url'])}` is damaged",
+                hint="run the same command once without `--offline`",
+            )
+        page = self._fetch(project, about["index"], key, None)
+        if page.digest != about["digest"]:
+            # What was read before, such as remembered compatible files, belongs to the page that is gone.
+            raise IndexAnswerError(
+                f"the page `{without_credentials(about['url'])}` changed while its damaged cache entry was replaced",
+                hint="run the same command again",
+            )
+        return page
 
     def _directory_page(self, directory: Path, project: NormalizedName, base: str) -> ProjectPage:
         page, url = directory / "index.html", f"{base.rstrip('/')}/{project}/"
@@ -180,6 +206,10 @@ class Pages:
         body = page.read_bytes()
         digest = hashlib.sha256(url.encode() + body).hexdigest()
         return _page_of(body, {"digest": digest, "known": True, "type": "text/html", "url": url, "index": base})
+
+
+def _digest(key: str, body: bytes) -> str:
+    return hashlib.sha256(key.encode() + body).hexdigest()
 
 
 def _listed(files: tuple[DistributionFile, ...], *, known: bool) -> ProjectPage:

@@ -145,14 +145,14 @@ class SlurmExecutor:
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
         """Return the status of every task."""
-        told = self._told(handle)
+        told = self._told(batch, handle)
         return tuple(_explained(batch, told.get(task) or self._left(batch, task)) for task in batch.tasks)
 
     def cancel(self, batch: Batch, handle: str) -> None:
         """End every task that has not ended."""
         (batch.folder / "cancelled").touch()
         try:
-            _ask("scancel", handle)
+            _ask("scancel", f"--name={batch.name}", handle)
         except ExecutorError as error:
             # There is nothing to cancel where the cluster has forgotten all of it.
             if "invalid job id" not in error.message.lower():
@@ -215,17 +215,20 @@ class SlurmExecutor:
             words += [f"--container-image={o.container_image}", f"--container-mounts={','.join(mounts)}"]
         return f"{shlex.join(words)} {shell_command(batch, _INDEX)}"
 
-    def _told(self, handle: str) -> dict[int, TaskStatus]:
-        """Return what the cluster says of an array's tasks; nothing of those that it has forgotten."""
-        command = ("squeue", "--noheader", "--states=all", "--array", f"--jobs={handle}", "--format=%K|%T|%N|%r")
+    def _told(self, batch: Batch, handle: str) -> dict[int, TaskStatus]:
+        """Return what the cluster says of an array's tasks; nothing of those that it has forgotten.
+
+        A controller that lost its files counts jobs from one again: a number alone may be another batch's.
+        """
+        of_batch = (f"--jobs={handle}", f"--name={batch.name}")
         try:
-            lines = _ask(*command).splitlines()
+            lines = _ask("squeue", "--noheader", "--states=all", "--array", *of_batch, "--format=%K|%T|%N|%r")
         except ExecutorError as error:
             if "invalid job id" in error.message.lower():
                 return {}
             raise
         told = {}
-        for line in lines:
+        for line in lines.splitlines():
             task, state, node, reason = line.split("|", 3)
             if task.isdigit():
                 told[int(task)] = TaskStatus(

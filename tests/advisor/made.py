@@ -27,10 +27,12 @@ from tests.package_index import PackageIndex
 MACHINE = HardwareProfile(name="made-up", cpu=Cpu(architecture="x86_64", microarchitecture="zen4"))
 
 
-def client_of(index: PackageIndex, cache: Path, *, offline: bool = False, timeout: float = 5.0) -> IndexClient:
+def client_of(
+    index: PackageIndex, cache: Path, *, offline: bool = False, refresh: bool = False, timeout: float = 5.0
+) -> IndexClient:
     """Return a client of one index."""
     configuration = IndexConfiguration(default=index.url, timeout_seconds=timeout)
-    return IndexClient(configuration, cache=DiskCache(cache), offline=offline)
+    return IndexClient(configuration, cache=DiskCache(cache), offline=offline, refresh=refresh)
 
 
 def problem_of(

@@ -102,20 +102,6 @@ def test_metadata_is_never_fetched_twice(index: PackageIndex, tmp_path: Path) ->
     assert index.requests["files"] == 1
 
 
-def test_a_damaged_cache_entry_is_noticed_and_fetched_anew(index: PackageIndex, tmp_path: Path) -> None:
-    index.add("a", "1.0")
-    first = client_of(index, tmp_path)
-    first.metadata(first.files(A)[0])
-    for path in tmp_path.rglob("*"):
-        if path.is_file():
-            path.write_bytes(path.read_bytes()[:-3] + b"xyz")
-
-    second = client_of(index, tmp_path)
-    second.metadata(second.files(A)[0])
-
-    assert len(second.cache.damaged) == 2
-
-
 @pytest.mark.parametrize("status", [500, 503, 429, 403])
 def test_an_error_status_names_address_and_status(index: PackageIndex, tmp_path: Path, status: int) -> None:
     index.status = status

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import psutil
@@ -140,8 +141,34 @@ class Cluster:
                     self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def kill_controller(self) -> None:
-        """Kill slurmctld with SIGKILL."""
+        """Kill slurmctld with SIGKILL; return when it is gone."""
+        controllers = self._named("slurmctld")
         self._kill("slurmctld")
+        psutil.wait_procs(controllers, timeout=60)
+
+    def forget_jobs(self) -> None:
+        """Delete what a killed controller has saved of jobs, as if it had died before it saved any."""
+        for path in (self.root / "state").glob("job_state*"):
+            path.unlink()
+
+    def wait_until_saved(self, job: str) -> None:
+        """Wait until the controller's files hold what it knows of a job now; it writes them a few seconds later.
+
+        A comment is changed last, so files that hold the comment hold everything before it.
+        """
+        mark = uuid.uuid4().hex
+        self._run("scontrol", "update", f"JobId={job}", f"Comment={mark}")
+        deadline = time.monotonic() + 60
+        while mark.encode() not in self._saved_jobs():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"slurmctld did not save job {job}; see {self.root}/log")
+            time.sleep(0.1)
+
+    def _saved_jobs(self) -> bytes:
+        # The file is replaced by another, and is absent for a moment.
+        with contextlib.suppress(FileNotFoundError):
+            return (self.root / "state" / "job_state").read_bytes()
+        return b""
 
     def kill_daemon(self, node: str) -> None:
         """Kill the slurmd of a node with SIGKILL; its jobs run on."""

@@ -247,6 +247,23 @@ def test_a_controller_that_is_away_is_waited_for(bench: Bench, slurm: Cluster) -
     assert bench.cells == every_cell(2, 2)
 
 
+def test_what_a_controller_forgot_is_submitted_again_and_measured_once(bench: Bench, slurm: Cluster) -> None:
+    allowed = bench.folder / "allowed"
+    waits = f"import os, time\nwhile not os.path.exists({str(allowed)!r}): time.sleep(0.1)"
+    bench.matrix(f"{waits}\n{REFUSES}", rounds=1)
+    process = bench.start("-e", "slurm")
+    bench.wait(lambda: bench.begun)
+
+    slurm.kill_controller()
+    slurm.forget_jobs()
+    slurm.start_controller()
+    bench.wait(lambda: len(list(bench.home.glob("batches/*/handle"))) == 2)
+    allowed.touch()
+
+    assert process.wait(200) == 0
+    assert bench.cells == every_cell(1, 2)
+
+
 @pytest.mark.parametrize(
     ("option", "code", "reason"),
     [

@@ -241,15 +241,72 @@ def test_what_the_cluster_has_forgotten_is_read_from_what_tasks_left(slurm: Clus
     assert [(s.state, s.node != "") for s in told] == [("done", True), ("failed", True)]
 
 
-def test_a_controller_that_was_killed_goes_on(slurm: Cluster, batch: MakeBatch) -> None:
+def _until_allowed(tmp_path: Path) -> str:
+    """Return code of a task that notes its start, and waits for a file before it ends."""
+    started, allowed = tmp_path / "started", tmp_path / "allowed"
+    return (
+        f"f = open(r'{started}', 'a'); f.write('x'); f.close()\nwhile not os.path.exists(r'{allowed}'): time.sleep(0.1)"
+    )
+
+
+def test_a_controller_that_was_killed_knows_the_jobs_that_it_had_saved(
+    slurm: Cluster, batch: MakeBatch, tmp_path: Path
+) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    asked = batch("time.sleep(2)")
+    asked = batch(_until_allowed(tmp_path))
     handle = executor.submit(asked)
+    wait(executor, asked, handle, lambda s: s.state == "running")
+    slurm.wait_until_saved(handle)
 
     slurm.kill_controller()
-    time.sleep(0.5)
+    slurm.start_controller()
+    (then,) = executor.poll(asked, handle)
+    again = executor.submit(asked)
+    (tmp_path / "allowed").touch()
+    told = finished(executor, asked, handle)
+
+    assert then.state == "running"
+    assert again == handle
+    assert told[0].state == "done"
+    assert (tmp_path / "started").read_text() == "x"
+
+
+def test_a_job_that_a_killed_controller_had_not_saved_does_not_count_as_done(
+    slurm: Cluster, batch: MakeBatch, tmp_path: Path
+) -> None:
+    executor = SlurmExecutor(SlurmOptions(exclusive=False))
+    asked = batch(_until_allowed(tmp_path))
+    handle = executor.submit(asked)
+    wait(executor, asked, handle, lambda s: s.state == "running")
+
+    slurm.kill_controller()
+    slurm.forget_jobs()
     slurm.start_controller()
     told = finished(executor, asked, handle)
 
-    # A controller notes what it took in a few seconds later; what it had not noted, it has lost, and says nothing of.
-    assert told[0].state in ("done", "lost")
+    # The node ends what the controller does not know; the script of the job may still note that it was killed.
+    assert told[0].state in ("lost", "failed")
+    assert executor.find(asked) is None
+
+
+def test_a_job_of_another_batch_with_the_same_number_is_left_alone(slurm: Cluster, batch: MakeBatch) -> None:
+    executor = SlurmExecutor(SlurmOptions(exclusive=False))
+    lost, other = batch("time.sleep(600)"), batch("time.sleep(600)")
+    first = executor.submit(lost)
+    wait(executor, lost, first, lambda s: s.state == "running")
+    slurm.kill_controller()
+    slurm.forget_jobs()
+    slurm.start_controller()
+    # A controller that has forgotten its jobs counts from one again.
+    numbers = [executor.submit(other)]
+    while int(numbers[-1]) < int(first):
+        numbers.append(executor.submit(other := batch("time.sleep(600)")))
+
+    (status,) = executor.poll(lost, first)
+    executor.cancel(lost, first)
+    (untouched,) = executor.poll(other, numbers[-1])
+    executor.cancel(other, numbers[-1])
+
+    assert numbers[-1] == first
+    assert status.state == "lost"
+    assert untouched.state in ("queued", "running")

@@ -1,0 +1,205 @@
+"""The cache of index answers: what is damaged is never used, and is replaced by what the index says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
+from advisor.index.pages import IndexAnswerError, OfflineError
+from advisor.resolve.candidates import IndexCandidates
+from tests.advisor.made import client_of, problem_of
+from tests.package_index import PackageIndex
+
+A = canonicalize_name("a")
+BUCKETS = ("pages", "bodies", "metadata", "unpacked", "advisories", "offers", "requires")
+
+
+def offer(index: PackageIndex, *, etags: bool = False) -> None:
+    index.etags = etags
+    index.add("a", "1.0", ["b>=1"])
+    index.add("a", "2.0", ["b>=2"])
+    index.add("b", "2.0")
+    index.vulnerabilities[("a", "2.0")] = ["PYSEC-1"]
+
+
+def read_everything(client: IndexClient) -> tuple[object, ...]:
+    """Return what the program reads of an index, of each kind."""
+    problem = problem_of("a")
+    source = IndexCandidates(client, problem)
+    candidates = source.candidates(A)
+    newest = candidates[0]
+    return (
+        client.files(A),
+        [c.version for c in candidates],
+        [source.dependencies(c) for c in candidates],
+        [client.metadata(c.file).requires for c in candidates],
+        client.unpacked_size(newest.file.url),
+        client.vulnerabilities(newest.file, "a", "2.0"),
+    )
+
+
+def damage(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def make_stale(cache: Path, index: PackageIndex) -> None:
+    """Let the cached page be old, so that its index is asked whether it changed."""
+    key = f"{index.url}a/"
+    about = json.loads(DiskCache(cache).read("pages", key) or b"")
+    DiskCache(cache).write("pages", key, json.dumps({**about, "fetched": 0}).encode())
+
+
+@pytest.mark.parametrize("age", ["fresh", "stale", "refresh"])
+@pytest.mark.parametrize("etags", [True, False])
+@pytest.mark.parametrize("bucket", BUCKETS)
+def test_a_single_damaged_entry_is_not_used_and_is_replaced(
+    index: PackageIndex, tmp_path: Path, bucket: str, etags: bool, age: str
+) -> None:
+    offer(index, etags=etags)
+    expected = read_everything(client_of(index, tmp_path))
+    if age == "stale":
+        make_stale(tmp_path, index)
+    (damaged, *_) = sorted((tmp_path / bucket).iterdir())
+    damage(damaged)
+
+    online = client_of(index, tmp_path, refresh=age == "refresh")
+    seen = read_everything(online)
+    offline = client_of(index, tmp_path, offline=True)
+
+    assert seen == expected
+    assert online.cache.damaged == [damaged]
+    assert read_everything(offline) == expected
+    assert offline.cache.damaged == []
+
+
+@pytest.mark.parametrize("etags", [True, False])
+@pytest.mark.parametrize("refresh", [True, False])
+def test_a_damaged_page_is_fetched_without_asking_whether_it_changed(
+    index: PackageIndex, tmp_path: Path, etags: bool, refresh: bool
+) -> None:
+    offer(index, etags=etags)
+    before = client_of(index, tmp_path).files(A)
+    (body,) = (tmp_path / "bodies").iterdir()
+    damage(body)
+
+    after = client_of(index, tmp_path, refresh=refresh).files(A)
+
+    assert after == before
+    assert index.requests["simple"] == 2
+    assert index.not_modified == 0
+
+
+def test_an_intact_page_is_not_sent_again(index: PackageIndex, tmp_path: Path) -> None:
+    offer(index, etags=True)
+    before = client_of(index, tmp_path).files(A)
+
+    after = client_of(index, tmp_path, refresh=True).files(A)
+
+    assert after == before
+    assert (index.requests["simple"], index.not_modified) == (2, 1)
+
+
+def test_a_page_that_changed_is_read_anew(index: PackageIndex, tmp_path: Path) -> None:
+    offer(index, etags=True)
+    client_of(index, tmp_path).files(A)
+    index.add("a", "3.0")
+
+    fresh = client_of(index, tmp_path).files(A)
+    renewed = client_of(index, tmp_path, refresh=True).files(A)
+
+    assert len(fresh) == 2
+    assert len(renewed) == 3
+    assert client_of(index, tmp_path, offline=True).files(A) == renewed
+
+
+def test_a_body_of_another_answer_than_the_page_says_is_not_used(index: PackageIndex, tmp_path: Path) -> None:
+    # As a process leaves it that is killed between the two entries.
+    offer(index, etags=True)
+    client_of(index, tmp_path).files(A)
+    key = f"{index.url}a/"
+    page = DiskCache(tmp_path).read("pages", key)
+    index.add("a", "3.0")
+    client_of(index, tmp_path, refresh=True).files(A)
+    DiskCache(tmp_path).write("pages", key, page or b"")
+
+    with pytest.raises(OfflineError, match="is damaged"):
+        client_of(index, tmp_path, offline=True).files(A)
+    seen = client_of(index, tmp_path, refresh=True).files(A)
+
+    assert len(seen) == 3
+    assert client_of(index, tmp_path, offline=True).files(A) == seen
+
+
+def test_a_damaged_page_that_changed_meanwhile_is_not_mixed_with_what_was_known_of_it(
+    index: PackageIndex, tmp_path: Path
+) -> None:
+    offer(index)
+    client_of(index, tmp_path).files(A)
+    (body,) = (tmp_path / "bodies").iterdir()
+    damage(body)
+    index.add("a", "3.0")
+
+    with pytest.raises(IndexAnswerError, match="changed") as caught:
+        client_of(index, tmp_path).files(A)
+
+    assert "again" in caught.value.hint
+    assert len(client_of(index, tmp_path).files(A)) == 3
+
+
+def test_a_damaged_page_says_so_offline(index: PackageIndex, tmp_path: Path) -> None:
+    offer(index)
+    client_of(index, tmp_path).files(A)
+    (body,) = (tmp_path / "bodies").iterdir()
+    damage(body)
+
+    with pytest.raises(OfflineError, match="is damaged") as caught:
+        client_of(index, tmp_path, offline=True).files(A)
+
+    assert "without `--offline`" in caught.value.hint
+
+
+def test_the_size_of_a_file_is_asked_for_again_where_its_entry_is_damaged(index: PackageIndex, tmp_path: Path) -> None:
+    index.json = False
+    offer(index)
+    first = client_of(index, tmp_path)
+    size = first.size(first.files(A)[0])
+    (entry,) = (tmp_path / "size").iterdir()
+    damage(entry)
+
+    again = client_of(index, tmp_path)
+    healed = again.size(again.files(A)[0])
+    offline = client_of(index, tmp_path, offline=True)
+
+    assert size == healed == len(index.files[first.files(A)[0].filename])
+    assert offline.size(offline.files(A)[0]) == size
+
+
+@pytest.mark.parametrize("length", [0, 10, 64, 66])
+def test_an_entry_that_was_cut_is_damaged(tmp_path: Path, length: int) -> None:
+    cache = DiskCache(tmp_path)
+    cache.write("bucket", "key", b"content")
+    path = cache.path_of("bucket", "key")
+    path.write_bytes(path.read_bytes()[:length])
+
+    assert cache.read("bucket", "key") is None
+    assert cache.read("bucket", "key") is None
+    assert cache.damaged == [path]
+
+
+def test_an_entry_is_replaced_whole(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+
+    cache.write("bucket", "key", b"one")
+    cache.write("bucket", "key", b"two")
+
+    assert cache.read("bucket", "key") == b"two"
+    assert cache.read("bucket", "other") is None
+    assert cache.read("elsewhere", "key") is None
+    assert [path.name for path in (tmp_path / "bucket").iterdir()] == [cache.path_of("bucket", "key").name]
+    assert cache.damaged == []

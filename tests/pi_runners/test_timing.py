@@ -1,0 +1,166 @@
+"""Warm-up, calibration and samples on a clock that the test moves: what is counted, and what is not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from pi_runners.harness import timing
+from pi_runners.harness.contract import Plan
+
+
+class Clock:
+    """A clock that moves only while the made-up device works."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.calls = 0
+
+    def takes(self, *seconds: float, then: Iterable[float] | None = None) -> Callable[[], int]:
+        """Return a computation whose calls take these seconds, then those of ``then`` or the last one for ever."""
+        left = itertools.chain(seconds, itertools.repeat(seconds[-1]) if then is None else then)
+
+        def run() -> int:
+            self.calls += 1
+            self.now += next(left)
+            return self.calls
+
+        return run
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("time.perf_counter", lambda: made.now)
+    return made
+
+
+def plan(samples: int = 3, at_least: float = 0.0, warmup: float = 1000.0) -> Plan:
+    return Plan(samples=samples, min_seconds=at_least, max_warmup_seconds=warmup)
+
+
+def nothing(_: object) -> None:
+    """Wait for a device that has nothing to do."""
+
+
+def test_a_sample_is_the_time_of_one_call(clock: Clock) -> None:
+    taken = timing.measure(clock.takes(2.0), nothing, plan(samples=4))
+
+    assert taken.samples == [2.0] * 4
+    assert taken.loops == 1
+
+
+def test_calls_are_repeated_until_a_sample_is_long_enough(clock: Clock) -> None:
+    taken = timing.measure(clock.takes(0.25), nothing, plan(at_least=1.0))
+
+    assert taken.loops == 5
+    assert taken.samples == pytest.approx([0.25] * 3, rel=1e-12)
+
+
+def test_a_sample_that_is_just_long_enough_is_not_prolonged(clock: Clock) -> None:
+    assert timing.measure(clock.takes(0.5), nothing, plan(at_least=0.5)).loops == 1
+
+
+def test_loops_grow_tenfold_at_most(clock: Clock) -> None:
+    # One call says that a million are needed; those behind the first are a thousand times slower.
+    taken = timing.measure(clock.takes(1.0 / 2**20, 1.0 / 2**10), nothing, plan(at_least=1.0))
+
+    assert taken.loops == 1025
+    assert clock.calls == 1 + 10 + 100 + 1000 + (5 + 3) * 1025
+
+
+def test_loops_grow_while_samples_are_too_short(clock: Clock) -> None:
+    # After the first slow call two loops seem to be enough, and then each call takes less.
+    taken = timing.measure(clock.takes(0.75, 0.25), nothing, plan(at_least=1.0))
+
+    assert taken.loops * 0.25 >= 1.0
+    assert taken.loops == 5
+
+
+def test_the_warm_up_lasts_until_five_calls_agree(clock: Clock) -> None:
+    taken = timing.measure(clock.takes(5.0, 4.0, 3.0, 2.0, 1.0), nothing, plan(samples=2))
+
+    assert taken.steady
+    assert taken.warmup_seconds == 5 + 4 + 3 + 2 + 5 * 1
+    assert taken.samples == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 64.0])
+@pytest.mark.parametrize(("other", "steady"), [(1.09, True), (1.12, False), (0.92, True), (0.88, False)])
+def test_calls_agree_within_a_tenth(clock: Clock, other: float, steady: bool, unit: float) -> None:
+    run = clock.takes(unit, then=itertools.cycle([other * unit, unit]))
+
+    assert timing.measure(run, nothing, plan(warmup=50 * unit)).steady is steady
+
+
+def test_the_middle_call_is_the_measure_of_agreement(clock: Clock) -> None:
+    # They differ by more than a tenth of the lower ones, and by less than a tenth of the middle one.
+    taken = timing.measure(clock.takes(60.0, 60.0, 66.2), nothing, plan())
+
+    assert taken.steady
+    assert taken.warmup_seconds == pytest.approx(2 * 60 + 3 * 66.2)
+
+
+def test_a_single_slow_call_is_waited_out(clock: Clock) -> None:
+    # One call of a hundred seconds is far from the others, however large a tenth of it is.
+    taken = timing.measure(clock.takes(1.0, 100.0, 1.0, 1.0, 1.0, 1.0, 1.0), nothing, plan())
+
+    assert taken.steady
+    assert taken.warmup_seconds == 1 + 100 + 5
+
+
+def test_a_warm_up_that_never_settles_ends_at_its_longest_time(clock: Clock) -> None:
+    taken = timing.measure(clock.takes(1.0, then=itertools.cycle([3.0, 1.0])), nothing, plan(samples=2, warmup=9.0))
+
+    assert not taken.steady
+    assert taken.warmup_seconds == 1 + 3 + 1 + 3 + 1
+    assert len(taken.samples) == 2
+
+
+def test_a_single_call_is_warm_up_enough_where_there_is_no_time(clock: Clock) -> None:
+    taken = timing.measure(clock.takes(7.0, 1.0), nothing, plan(samples=2, warmup=0.0))
+
+    assert not taken.steady
+    assert taken.warmup_seconds == 7.0
+    assert taken.samples == [1.0, 1.0]
+
+
+def test_shorter_samples_do_not_count_for_agreement(clock: Clock) -> None:
+    # The first sample is too short, and its time per call is that of the others.
+    taken = timing.measure(clock.takes(0.5), nothing, plan(at_least=1.0))
+
+    assert taken.loops == 3
+    assert taken.warmup_seconds == 0.5 + 5 * 3 * 0.5
+
+
+def test_waiting_for_the_device_counts_and_waiting_for_what_was_before_does_not(clock: Clock) -> None:
+    waited: list[object] = []
+
+    def wait(result: object) -> None:
+        waited.append(result)
+        clock.now += 100.0 if result is None else 4.0
+
+    seconds = timing.time_calls(clock.takes(1.0), wait, 2)
+
+    assert seconds == (1.0 + 1.0 + 4.0) / 2
+    assert waited == [None, 2]
+
+
+@pytest.mark.parametrize("step", [0.0, -1.0])
+def test_a_clock_that_stands_still_or_goes_back_is_an_error(clock: Clock, step: float) -> None:
+    with pytest.raises(timing.ClockError, match="clock"):
+        timing.time_calls(clock.takes(step), nothing, 1)
+
+
+def test_the_document_says_what_was_taken() -> None:
+    taken = timing.Timing(samples=[1.23456789, 2e-9 / 3], loops=7, warmup_seconds=0.12345678, steady=True)
+
+    assert taken.document() == {
+        "status": "ok",
+        "samples": [1.23457, 6.66667e-10],
+        "loops": 7,
+        "warmup_seconds": 0.123457,
+        "steady": True,
+    }
