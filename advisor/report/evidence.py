@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from advisor.report.ratios import ratio_cells
 from knowledge.estimate.framework_model import Estimate
 from knowledge.estimate.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.estimate.stacks import Standings, stack_name
@@ -40,12 +41,13 @@ def standings_text(standings: Standings) -> str:
                 (
                     (
                         f"{'A/A ' if c.twin else ''}{stack_name(c.observation)}",
-                        f"{math.exp(c.mean):.3f}",
-                        f"{math.exp(c.low):.3f} to {math.exp(c.high):.3f}",
+                        ratio,
+                        interval,
                         str(c.rounds),
-                        "*" if c.significant else "",
+                        mark,
                     )
                     for c in group
+                    for ratio, interval, mark in [ratio_cells(c)]
                 ),
             ),
             "",
@@ -57,6 +59,8 @@ def standings_text(standings: Standings) -> str:
         f"{significant} of {total} comparisons are significant (*): the interval, widened for the comparisons of its "
         "block, excludes 1"
     )
+    if unclear := sum(not c.conclusive for c in standings.comparisons):
+        lines.append(f"{unclear} comparisons have no result: measure them with more rounds, on a quiet machine")
     return "\n".join(lines)
 
 
@@ -75,6 +79,7 @@ def standings_record(standings: Standings) -> dict[str, Any]:
                 "low": round(math.exp(c.low), 6),
                 "high": round(math.exp(c.high), 6),
                 "rounds": c.rounds,
+                "conclusive": c.conclusive,
                 "significant": c.significant,
                 "twin": c.twin,
             }

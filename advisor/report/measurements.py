@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from advisor.report.ratios import ratio_cells
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
 from knowledge.estimate.stacks import stack_name
@@ -16,8 +17,9 @@ from knowledge.estimate.summary import Summary, summarise_block
 def block_table(observations: Iterable[Observation]) -> str:
     """Return the comparisons of a block with the reference of each framework, as Markdown.
 
-    A ratio above 1 is faster than the reference. `*` marks a difference whose interval, corrected for the number of
-    comparisons, excludes 1; an A/A row compares a stack with itself and shows the noise floor.
+    A ratio above 1 is faster than the reference; there is none where the rounds are too few or too noisy. `*` marks a
+    difference whose interval, corrected for the number of comparisons, excludes 1; an A/A row compares a stack with
+    itself and shows the noise floor.
     """
     observations = tuple(observations)
     lines: list[str] = []
@@ -40,6 +42,8 @@ def block_table(observations: Iterable[Observation]) -> str:
     significant = sum(c.significant and not c.twin for c in comparisons.values())
     total = sum(not c.twin for c in comparisons.values())
     lines.append(f"{significant} of {total} comparisons are significant")
+    if unclear := sum(not c.conclusive for c in comparisons.values()):
+        lines.append(f"{unclear} comparisons have no result: measure with more `--rounds`, on a quiet machine")
     return "\n".join(lines)
 
 
@@ -73,6 +77,7 @@ def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
                     "low": math.exp(c.low),
                     "high": math.exp(c.high),
                     "rounds": c.rounds,
+                    "conclusive": c.conclusive,
                     "significant": c.significant,
                     "twin": c.twin,
                 },
@@ -103,8 +108,7 @@ def _row(s: Summary, c: Comparison | None) -> str:
     if c is None:
         cells += ["reference" if s.observation.reference else "", "", ""]
     else:
-        interval = f"{math.exp(c.low):.3f} to {math.exp(c.high):.3f}"
-        cells += [f"{math.exp(c.mean):.3f}", interval, "*" if c.significant else ""]
+        cells += ratio_cells(c)
     return f"| {' | '.join(cells)} |"
 
 

@@ -13,7 +13,7 @@ from packaging.version import Version
 from advisor.resolve.encode import Candidates, Choice, Limits
 from advisor.resolve.optimise import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
-from knowledge.estimate.interface import Estimator, FrameworkGains, Gain
+from knowledge.estimate.interface import Estimator, FrameworkGains, PredictedGain
 from knowledge.rules.engine import RuleBook
 
 ObjectiveName = Literal["performance", "latest", "stable", "security"]
@@ -248,7 +248,7 @@ class Criteria:
         return Objective(name="speed", costs=costs, pairs=pairs)
 
 
-def speed_steps(gain: Gain, comparisons: int) -> int:
+def speed_steps(gain: PredictedGain, comparisons: int) -> int:
     """Return what a gain over the baseline counts, in whole steps, cut towards none.
 
     A gain that is not significant counts as none: no package leaves the baseline for it.

@@ -26,7 +26,7 @@ from knowledge.estimate.interface import (
     Effect,
     Evidence,
     FrameworkGains,
-    Gain,
+    PredictedGain,
 )
 from knowledge.estimate.process import Process, Term
 
@@ -137,15 +137,16 @@ class FrameworkModel:
         return FrameworkGains(
             framework=self._name,
             alone={
-                v: Gain(mean=float(share * mean[i]), variance=float(factor * variance[i])) for i, v in enumerate(own)
+                v: PredictedGain(mean=float(share * mean[i]), variance=float(factor * variance[i]))
+                for i, v in enumerate(own)
             },
             beside={
                 (v, companion, w): CompanionGain(
-                    joint=Gain(
+                    joint=PredictedGain(
                         mean=float(share * (mean[i] + means[i, j] - means[i, 0])),
                         variance=float(factor * (variance[i] + variances[i, j] - variances[i, 0])),
                     ),
-                    own=Gain(mean=float(share * moved[i, j]), variance=float(factor * moved_variance[i, j])),
+                    own=PredictedGain(mean=float(share * moved[i, j]), variance=float(factor * moved_variance[i, j])),
                 )
                 for companion, (means, variances, moved, moved_variance) in changes.items()
                 for i, v in enumerate(own)
@@ -158,7 +159,9 @@ class FrameworkModel:
         """Whether anything that the model looks at differs between two stacks."""
         return self._whole(stack) != self._whole(baseline)
 
-    def gain(self, stack: Mapping[str, Version], baseline: Mapping[str, Version], shares: Labels | None = None) -> Gain:
+    def gain(
+        self, stack: Mapping[str, Version], baseline: Mapping[str, Version], shares: Labels | None = None
+    ) -> PredictedGain:
         """Return the log speed-up of a stack over a baseline, for a workload or for the given indicators."""
         one, other = stack[self._name], baseline[self._name]
         asked = [Term(side=_side(one), effects=_OWN), Term(side=_side(other), effects=_OWN)]
@@ -172,7 +175,7 @@ class FrameworkModel:
             mean += float(change.mean[0])
             # Effects are independent before anything is measured: what is known of both makes their covariance.
             variance += float(change.variance[0]) - 2 * float(own.told[0] @ change.told[0])
-        return Gain(mean=mean, variance=self._process.amplitudes.widening**2 * variance)
+        return PredictedGain(mean=mean, variance=self._process.amplitudes.widening**2 * variance)
 
     def _whole(self, stack: Mapping[str, Version]) -> Side:
         companions = {name: str(stack[name]) for name in self._companions if name in stack}
@@ -212,13 +215,13 @@ class FrameworkModel:
         asked = [Term(side=replace(plain, settings={name: value})), Term(side=plain)]
         found = self._process.posterior(asked, self._shares, self._machine).less([0], 1)
         variance = self._process.amplitudes.widening**2 * float(found.variance[0])
-        return self._effect(f"{name}={value}", Gain(mean=float(found.mean[0]), variance=variance))
+        return self._effect(f"{name}={value}", PredictedGain(mean=float(found.mean[0]), variance=variance))
 
-    def _effect(self, subject: str, gain: Gain) -> Effect:
+    def _effect(self, subject: str, gain: PredictedGain) -> Effect:
         speedup, low, high = _interval(gain)
         return Effect(subject=subject, package=self._name, speedup=speedup, low=low, high=high)
 
-    def change(self, stack: Mapping[str, Version], baseline: Mapping[str, Version], gain: Gain) -> Change:
+    def change(self, stack: Mapping[str, Version], baseline: Mapping[str, Version], gain: PredictedGain) -> Change:
         """Return what is predicted for a change, with the comparisons that support it."""
         speedup, low, high = _interval(gain)
         asked = {str(stack[self._name]), str(baseline[self._name])}
@@ -239,7 +242,7 @@ class FrameworkModel:
         )
 
 
-def _interval(gain: Gain) -> tuple[float, float, float]:
+def _interval(gain: PredictedGain) -> tuple[float, float, float]:
     """Return a speed-up with the ends of its interval."""
     half = NORMAL_QUANTILE * math.sqrt(max(0.0, gain.variance))
     return math.exp(gain.mean), math.exp(gain.mean - half), math.exp(gain.mean + half)

@@ -20,7 +20,7 @@ NORMAL_QUANTILE = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
+class PredictedGain:
     """A predicted log speed-up over the baseline.
 
     Attributes:
@@ -47,12 +47,12 @@ class CompanionGain:
     """What a framework's version gains with one companion away from the baseline.
 
     Attributes:
-        joint: Gain of both over the baseline.
-        own: Gain of the companion's change alone, beside that version of the framework.
+        joint: PredictedGain of both over the baseline.
+        own: PredictedGain of the companion's change alone, beside that version of the framework.
     """
 
-    joint: Gain
-    own: Gain
+    joint: PredictedGain
+    own: PredictedGain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +69,11 @@ class FrameworkGains:
     """
 
     framework: str
-    alone: Mapping[Version, Gain]
+    alone: Mapping[Version, PredictedGain]
     beside: Mapping[tuple[Version, str, Version | None], CompanionGain]
     comparisons: int = 1
 
-    def gain(self, stack: Mapping[str, Version]) -> Gain:
+    def gain(self, stack: Mapping[str, Version]) -> PredictedGain:
         """Return the gain of a stack: means and variances of the companions' changes add up."""
         version = stack[self.framework]
         alone = self.alone[version]
@@ -82,7 +82,7 @@ class FrameworkGains:
             for (v, c, w), g in self.beside.items()
             if v == version and c != self.framework and stack.get(c) == w
         ]
-        return Gain(
+        return PredictedGain(
             mean=alone.mean + sum(g.mean - alone.mean for g in changes),
             variance=alone.variance + sum(g.variance - alone.variance for g in changes),
         )

@@ -16,7 +16,15 @@ from packaging.version import Version
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.evidence import Contrast, Machine, Run, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
-from knowledge.estimate.interface import CONFIDENCE, NORMAL_QUANTILE, Change, Effect, Gain, Prediction, ScoreTerms
+from knowledge.estimate.interface import (
+    CONFIDENCE,
+    NORMAL_QUANTILE,
+    Change,
+    Effect,
+    PredictedGain,
+    Prediction,
+    ScoreTerms,
+)
 from knowledge.estimate.workloads import Workload
 
 if TYPE_CHECKING:
@@ -65,13 +73,13 @@ class PosteriorEstimator:
         measured = self._measured(baseline)
         share = 1 / max(1, len(measured))
         changes: list[Change] = []
-        gains: list[Gain] = []
+        gains: list[PredictedGain] = []
         for name in measured:
             modelled = self.model(name)
             if modelled is not None and name in stack and modelled.differs(stack, baseline):
                 gain = modelled.gain(stack, baseline)
                 changes.append(modelled.change(stack, baseline, gain))
-                gains.append(Gain(mean=share * gain.mean, variance=share**2 * gain.variance))
+                gains.append(PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance))
         mean = sum(g.mean for g in gains)
         half = NORMAL_QUANTILE * math.sqrt(max(0.0, sum(g.variance for g in gains)))
         counted = {name for name in self._measured(stack) if name in baseline}

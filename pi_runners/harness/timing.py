@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, List, NamedTuple
 
 from pi_runners.harness.contract import Plan
 
-WINDOW = 5
-STEADY_SPREAD = 0.1
+_WINDOW = 4
+_SETTLED_SHARE = 0.05
 
 
 class ClockError(Exception):
@@ -22,7 +22,7 @@ class Timing(NamedTuple):
         samples: Seconds per call.
         loops: Calls per sample.
         warmup_seconds: Time spent before the first sample.
-        steady: Whether the last warm-up samples agreed.
+        steady: Whether the warm-up had stopped getting faster.
     """
 
     samples: List[float]
@@ -80,20 +80,31 @@ def measure(run: Callable[[], Any], synchronise: Callable[[Any], None], plan: Pl
         synchronise: Waits for the device.
         plan: How many samples, how long each, how long a warm-up at most.
     """
-    started = time.perf_counter()
-    loops = 1
+    return measure_stretches(lambda loops: time_calls(run, synchronise, loops), plan)
+
+
+def measure_stretches(time_stretch: Callable[[int], float], plan: Plan) -> Timing:
+    """Warm up until stretches of calls stop getting faster, find how many calls a sample takes, take the samples.
+
+    A warm-up ends when the faster one of two stretches is no more than 5 % faster than that of the two before them.
+    Other work on the machine only ever makes a stretch slower: it must not keep a warm-up from ending, as a limit on
+    the spread would.
+
+    Args:
+        time_stretch: Makes a number of calls and returns the seconds per call.
+        plan: How many samples, how long each, how long a warm-up at most.
+    """
+    loops, spent, steady = 1, 0.0, False
     recent: List[float] = []
-    steady = False
-    while not steady and (time.perf_counter() - started < plan.max_warmup_seconds or not recent):
-        seconds = time_calls(run, synchronise, loops)
+    while not steady and (spent < plan.max_warmup_seconds or not recent):
+        seconds = time_stretch(loops)
+        spent += seconds * loops
         if seconds * loops < plan.min_seconds:
             # Not more than tenfold at once: the first calls are slower than those to come.
             loops = max(loops + 1, min(loops * 10, int(plan.min_seconds / seconds) + 1))
             recent = []
             continue
-        recent = (recent + [seconds])[-WINDOW:]
-        middle = sorted(recent)[len(recent) // 2]
-        steady = len(recent) == WINDOW and max(recent) - min(recent) <= STEADY_SPREAD * middle
-    warmup = time.perf_counter() - started
-    taken = [time_calls(run, synchronise, loops) for _ in range(plan.samples)]
-    return Timing(taken, loops, warmup, steady)
+        recent = (recent + [seconds])[-_WINDOW:]
+        half = _WINDOW // 2
+        steady = len(recent) == _WINDOW and min(recent[half:]) >= (1 - _SETTLED_SHARE) * min(recent[:half])
+    return Timing([time_stretch(loops) for _ in range(plan.samples)], loops, spent, steady)

@@ -13,10 +13,10 @@ import json
 import os
 import traceback
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, NoReturn
+from typing import Any, Dict, NoReturn
 
 from pi_runners.harness.contract import Plan, Unsupported
-from pi_runners.harness.timing import STEADY_SPREAD, WINDOW, Timing, rounded, time_calls
+from pi_runners.harness.timing import measure_stretches, rounded, time_calls
 from pi_runners.indicators.communication_patterns import PATTERNS, WrongResultError
 
 MEETING_SECONDS = 120.0
@@ -115,29 +115,6 @@ class Stretches:
 
     def _findings(self) -> Dict[str, Any]:
         return {"error": self._error, "tolerance": self._pattern.tolerance, "state": self._pattern.state()}
-
-
-def measure_stretches(time_stretch: Callable[[int], float], plan: Plan) -> Timing:
-    """Warm up until stretches agree, find how many calls a sample takes, take the samples.
-
-    Args:
-        time_stretch: Makes a number of calls and returns the seconds per call.
-        plan: How many samples, how long each, how long a warm-up at most.
-    """
-    loops, spent, steady = 1, 0.0, False
-    recent: List[float] = []
-    while not steady and (spent < plan.max_warmup_seconds or not recent):
-        seconds = time_stretch(loops)
-        spent += seconds * loops
-        if seconds * loops < plan.min_seconds:
-            # Not more than tenfold at once: the first calls are slower than those to come.
-            loops = max(loops + 1, min(loops * 10, int(plan.min_seconds / seconds) + 1))
-            recent = []
-            continue
-        recent = (recent + [seconds])[-WINDOW:]
-        middle = sorted(recent)[len(recent) // 2]
-        steady = len(recent) == WINDOW and max(recent) - min(recent) <= STEADY_SPREAD * middle
-    return Timing([time_stretch(loops) for _ in range(plan.samples)], loops, spent, steady)
 
 
 def _failure(error: BaseException) -> Dict[str, Any]:

@@ -12,7 +12,7 @@ from advisor.resolve.baseline import Impossible
 from advisor.resolve.objectives import SPEED_STEP, speed_steps
 from advisor.resolve.problem import Policy
 from advisor.resolve.verify import VerificationError, verify
-from knowledge.estimate.interface import CompanionGain, FrameworkGains, Gain, Prediction, ScoreTerms
+from knowledge.estimate.interface import CompanionGain, FrameworkGains, PredictedGain, Prediction, ScoreTerms
 from knowledge.rules.model import Conflict
 from tests.advisor.made import advise, no_knowledge, problem_of, versions
 from tests.package_index import PackageIndex
@@ -72,8 +72,8 @@ class Scores:
         return any(name == package for package, _ in self._scores) <= ((name, version) in self._scores)
 
 
-def certain(score: float) -> Gain:
-    return Gain(mean=score, variance=0.0)
+def certain(score: float) -> PredictedGain:
+    return PredictedGain(mean=score, variance=0.0)
 
 
 def test_without_knowledge_the_newest_is_advised(index: PackageIndex, tmp_path: Path) -> None:
@@ -106,13 +106,13 @@ def test_a_companion_counts_as_the_estimator_says(index: PackageIndex, tmp_path:
 
 
 def test_no_package_leaves_the_baseline_for_a_gain_that_is_not_significant() -> None:
-    doubtful = Gain(mean=0.032, variance=0.0215**2)
-    clear = Gain(mean=0.046, variance=0.0215**2)
+    doubtful = PredictedGain(mean=0.032, variance=0.0215**2)
+    clear = PredictedGain(mean=0.046, variance=0.0215**2)
 
     assert doubtful.cautious > SPEED_STEP
     assert speed_steps(doubtful, 1) == 0
     assert speed_steps(clear, 1) > 0
-    assert speed_steps(Gain(mean=-0.032, variance=0.0215**2), 1) < 0
+    assert speed_steps(PredictedGain(mean=-0.032, variance=0.0215**2), 1) < 0
     # The best of ten versions is likely to look that much better by luck.
     assert speed_steps(clear, 10) == 0
 
@@ -129,7 +129,7 @@ def test_a_companion_does_not_leave_the_baseline_for_the_gain_of_its_framework(
         beside={
             (Version(v), "b", Version(w)): CompanionGain(
                 joint=certain((0.05 if v == "1.0" else 0.0) + (0.02 if w == "1.0" else 0.0)),
-                own=Gain(mean=0.02 if w == "1.0" else 0.0, variance=0.02**2),
+                own=PredictedGain(mean=0.02 if w == "1.0" else 0.0, variance=0.02**2),
             )
             for v in ("1.0", "2.0")
             for w in ("1.0", "2.0")

@@ -13,7 +13,7 @@ from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import compare_block
 from knowledge.estimate.evidence import evidence_of
 from knowledge.estimate.fits import Fits
-from knowledge.estimate.interface import Gain
+from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base
@@ -136,7 +136,7 @@ def test_an_unmeasured_version_is_uncertain_not_zero() -> None:
     assert far.high / far.low > near.high / near.low > 1
 
 
-def gains(found: PosteriorEstimator, *candidates: str, baseline: str) -> dict[str, Gain]:
+def gains(found: PosteriorEstimator, *candidates: str, baseline: str) -> dict[str, PredictedGain]:
     offered = {"numpy": [Version(v) for v in candidates], "other": [Version("1")]}
     (framework,) = found.terms(offered, {"numpy": Version(baseline)}).frameworks
     assert framework.framework == "numpy"

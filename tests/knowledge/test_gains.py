@@ -14,7 +14,7 @@ from packaging.version import Version
 from knowledge.estimate.evidence import LARGEST_ERROR, Contrast, Machine, Side
 from knowledge.estimate.fits import shipped_amplitudes
 from knowledge.estimate.framework_model import FrameworkModel
-from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, Gain, ScoreTerms
+from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain, ScoreTerms
 from knowledge.estimate.process import Process, Term
 
 HERE = Machine(identity="here", name="zen4", kind="cpu zen4", family="cpu AuthenticAMD")
@@ -113,7 +113,7 @@ def test_the_score_of_every_stack_is_what_its_printed_interval_says(
     assert terms.score(versions(stack)) == pytest.approx(math.log(printed.speedup) - RISK / 2 * deviation**2, abs=1e-7)
 
 
-def gain_of(contrasts: Sequence[Contrast], machine: Machine) -> Gain:
+def gain_of(contrasts: Sequence[Contrast], machine: Machine) -> PredictedGain:
     return model(contrasts, machine=machine).gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
 
 
