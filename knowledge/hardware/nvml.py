@@ -25,8 +25,10 @@ class NvmlReading:
 
 def read_nvml() -> NvmlReading:
     """Ask NVML; a machine without an NVIDIA driver is normal and gives an empty reading."""
-    import pynvml
-
+    try:
+        import pynvml
+    except ImportError:
+        return NvmlReading(problem="`nvidia-ml-py` is not installed")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
