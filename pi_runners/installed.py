@@ -162,7 +162,9 @@ def missing_rounds(
             return
         others = {name for (n, _, _), name in measured.items() if n == number} - {session}
         missing = tuple(
-            replace(slot, indicators=tuple(r for r in slot.indicators if (number, slot.number, r.label) not in measured))
+            replace(
+                slot, indicators=tuple(r for r in slot.indicators if (number, slot.number, r.label) not in measured)
+            )
             for slot in slots
         )
         if any(slot.indicators for slot in missing):
