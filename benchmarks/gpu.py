@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 MORE_TO_MEASURE = 75
 """EX_TEMPFAIL of sysexits.h: run it again."""
 _REQUIRED = ("packaging", "psutil")
-_ROUNDS = 4
+ROUNDS = 4
+"""Fewest rounds that say how much a result varies."""
 _TELEMETRY_SECONDS = 0.25
 """An indicator takes a second or two on a GPU: it must hold several readings."""
 _PROCESS_SECONDS = 240.0
@@ -143,7 +144,12 @@ class Planned:
 
 
 def plan_blocks(
-    environment: BuiltEnvironment, hardware: HardwareProfile, *, sizes: Sequence[str], devices: Sequence[str]
+    environment: BuiltEnvironment,
+    hardware: HardwareProfile,
+    *,
+    sizes: Sequence[str],
+    devices: Sequence[str],
+    rounds: int = ROUNDS,
 ) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
     """Plan all blocks, the most valuable first, and say which cases need too much memory.
 
@@ -152,6 +158,7 @@ def plan_blocks(
         hardware: The machine.
         sizes: Parameter sets on the GPU; the CPU runs the small ones.
         devices: Devices to measure on.
+        rounds: Rounds of each block.
     """
     from pi_runners.campaign import Block
     from pi_runners.installed import cases_that_fit, device_of, installed_frameworks, plan_installed_slots
@@ -177,7 +184,7 @@ def plan_blocks(
                     block = Block(
                         name=name,
                         slots=slots,
-                        rounds=_ROUNDS,
+                        rounds=rounds,
                         hardware=hardware,
                         samples=10,
                         min_seconds=0.02 if device == "cuda" else 0.05,
@@ -317,7 +324,7 @@ def _run(options: Any, started: float) -> int:
         say(f"not known: {text}")
     sizes = ("large", "small") if options.size == "both" else (options.size,)
     devices = [d for d in ("cuda", "cpu") if options.device in (d, "both") and (d == "cpu" or hardware.gpu)]
-    planned, refused = plan_blocks(environment, hardware, sizes=sizes, devices=devices)
+    planned, refused = plan_blocks(environment, hardware, sizes=sizes, devices=devices, rounds=options.rounds)
     planned = tuple(p for p in planned if not options.only or any(text in p.name for text in options.only))
     for text in refused:
         say(f"left out, or a smaller case instead: {text}")
@@ -365,6 +372,7 @@ def _parse(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--minutes", type=float, default=9.0, help="end after this time (default: 9)")
     parser.add_argument("--size", choices=("large", "small", "both"), default="both", help="parameter sets on the GPU")
     parser.add_argument("--device", choices=("cuda", "cpu", "both"), default="both", help="devices to measure on")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of each block (default: {ROUNDS})")
     parser.add_argument("--only", action="append", help="measure only blocks whose name contains this (repeatable)")
     parser.add_argument("--list", action="store_true", help="print the blocks and how much is missing, and end")
     return parser.parse_args(arguments)
