@@ -7,6 +7,7 @@ archspec of the processor. It ends with 0 when everything is measured and with 7
 from __future__ import annotations
 
 import argparse
+import hashlib
 import signal
 import sys
 import tempfile
@@ -215,7 +216,7 @@ class Tally:
 
     def __init__(self, folder: ObservationFolder) -> None:
         self.statuses: Counter[str] = Counter()
-        self.failures: dict[str, str] = {}
+        self.failures: dict[tuple[str, str], list[str]] = {}
         self._folder = folder
 
     def add(self, observations: Iterable[Observation]) -> None:
@@ -226,7 +227,7 @@ class Tally:
             self.statuses[o.status] += 1
             if o.status != "ok":
                 reason = (o.failure.strip().splitlines() or [""])[-1][:200]
-                self.failures.setdefault(f"{o.indicator.label}: {o.status}", reason)
+                self.failures.setdefault((o.status, reason), []).append(o.indicator.label)
 
 
 def begun(
@@ -279,13 +280,27 @@ def count_missing(planned: Sequence[Planned], folder: ObservationFolder, *, sess
 
 
 def session_name() -> str:
-    """Name the time since this machine was started."""
+    """Name the time since this machine was started, and its GPUs: copies of a virtual machine may share the former."""
     import psutil
 
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")[:8]
+        started = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return f"{int(psutil.boot_time()):08x}"
+        started = str(int(psutil.boot_time()))
+    return hashlib.sha256(" ".join((started, *gpu_identifiers())).encode()).hexdigest()[:8]
+
+
+def gpu_identifiers() -> tuple[str, ...]:
+    """Return the identifiers that NVIDIA gave the GPUs; none where the driver does not tell them."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return tuple(str(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles)
+    except Exception:
+        # No package, no driver, or a driver that does not tell: the machine's start names the session.
+        return ()
 
 
 def say(text: str) -> None:
@@ -312,6 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Any, started: float) -> int:
+    from knowledge.domain.errors import InputError
     from knowledge.exchange.folder import ObservationFolder
     from knowledge.hardware.detect import detect
     from pi_runners.installed import installed_environment
@@ -326,6 +342,11 @@ def _run(options: Any, started: float) -> int:
     devices = [d for d in ("cuda", "cpu") if options.device in (d, "both") and (d == "cpu" or hardware.gpu)]
     planned, refused = plan_blocks(environment, hardware, sizes=sizes, devices=devices, rounds=options.rounds)
     planned = tuple(p for p in planned if not options.only or any(text in p.name for text in options.only))
+    if not planned:
+        raise InputError(
+            "there is nothing to measure",
+            hint="install one of numpy, torch, jax, onnxruntime or tensorflow; `--list` prints the blocks",
+        )
     for text in refused:
         say(f"left out, or a smaller case instead: {text}")
     session = session_name()
@@ -358,8 +379,8 @@ def _describe(hardware: HardwareProfile, environment: BuiltEnvironment) -> str:
 
 def _summary(tally: Tally, missing: int, total: int) -> int:
     statuses = ", ".join(f"{number} {status}" for status, number in sorted(tally.statuses.items()))
-    for label, reason in tally.failures.items():
-        say(f"{label}: {reason}")
+    for (status, reason), labels in tally.failures.items():
+        say(f"{len(labels)} {status}, the first {labels[0]}: {reason}")
     say(f"this piece: {statuses or 'nothing'}; {total - missing} of {total} runs are measured")
     if missing:
         say("run the same command again to go on")

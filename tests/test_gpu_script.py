@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import venv
 from collections import Counter
@@ -123,6 +122,15 @@ def test_a_piece_that_has_no_time_measures_nothing(bare: Path, tmp_path: Path) -
     assert process.returncode == gpu.MORE_TO_MEASURE
     assert "0 of 8 runs are measured" in told
     assert observations(tmp_path / "out") == []
+
+
+def test_a_choice_that_leaves_nothing_to_measure_is_refused(bare: Path, tmp_path: Path) -> None:
+    process = start(bare, str(tmp_path / "out"), "--only", "no-such-block")
+    told = process.communicate()[0]
+
+    assert process.returncode == 2
+    assert "there is nothing to measure" in told
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_interpreter_that_lacks_what_is_needed_is_told_so(bare: Path, tmp_path: Path) -> None:
