@@ -222,7 +222,7 @@ def _read_gpus(nvml: Any, devices: list[Any]) -> dict[str, float]:
     }
     found: dict[str, float] = {}
     for name, (read, combine) in readers.items():
-        # Slices and virtual GPUs do not tell everything.
-        with contextlib.suppress(nvml.NVMLError):
+        # Slices and virtual GPUs do not tell everything; older versions of the package do not ask for everything.
+        with contextlib.suppress(nvml.NVMLError, AttributeError):
             found[name] = float(combine([float(read(device)) for device in devices]))
     return found

@@ -3,13 +3,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Driver, HardwareProfile
 from knowledge.hardware.detect import detect, x86_level
-from knowledge.hardware.nvml import NvmlReading, group_devices
+from knowledge.hardware.nvml import NvmlReading, group_devices, read_nvml
 from knowledge.hardware.profiles import find_profile, shipped_names, shipped_profile
 from tests.conftest import MACHINES
 
@@ -176,3 +177,29 @@ def test_a_machine_without_nvidias_python_package_has_accelerators_that_are_not_
 
     assert profile.accelerators == ()
     assert "accelerators: `nvidia-ml-py` is not installed" in profile.unknown
+
+
+def test_an_older_package_of_nvidia_tells_of_a_gpu_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NVMLError(Exception):
+        pass
+
+    # Without nvmlDeviceGetNumaNodeId, nvmlDeviceGetMigMode and nvmlDeviceGetVirtualizationMode, and their constants.
+    older = SimpleNamespace(
+        NVMLError=NVMLError,
+        NVMLError_LibraryNotFound=type("NVMLError_LibraryNotFound", (NVMLError,), {}),
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlSystemGetCudaDriverVersion_v2=lambda: 12020,
+        nvmlSystemGetDriverVersion=lambda: "535.104.05",
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda number: number,
+        nvmlDeviceGetCudaComputeCapability=lambda device: (9, 0),
+        nvmlDeviceGetName=lambda device: "NVIDIA H100",
+        nvmlDeviceGetMemoryInfo=lambda device: SimpleNamespace(total=80 * 2**30),
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", older)
+
+    reading = read_nvml()
+
+    assert [(a.model, a.compute_capability, a.numa_nodes) for a in reading.accelerators] == [("NVIDIA H100", "9.0", ())]
+    assert reading.problem == ""

@@ -93,6 +93,18 @@ def test_power_and_heat_are_told_apart_where_a_gpu_slows_down(reasons: int, powe
     assert (found["throttled"], found["throttled_by_power"], found["throttled_by_heat"]) == (1.0, power, heat)
 
 
+def test_what_an_older_package_of_nvidia_does_not_know_is_left_out() -> None:
+    driver = fake_driver(0)
+    del driver.nvmlDeviceGetCurrentClocksThrottleReasons
+
+    assert set(_read_gpus(driver, [0])) == {
+        "gpu_percent",
+        "gpu_memory_bytes",
+        "gpu_temperature_celsius",
+        "gpu_clock_megahertz",
+    }
+
+
 def test_a_process_that_is_gone_has_no_readings() -> None:
     child = os.posix_spawn("/bin/true", ["true"], {})
     os.waitpid(child, 0)
