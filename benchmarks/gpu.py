@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
@@ -23,179 +23,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from benchmarks.gpu_suite import Planned
     from knowledge.domain.hardware import HardwareProfile
     from knowledge.domain.observation import Observation
     from knowledge.exchange.folder import ObservationFolder
     from pi_runners.campaign import Block
     from pi_runners.environment import BuiltEnvironment
-    from pi_runners.installed import Arm
     from pi_runners.matrix import Slot
     from pi_runners.process import FreshProcesses
 
 MORE_TO_MEASURE = 75
 """EX_TEMPFAIL of sysexits.h: run it again."""
 _REQUIRED = ("packaging", "psutil")
-ROUNDS = 4
-"""Fewest rounds that say how much a result varies."""
 _TELEMETRY_SECONDS = 0.25
 """An indicator takes a second or two on a GPU: it must hold several readings."""
-_PROCESS_SECONDS = 400.0
-"""An indicator that is compiled for minutes on a busy machine must not look like one that never ends."""
 _ENDING_SECONDS = 5.0
 """Left at the end of a piece to end the running process and to write what it reported."""
-_HALF = ("float16", "bfloat16")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Indicators that are measured together, with the arms that are compared.
-
-    Attributes:
-        name: Short name.
-        indicators: Names of indicators.
-        arms: On a GPU; the first is the reference.
-        cpu_arms: On the CPU; none where it is not measured there.
-    """
-
-    name: str
-    indicators: tuple[str, ...]
-    arms: tuple[Arm, ...]
-    cpu_arms: tuple[Arm, ...]
-
-
-def groups() -> tuple[Group, ...]:
-    """Return what is measured, the most valuable first."""
-    from pi_runners.installed import Arm
-
-    everything = Arm(dtypes=("float32", *_HALF))
-    plain, control = Arm(), Arm(control=True)
-    tf32 = Arm(settings={"tf32": "on"}), Arm(settings={"tf32": "off"})
-    mixed = tuple(Arm(settings={"amp": dtype}) for dtype in reversed(_HALF))
-    images = Arm(settings={"memory_format": "channels_last"}, dtypes=("float32", "bfloat16"))
-    compiled = {"compile": "on"}
-    on_cpu = (plain, control)
-    return (
-        Group(
-            name="kernels",
-            indicators=("matmul", "conv2d", "attention"),
-            arms=(everything, *tf32, replace(images, indicators=("conv2d",)), control),
-            cpu_arms=on_cpu,
-        ),
-        Group(
-            name="training",
-            indicators=("training_step",),
-            arms=(everything, *tf32, *mixed, images, control),
-            cpu_arms=on_cpu,
-        ),
-        Group(
-            name="compiled",
-            indicators=("training_step",),
-            arms=(
-                Arm(dtypes=("float32", "bfloat16")),
-                Arm(settings=compiled, dtypes=("float32", "bfloat16")),
-                Arm(settings={**compiled, "amp": "bfloat16"}),
-            ),
-            cpu_arms=(plain, Arm(settings=compiled)),
-        ),
-        Group(
-            name="inference",
-            indicators=("inference",),
-            arms=(everything, tf32[0], mixed[0], Arm(settings=compiled, dtypes=("bfloat16",)), control),
-            cpu_arms=on_cpu,
-        ),
-        Group(
-            name="layers",
-            indicators=("roofline", "recurrent", "conv1d", "conv3d"),
-            arms=(everything, *tf32, control),
-            cpu_arms=on_cpu,
-        ),
-        Group(
-            name="memory",
-            indicators=(
-                *("transfer", "memory", "normalisation", "softmax", "elementwise", "reduction", "embedding"),
-                *("sort", "fft"),
-            ),
-            arms=(
-                everything,
-                Arm(settings=compiled, indicators=("normalisation", "softmax", "elementwise", "reduction")),
-                control,
-            ),
-            cpu_arms=on_cpu,
-        ),
-        Group(
-            name="system",
-            indicators=("startup", "time_to_quality"),
-            arms=(plain, Arm(settings=compiled, indicators=("startup",)), control),
-            cpu_arms=on_cpu,
-        ),
-        Group(name="communication", indicators=("communication",), arms=(), cpu_arms=on_cpu),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """A block with the name that a user chooses it by.
-
-    Attributes:
-        name: Framework, group, device and size.
-        block: The block; its own name is the same with the time of its beginning and a hash of its content.
-    """
-
-    name: str
-    block: Block
-
-
-def plan_blocks(
-    environment: BuiltEnvironment,
-    hardware: HardwareProfile,
-    *,
-    sizes: Sequence[str],
-    devices: Sequence[str],
-    rounds: int = ROUNDS,
-) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
-    """Plan all blocks, the most valuable first, and say which cases need too much memory.
-
-    Args:
-        environment: The interpreter.
-        hardware: The machine.
-        sizes: Parameter sets on the GPU; the CPU runs the small ones.
-        devices: Devices to measure on.
-        rounds: Rounds of each block.
-    """
-    from pi_runners.campaign import Block
-    from pi_runners.installed import cases_that_fit, device_of, installed_frameworks, plan_installed_slots
-
-    frameworks = sorted(installed_frameworks(environment.stack), key=lambda n: (n != "torch", n != "jax"))
-    planned: list[Planned] = []
-    refused: dict[str, None] = {}
-    for device, size in [(d, s) for d in devices for s in (sizes if d == "cuda" else ("small",))]:
-        for group in groups():
-            for framework in frameworks:
-                if device == "cuda" and device_of(framework, hardware) == "cpu":
-                    continue
-                arms = group.arms if device == "cuda" else group.cpu_arms
-                if not arms:
-                    continue
-                dtypes = sorted({dtype for arm in arms for dtype in arm.dtypes})
-                cases, too_large = cases_that_fit(group.indicators, size, dtypes, hardware, device=device)
-                refused.update(dict.fromkeys(too_large))
-                slots = plan_installed_slots(environment, framework, arms, cases, device=device)
-                # A block of the reference alone compares nothing.
-                if len(slots) > 1:
-                    name = f"{framework}-{group.name}-{device}-{size}"
-                    block = Block(
-                        name=name,
-                        slots=slots,
-                        rounds=rounds,
-                        hardware=hardware,
-                        samples=10,
-                        min_seconds=0.02 if device == "cuda" else 0.05,
-                        max_warmup_seconds=2.0,
-                        timeout_seconds=_PROCESS_SECONDS,
-                        environment=environment,
-                    )
-                    planned.append(Planned(name=name, block=block))
-    return tuple(planned), tuple(refused)
 
 
 def named(block: Block, folder: ObservationFolder, *, now: datetime) -> Block:
@@ -328,6 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Any, started: float) -> int:
+    from benchmarks.gpu_suite import plan_blocks
     from knowledge.domain.errors import InputError
     from knowledge.exchange.folder import ObservationFolder
     from knowledge.hardware.detect import detect
@@ -394,7 +238,7 @@ def _parse(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--minutes", type=float, default=9.0, help="end after this time (default: 9)")
     parser.add_argument("--size", choices=("large", "small", "both"), default="both", help="parameter sets on the GPU")
     parser.add_argument("--device", choices=("cuda", "cpu", "both"), default="both", help="devices to measure on")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of each block (default: {ROUNDS})")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds of each block (default: 4)")
     parser.add_argument("--only", action="append", help="measure only blocks whose name contains this (repeatable)")
     parser.add_argument("--list", action="store_true", help="print the blocks and how much is missing, and end")
     return parser.parse_args(arguments)

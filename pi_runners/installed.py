@@ -35,13 +35,11 @@ class Arm:
         settings: Run-time switches; the arm is left out for backends and devices that do not know all of them.
         dtypes: Element types.
         indicators: Only these of the block's indicators; empty for all.
-        control: Whether it repeats the reference: an A/A control.
     """
 
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     dtypes: tuple[str, ...] = ("float32",)
     indicators: tuple[str, ...] = ()
-    control: bool = False
 
 
 def installed_environment(python: Path) -> tuple[BuiltEnvironment, tuple[str, ...]]:

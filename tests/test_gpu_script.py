@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from benchmarks import gpu
+from benchmarks.gpu_suite import ROUNDS, Planned, plan_blocks
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations
 from knowledge.exchange.folder import ObservationFolder
@@ -170,21 +171,19 @@ class Pieces(FreshProcesses):
 
 
 @pytest.fixture
-def planned() -> tuple[gpu.Planned, ...]:
+def planned() -> tuple[Planned, ...]:
     stack = stack_of(torch="2.11.0", jax="0.11.2", onnxruntime="1.30.0", numpy="2.5.2")
     environment = BuiltEnvironment(python=Path("python"), stack=stack)
-    return gpu.plan_blocks(environment, WITH_GPU, sizes=("large", "small"), devices=("cuda", "cpu"))[0]
+    return plan_blocks(environment, WITH_GPU, sizes=("large", "small"), devices=("cuda", "cpu"))[0]
 
 
-def measure(planned: Sequence[gpu.Planned], folder: Path, session: str, patience: int) -> Pieces:
+def measure(planned: Sequence[Planned], folder: Path, session: str, patience: int) -> Pieces:
     runner = Pieces(patience)
     gpu.measure_piece(planned, ObservationFolder(folder, session=session), runner, session=session)
     return runner
 
 
-def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(
-    planned: tuple[gpu.Planned, ...], tmp_path: Path
-) -> None:
+def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(planned: tuple[Planned, ...], tmp_path: Path) -> None:
     some = [p for p in planned if "system" in p.name or p.name == "jax-training-cuda-large"]
     pieces = 0
 
@@ -194,13 +193,13 @@ def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(
     found = Counter((o.block, o.round, o.slot, o.indicator.label) for o in observations(tmp_path))
     assert pieces > 3
     assert set(found.values()) == {1}
-    assert len(found) == gpu.ROUNDS * sum(len(s.indicators) for p in some for s in p.block.slots)
+    assert len(found) == ROUNDS * sum(len(s.indicators) for p in some for s in p.block.slots)
     assert gpu.count_missing(some, ObservationFolder(tmp_path, session="s"), session="s") == (0, len(found))
     assert all(o.reference == (o.slot == 0) for o in observations(tmp_path))
 
 
 def test_measuring_ends_even_where_every_session_is_shorter_than_a_round(
-    planned: tuple[gpu.Planned, ...], tmp_path: Path
+    planned: tuple[Planned, ...], tmp_path: Path
 ) -> None:
     some = [p for p in planned if p.name == "jax-training-cuda-large"]
 
@@ -212,12 +211,10 @@ def test_measuring_ends_even_where_every_session_is_shorter_than_a_round(
     found = Counter((o.round, o.slot, o.indicator.label) for o in observations(tmp_path))
     assert set(found.values()) == {1}
     # One round was given up after its first session.
-    assert len({number for number, _, _ in found}) == gpu.ROUNDS + 1
+    assert len({number for number, _, _ in found}) == ROUNDS + 1
 
 
-def test_another_machine_of_the_same_folder_has_blocks_of_its_own(
-    planned: tuple[gpu.Planned, ...], tmp_path: Path
-) -> None:
+def test_another_machine_of_the_same_folder_has_blocks_of_its_own(planned: tuple[Planned, ...], tmp_path: Path) -> None:
     one = next(p for p in planned if p.name == "jax-system-cuda-large")
     other = replace(one, block=replace(one.block, hardware=replace(WITH_GPU, memory_bytes=1)))
     for each in (one, other):
@@ -227,14 +224,14 @@ def test_another_machine_of_the_same_folder_has_blocks_of_its_own(
     assert sorted(blocks.values(), key=str) == [1, WITH_GPU.memory_bytes]
 
 
-def runs(planned: tuple[gpu.Planned, ...]) -> Iterator[tuple[str, str, str, str, frozenset[tuple[str, Any]]]]:
+def runs(planned: tuple[Planned, ...]) -> Iterator[tuple[str, str, str, str, frozenset[tuple[str, Any]]]]:
     for p in planned:
         for slot in p.block.slots:
             for run in slot.indicators:
                 yield slot.backend, run.device, run.name, run.dtype, frozenset(slot.settings.items())
 
 
-def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[gpu.Planned, ...]) -> None:
+def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[Planned, ...]) -> None:
     found = set(runs(planned))
     names = [p.name for p in planned]
 
@@ -257,7 +254,7 @@ def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[gpu.Pla
     assert all([s.number for s in p.block.slots] == list(range(len(p.block.slots))) for p in planned)
 
 
-def test_the_measured_indicators_are_all_there_are(planned: tuple[gpu.Planned, ...]) -> None:
+def test_the_measured_indicators_are_all_there_are(planned: tuple[Planned, ...]) -> None:
     from pi_runners.indicators import INDICATORS
 
     assert {name for _, _, name, _, _ in runs(planned)} == set(INDICATORS)

@@ -105,7 +105,7 @@ def test_a_framework_computes_on_the_gpu_if_its_distribution_can(framework: str,
 
 
 def test_an_arm_whose_settings_mean_nothing_on_the_device_is_left_out() -> None:
-    arms = (Arm(), Arm(settings={"tf32": "on"}, indicators=("matmul",)), Arm(control=True))
+    arms = (Arm(), Arm(settings={"tf32": "on"}, indicators=("matmul",)), Arm())
     on_cpu = slots_of(stack_of(torch="2.11.0"), "torch", *arms)
     on_gpu = slots_of(stack_of(torch="2.11.0"), "torch", *arms, device="cuda")
 
@@ -146,7 +146,7 @@ def keys(slots: tuple[Slot, ...], number: int, session: str) -> dict[tuple[int, 
 
 
 def test_what_was_measured_is_not_measured_again() -> None:
-    slots = slots_of(stack_of(numpy="2.0.0"), "numpy", Arm(), Arm(control=True))
+    slots = slots_of(stack_of(numpy="2.0.0"), "numpy", Arm(), Arm())
     measured = keys(slots, 0, "here")
     last = measured.popitem()[0]
 
@@ -159,7 +159,7 @@ def test_what_was_measured_is_not_measured_again() -> None:
 
 
 def test_a_round_that_another_session_left_incomplete_is_replaced_by_one_more_but_only_once() -> None:
-    slots = slots_of(stack_of(numpy="2.0.0"), "numpy", Arm(), Arm(control=True))
+    slots = slots_of(stack_of(numpy="2.0.0"), "numpy", Arm(), Arm())
     cut = dict([keys(slots, 1, "elsewhere").popitem()])
     measured = {**keys(slots, 0, "elsewhere"), **cut}
 
