@@ -20,8 +20,8 @@ from pi_runners.indicators import INDICATORS
 from pi_runners.matrix import Case, Slot, check_fit, choose_cases, fitting, plan_slots
 
 _SMALLER = {"large": "medium", "medium": "small"}
-_CUDA_DISTRIBUTIONS = {"onnxruntime": "onnxruntime-gpu"}
-"""Distributions that only compute on the CPU, each with the one that also computes on a GPU."""
+_CPU_ONLY = ("numpy", "onnxruntime", "tensorflow-cpu")
+"""Distributions that compute on the CPU only."""
 
 RunKey = tuple[int, int, str]
 """Round, slot and indicator label of a run within its block."""
@@ -62,7 +62,7 @@ def installed_environment(python: Path) -> tuple[BuiltEnvironment, tuple[str, ..
 def installed_frameworks(stack: Stack) -> tuple[str, ...]:
     """Return the distributions of a stack that provide backends, one for each backend."""
     found: dict[str, str] = {}
-    for distribution in sorted(FRAMEWORKS, key=lambda name: name in _CUDA_DISTRIBUTIONS):
+    for distribution in sorted(FRAMEWORKS, key=lambda name: name in _CPU_ONLY):
         if stack.version_of(distribution) is not None:
             found.setdefault(FRAMEWORKS[distribution], distribution)
     return tuple(found[backend] for backend in dict.fromkeys(FRAMEWORKS.values()) if backend in found)
@@ -70,8 +70,7 @@ def installed_frameworks(stack: Stack) -> tuple[str, ...]:
 
 def device_of(framework: str, hardware: HardwareProfile) -> str:
     """Return the device that a framework computes on: ``cuda`` where there is a GPU and the distribution can use it."""
-    cpu_only = framework in _CUDA_DISTRIBUTIONS or FRAMEWORKS[framework] == "numpy"
-    return "cpu" if hardware.gpu is None or cpu_only else "cuda"
+    return "cpu" if hardware.gpu is None or framework in _CPU_ONLY else "cuda"
 
 
 def cases_that_fit(

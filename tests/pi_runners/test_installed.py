@@ -93,11 +93,16 @@ def test_each_backend_is_measured_through_one_distribution() -> None:
         "jax",
     )
     assert installed_frameworks(stack_of(onnxruntime="1.30.0")) == ("onnxruntime",)
+    assert installed_frameworks(stack_of(tensorflow_cpu="2.21.0", tensorflow="2.21.0")) == ("tensorflow",)
     assert installed_frameworks(stack_of(onnxruntime="1.30.0", onnxruntime_gpu="1.30.0")) == ("onnxruntime-gpu",)
 
 
 @pytest.mark.parametrize(
-    ("framework", "device"), [("torch", "cuda"), ("jax", "cuda"), ("onnxruntime", "cpu"), ("numpy", "cpu")]
+    ("framework", "device"),
+    [
+        *(("torch", "cuda"), ("jax", "cuda"), ("onnxruntime-gpu", "cuda"), ("tensorflow", "cuda")),
+        *(("onnxruntime", "cpu"), ("tensorflow-cpu", "cpu"), ("numpy", "cpu")),
+    ],
 )
 def test_a_framework_computes_on_the_gpu_if_its_distribution_can(framework: str, device: str) -> None:
     assert device_of(framework, WITH_GPU) == device
