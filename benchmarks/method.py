@@ -112,6 +112,7 @@ class SlowingProcesses(FreshProcesses):
     """Runs slots that are to be slow with a program that spins after every call."""
 
     def __init__(self, slow_program: Path) -> None:
+        super().__init__()
         self._slow_program = slow_program
 
     def run(self, job: Process) -> ProcessEnd:

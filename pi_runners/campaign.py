@@ -59,6 +59,8 @@ class Block:
         timeout_seconds: Longest time of one process.
         memory_limit_bytes: Largest memory of one process and its children; none sets no limit.
         instruments: What measures and is not measured, installed beside the environments; none where there is none.
+        environment: An interpreter that exists, which is measured as it is in every slot; by default each slot's
+            environment is built from its lock.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Block:
     timeout_seconds: float = 600.0
     memory_limit_bytes: float | None = None
     instruments: StackLock | None = None
+    environment: BuiltEnvironment | None = None
 
 
 def observed(block: Block, known: Iterable[Observation]) -> frozenset[tuple[int, int]]:
@@ -87,7 +90,7 @@ def observed(block: Block, known: Iterable[Observation]) -> frozenset[tuple[int,
             raise InputError(
                 f"block `{block.name}` was begun on another machine", hint="go on there, or begin a new block here"
             )
-        packages = tuple(sorted(p.package for p in slot.lock.packages)) if slot else ()
+        packages = _stack(block, slot).packages if slot else ()
         if slot is None or o.stack.packages != packages or dict(o.settings) != dict(slot.settings):
             held = " ".join(f"{p.name}=={p.version}" for p in o.stack.packages[:3])
             raise InputError(
@@ -124,7 +127,7 @@ def run_block(
         begin: Called before a slot is measured in a round; the reason for giving it up, or an empty text.
 
     Returns:
-        How many observations were taken.
+        How many observations were taken; fewer than there are to take where the runner was stopped.
     """
     missing = [
         (number, slot)
@@ -137,7 +140,7 @@ def run_block(
     built: dict[str, BuiltEnvironment | EnvironmentBuildError] = {}
     taken = 0
     try:
-        for slot in sorted({slot.number: slot for _, slot in missing}.values(), key=lambda s: s.number):
+        for slot in () if block.environment else sorted({s.number: s for _, s in missing}.values(), key=_number):
             progress(f"environment {slot.lock.label}")
             if slot.lock.key not in built:
                 built[slot.lock.key] = _build(slot, environments)
@@ -146,14 +149,22 @@ def run_block(
             if reason := begin(number, slot):
                 observations = _given_up(block, slot, number, {"status": "crashed", "failure": reason})
             else:
-                observations = _observe(block, slot, number, built[slot.lock.key], instruments, program, runner)
+                environment = block.environment or built[slot.lock.key]
+                observations = _observe(block, slot, number, environment, instruments, program, runner)
             sink.add(observations)
             taken += len(observations)
+            if len(observations) < len(slot.indicators):
+                # The runner was stopped: what it did not measure is left for another time.
+                break
     finally:
-        if not keep_environments:
+        if not keep_environments and block.environment is None:
             for slot in block.slots:
                 remove_environment(slot.lock, environments)
     return taken
+
+
+def _number(slot: Slot) -> int:
+    return slot.number
 
 
 def _turned(slots: tuple[Slot, ...], number: int) -> tuple[Slot, ...]:
@@ -178,7 +189,7 @@ def _observe(
     program: Path,
     runner: Runner,
 ) -> list[Observation]:
-    """Run a slot's indicators in one process, and those behind a crash in another."""
+    """Run a slot's indicators in one process, and those behind a crash in another; fewer if the runner was stopped."""
     if isinstance(environment, EnvironmentBuildError):
         return _given_up(block, slot, number, {"status": "not-installed", "failure": environment.message[-2000:]})
     found: dict[int, dict[str, Any]] = {}
@@ -205,6 +216,12 @@ def _observe(
         for result in end.results:
             # The worker wrote them in order.
             found[missing[result["number"]]] = _with_telemetry(result, end)
+        if end.ending == "stopped":
+            break
+        if end.ending == "time" and end.results:
+            # The time went to those before it: the one that was running gets the whole time of a process.
+            silent = 0
+            continue
         if lost := [i for i in missing if i not in found]:
             # The first that did not report is the one that ended the process; the rest were never begun.
             found[lost[0]] = _lost(end, block)
@@ -213,7 +230,7 @@ def _observe(
                 # It is not the indicator: nothing runs in this environment.
                 found.update((i, _lost(end, block)) for i in lost)
     stack = _with_system(environment.stack, slot)
-    return [_observation(block, slot, number, run, stack, found[i]) for i, run in enumerate(slot.indicators)]
+    return [_observation(block, slot, number, slot.indicators[i], stack, found[i]) for i in sorted(found)]
 
 
 def _with_system(stack: Stack, slot: Slot) -> Stack:
@@ -230,8 +247,13 @@ def _with_system(stack: Stack, slot: Slot) -> Stack:
 
 def _given_up(block: Block, slot: Slot, number: int, document: dict[str, Any]) -> list[Observation]:
     """Return one failure for all indicators of a slot, which were not run."""
-    stack = locked_stack(slot.lock, str(slot.lock.python))
+    stack = _stack(block, slot)
     return [_observation(block, slot, number, run, stack, document) for run in slot.indicators]
+
+
+def _stack(block: Block, slot: Slot) -> Stack:
+    """Return what a slot is measured on, as far as it is known before its environment is built."""
+    return block.environment.stack if block.environment else locked_stack(slot.lock, str(slot.lock.python))
 
 
 def _entry(run: IndicatorRun) -> dict[str, Any]:

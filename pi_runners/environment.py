@@ -124,7 +124,8 @@ def build_environment(lock: StackLock, directory: Path) -> BuiltEnvironment:
     if not (home / "pyvenv.cfg").exists():
         _build(lock, home)
     interpreter = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    version, installed = _inspect(interpreter)
+    version, found = read_interpreter(interpreter)
+    installed = {name: Version(v) for name, v in found.items()}
     expected = {str(p.package.name): Version(p.package.version) for p in lock.packages}
     if installed != expected:
         shutil.rmtree(home, ignore_errors=True)
@@ -227,11 +228,16 @@ def _run_uv(arguments: Sequence[str], lock: StackLock) -> None:
         raise EnvironmentBuildError(f"uv could not build the environment of `{lock.label}`: {reason}")
 
 
-def _inspect(interpreter: Path) -> tuple[str, dict[str, Version]]:
-    """Ask an environment for its Python version and its distributions, through its own interpreter."""
+def read_interpreter(interpreter: Path) -> tuple[str, dict[str, str]]:
+    """Ask an interpreter for its version and for the versions of its distributions, by normalised name.
+
+    Raises:
+        EnvironmentBuildError: If it does not run.
+    """
     program = (
         "import json, platform\nfrom importlib.metadata import distributions\n"
-        "print(json.dumps([platform.python_version(), [[d.metadata['Name'], d.version] for d in distributions()]]))"
+        "found = [[d.metadata['Name'], d.version] for d in distributions() if d.metadata['Name'] and d.version]\n"
+        "print(json.dumps([platform.python_version(), found]))"
     )
     try:
         # `-I`: neither the working directory nor PYTHONPATH may add distributions.
@@ -239,7 +245,8 @@ def _inspect(interpreter: Path) -> tuple[str, dict[str, Version]]:
         version, found = json.loads(done.stdout)
     except (OSError, subprocess.CalledProcessError, ValueError) as error:
         raise EnvironmentBuildError(f"the environment's interpreter `{interpreter}` does not run: {error}") from None
-    return version, {str(canonicalize_name(name)): Version(v) for name, v in found}
+    # The first on the search path is the one that is imported.
+    return version, {str(canonicalize_name(name)): v for name, v in reversed(found)}
 
 
 def _difference(expected: dict[str, Version], installed: dict[str, Version]) -> str:

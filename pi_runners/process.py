@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from pi_runners.telemetry import Reading, Sampler
+from pi_runners.telemetry import INTERVAL_SECONDS, Reading, Sampler
 
 _TAIL = 2000
 
-Ending = Literal["exit", "time", "memory"]
-"""Why a process ended: by itself, killed for its time, or killed for its memory."""
+Ending = Literal["exit", "time", "memory", "stopped"]
+"""Why a process ended: by itself, killed for its time, killed for its memory, or because its runner was stopped, which
+says nothing about the stack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,20 +67,44 @@ class Runner(Protocol):
 
 
 class FreshProcesses:
-    """One fresh process at a time, in a process group of its own so that nothing outlives its time."""
+    """One fresh process at a time, in a process group of its own so that nothing outlives its time.
+
+    Attributes:
+        stopped: Whether :meth:`stop` was called; nothing is run from then on.
+    """
+
+    def __init__(self, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
+        """Set how often the machine is read while a process runs."""
+        self.stopped = False
+        self._interval = interval_seconds
+        self._running: subprocess.Popen[bytes] | None = None
+
+    def stop(self) -> None:
+        """End the running process now, from a signal handler or another thread; its results so far are kept."""
+        self.stopped = True
+        if (running := self._running) is not None:
+            _kill(running)
 
     def run(self, asked: Process) -> ProcessEnd:
         """Run one process to its end."""
+        if self.stopped:
+            return ProcessEnd(results=(), exit_status=-signal.SIGKILL, ending="stopped")
         with tempfile.TemporaryDirectory(prefix="advisor-process-") as scratch:
             folder = Path(scratch)
             (folder / "request.json").write_text(json.dumps(asked.request), encoding="utf-8")
             output = folder / "results.jsonl"
             output.touch()
             with (folder / "stderr").open("w+b") as errors:
-                process = self._start(asked, folder, output, errors.fileno())
+                process = self._running = self._start(asked, folder, output, errors.fileno())
+                if self.stopped:
+                    # Stopped while it was started, when there was nothing to end yet.
+                    _kill(process)
                 ending: Ending = "exit"
                 with Sampler(
-                    process.pid, memory_limit_bytes=asked.memory_limit_bytes, stop=lambda: _kill(process)
+                    process.pid,
+                    memory_limit_bytes=asked.memory_limit_bytes,
+                    stop=lambda: _kill(process),
+                    interval_seconds=self._interval,
                 ) as sampler:
                     try:
                         process.wait(timeout=asked.timeout_seconds)
@@ -87,6 +112,7 @@ class FreshProcesses:
                         ending = "time"
                     finally:
                         # Also after its own end: what it started must not run beside the next asked.
+                        self._running = None
                         _kill(process)
                         process.wait()
                 errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL))
@@ -94,7 +120,7 @@ class FreshProcesses:
             return ProcessEnd(
                 results=tuple(json.loads(line) for line in _whole_lines(output)),
                 exit_status=process.returncode,
-                ending="memory" if sampler.exceeded else ending,
+                ending="memory" if sampler.exceeded else "stopped" if self.stopped else ending,
                 error_tail=tail,
                 readings=tuple(sampler.readings),
             )

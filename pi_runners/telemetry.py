@@ -15,7 +15,11 @@ import psutil
 INTERVAL_SECONDS = 1.0
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksThrottleReasons.html: what slows a GPU down although it is
 # asked for more: software and hardware power caps, thermal slow-downs, the power brake.
-_THROTTLE_REASONS = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+_POWER_REASONS = 0x4 | 0x80
+_HEAT_REASONS = 0x20 | 0x40
+# Hardware slow-down (0x8) has one of the others as its cause, where the driver tells it.
+_THROTTLE_REASONS = _POWER_REASONS | _HEAT_REASONS | 0x8
+_FLAGS = ("throttled", "throttled_by_heat", "throttled_by_power")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,25 +29,35 @@ class Reading:
     Attributes:
         time: Seconds since the epoch.
         figures: By name, with the unit in the name.
+        seconds: Length of the interval before that time, which the figures describe.
     """
 
     time: float
     figures: dict[str, float]
+    seconds: float = INTERVAL_SECONDS
 
 
 class Sampler:
-    """Reads the machine once a second while a process runs, and ends a process that takes too much memory.
+    """Reads the machine in intervals while a process runs, and ends a process that takes too much memory.
 
     Memory is watched from outside, as what the process and its children hold: a limit of address space would stop
     frameworks that reserve far more than they use.
     """
 
-    def __init__(self, pid: int, *, memory_limit_bytes: float | None, stop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        pid: int,
+        *,
+        memory_limit_bytes: float | None,
+        stop: Callable[[], None],
+        interval_seconds: float = INTERVAL_SECONDS,
+    ) -> None:
         self.readings: list[Reading] = []
         self.exceeded = False
         self._pid = pid
         self._limit = memory_limit_bytes
         self._stop = stop
+        self._interval = interval_seconds
         self._done = threading.Event()
         self._gpu = _open_gpu()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="telemetry")
@@ -66,9 +80,9 @@ class Sampler:
             return
         before = _Clockwork.read(tree)
         # The first reading comes soon, so that short runs have one.
-        wait = INTERVAL_SECONDS / 4
+        wait = self._interval / 4
         while not self._done.wait(wait):
-            wait = INTERVAL_SECONDS
+            wait = self._interval
             now = _Clockwork.read(tree)
             figures = now.since(before)
             before = now
@@ -77,7 +91,7 @@ class Sampler:
             figures.update(_cpu_figures())
             if self._gpu is not None:
                 figures.update(self._gpu())
-            self.readings.append(Reading(time=time.time(), figures=figures))
+            self.readings.append(Reading(time=time.time(), figures=figures, seconds=self._interval))
             if self._limit is not None and held > self._limit:
                 self.exceeded = True
                 self._stop()
@@ -93,11 +107,11 @@ def summarise(readings: Iterable[Reading], started: float, ended: float) -> dict
         ended: End, seconds since the epoch.
     """
     # A reading speaks of the interval before it.
-    inside = [r for r in readings if started <= r.time <= ended + INTERVAL_SECONDS]
+    inside = [r for r in readings if started <= r.time <= ended + r.seconds]
     found: dict[str, float] = {}
     for name in sorted({name for r in inside for name in r.figures}):
         values = [r.figures[name] for r in inside if name in r.figures]
-        if name == "throttled":
+        if name in _FLAGS:
             found[name] = max(values)
         else:
             found[f"{name}_mean"] = float(f"{statistics.fmean(values):.4g}")
@@ -192,20 +206,23 @@ def _open_gpu() -> Callable[[], dict[str, float]] | None:
 
 def _read_gpus(nvml: Any, devices: list[Any]) -> dict[str, float]:
     """Return the busiest GPU's figures; memory and power are sums."""
+
+    def slowed(device: Any, reasons: int) -> float:
+        return float(bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device) & reasons))
+
     readers: dict[str, tuple[Callable[[Any], float], Callable[[list[float]], float]]] = {
         "gpu_percent": (lambda d: nvml.nvmlDeviceGetUtilizationRates(d).gpu, max),
         "gpu_memory_bytes": (lambda d: nvml.nvmlDeviceGetMemoryInfo(d).used, sum),
         "gpu_power_watts": (lambda d: nvml.nvmlDeviceGetPowerUsage(d) / 1000, sum),
         "gpu_temperature_celsius": (lambda d: nvml.nvmlDeviceGetTemperature(d, nvml.NVML_TEMPERATURE_GPU), max),
         "gpu_clock_megahertz": (lambda d: nvml.nvmlDeviceGetClockInfo(d, nvml.NVML_CLOCK_SM), max),
-        "throttled": (
-            lambda d: float(bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(d) & _THROTTLE_REASONS)),
-            max,
-        ),
+        "throttled": (lambda d: slowed(d, _THROTTLE_REASONS), max),
+        "throttled_by_heat": (lambda d: slowed(d, _HEAT_REASONS), max),
+        "throttled_by_power": (lambda d: slowed(d, _POWER_REASONS), max),
     }
     found: dict[str, float] = {}
     for name, (read, combine) in readers.items():
-        # Slices and virtual GPUs do not tell everything.
-        with contextlib.suppress(nvml.NVMLError):
+        # Slices and virtual GPUs do not tell everything; older versions of the package do not ask for everything.
+        with contextlib.suppress(nvml.NVMLError, AttributeError):
             found[name] = float(combine([float(read(device)) for device in devices]))
     return found

@@ -88,7 +88,7 @@ class Observation:  # Not slotted: who reads one checks its hash, and who stores
         failure: Class and tail of the error output where the run failed.
         metrics: What the indicator found beside the samples, such as a rate, a percentile or bytes of memory.
         telemetry: The machine beside the run: utilisation, memory, power, temperature, clocks; 1 in ``throttled`` where
-            the accelerator slowed itself down.
+            the accelerator slowed itself down, and in ``throttled_by_power`` or ``throttled_by_heat`` for the reason.
         schema: Version of this record; 2 where it has metrics or telemetry.
     """
 

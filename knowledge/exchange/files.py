@@ -83,9 +83,14 @@ def observation_file(observations: Iterable[Observation], *, compressed: bool = 
     return gzip.compress(content, mtime=0) if compressed else content
 
 
-def write_observations(observations: Iterable[Observation]) -> Iterator[str]:
-    """Yield the lines of an observation file, without line ends; the same observations give the same lines."""
-    written: set[str] = set()
+def write_observations(observations: Iterable[Observation], written: set[str] | None = None) -> Iterator[str]:
+    """Yield the lines of an observation file, without line ends; the same observations give the same lines.
+
+    Args:
+        observations: What to write.
+        written: Identities of the stacks and machines that the file has already; new ones are added to it.
+    """
+    written = set() if written is None else written
     for observation in observations:
         for kind, value in (("stack", observation.stack), ("hardware", observation.hardware)):
             if value.identity not in written:

@@ -1,4 +1,4 @@
-"""Detects the machine: files of the kernel, archspec, and NVML."""
+"""Detects the machine: files of the kernel, archspec, and NVML; without archspec or NVML it says what is not known."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from knowledge.hardware.nvml import NvmlReading, read_nvml
 
 _CONTAINER_SIGNS = (".dockerenv", "run/.containerenv")
 _HYPERVISORS = (("QEMU", "kvm"), ("KVM", "kvm"), ("Amazon EC2", "ec2"), ("VMware", "vmware"), ("Google", "gce"))
+
+# https://gitlab.com/x86-psABIs/x86-64-ABI, section 3.1.1, in the kernel's names (`pni` is SSE3, `abm` has LZCNT).
+_X86_LEVELS = {
+    "x86_64_v2": ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"),
+    "x86_64_v3": ("abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"),
+    "x86_64_v4": ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"),
+}
 
 
 def detect(root: Path = Path("/"), *, nvml: NvmlReading | None = None, machine: str | None = None) -> HardwareProfile:
@@ -70,7 +77,12 @@ def _cpu(root: Path, machine: str, unknown: list[str]) -> Cpu:
     processors = [p for p in _cpuinfo(root) if "processor" in p]
     first = processors[0] if processors else {}
     features = sorted((first.get("flags") or first.get("Features") or "").split())
-    microarchitecture, vendor = _microarchitecture(machine, first, features)
+    try:
+        microarchitecture, vendor = _microarchitecture(machine, first, features)
+    except ImportError:
+        microarchitecture = x86_level(features) if machine == "x86_64" else machine
+        vendor = first.get("vendor_id", "")
+        unknown.append(f"microarchitecture: `archspec` is not installed; `{microarchitecture}` is what it is at least")
     threads = len(processors) or _count(_read(root, "sys/devices/system/cpu/present"))
     packages = {p["physical id"] for p in processors if "physical id" in p}
     cores = {(p["physical id"], p["core id"]) for p in processors if "physical id" in p and "core id" in p}
@@ -88,6 +100,21 @@ def _cpu(root: Path, machine: str, unknown: list[str]) -> Cpu:
         cores=len(cores) or None,
         threads=threads or None,
     )
+
+
+def x86_level(features: Iterable[str]) -> str:
+    """Return the highest level of the x86-64 psABI that has all its features, as archspec names it.
+
+    Args:
+        features: As the kernel names them.
+    """
+    held = set(features)
+    level = "x86_64"
+    for name, needed in _X86_LEVELS.items():
+        if not held.issuperset(needed):
+            break
+        level = name
+    return level
 
 
 def _microarchitecture(machine: str, fields: dict[str, str], features: Iterable[str]) -> tuple[str, str]:

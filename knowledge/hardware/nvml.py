@@ -25,8 +25,10 @@ class NvmlReading:
 
 def read_nvml() -> NvmlReading:
     """Ask NVML; a machine without an NVIDIA driver is normal and gives an empty reading."""
-    import pynvml
-
+    try:
+        import pynvml
+    except ImportError:
+        return NvmlReading(problem="`nvidia-ml-py` is not installed")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
@@ -90,11 +92,12 @@ def _device(nvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def _partition(nvml: Any, handle: Any) -> str:
-    mig = _optional(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
-    if mig == nvml.NVML_DEVICE_MIG_ENABLE:
+    if _optional(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE):
         return "mig"
-    mode = _optional(nvml, lambda: nvml.nvmlDeviceGetVirtualizationMode(handle))
-    return "vgpu" if mode == nvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU else ""
+    virtual = _optional(
+        nvml, lambda: nvml.nvmlDeviceGetVirtualizationMode(handle) == nvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU
+    )
+    return "vgpu" if virtual else ""
 
 
 def _interconnect(nvml: Any, handles: list[Any]) -> str:
@@ -109,8 +112,8 @@ def _interconnect(nvml: Any, handles: list[Any]) -> str:
 
 
 def _optional(nvml: Any, ask: Any) -> Any:
-    """Ask for something that not every device or driver supports."""
+    """Ask for something that not every device, driver or version of the package supports."""
     try:
         return ask()
-    except nvml.NVMLError:
+    except (nvml.NVMLError, AttributeError):
         return None

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Driver, HardwareProfile
-from knowledge.hardware.detect import detect
-from knowledge.hardware.nvml import NvmlReading, group_devices
+from knowledge.hardware.detect import detect, x86_level
+from knowledge.hardware.nvml import NvmlReading, group_devices, read_nvml
 from knowledge.hardware.profiles import find_profile, shipped_names, shipped_profile
 from tests.conftest import MACHINES
 
@@ -131,3 +133,73 @@ def test_a_profile_that_was_printed_can_be_read(tmp_path: Path) -> None:
     path.write_text(json.dumps({**asdict(profile), "name": "dgx"}))
 
     assert find_profile(str(path)).identity == profile.identity
+
+
+@pytest.mark.parametrize(
+    ("machine", "level"),
+    [
+        ("h200-virtual-machine", "x86_64_v4"),
+        ("dgx-a100", "x86_64_v3"),
+        ("thin-container", "x86_64"),
+        ("arm-graviton2", "aarch64"),
+    ],
+)
+def test_without_archspec_the_processor_is_known_by_the_level_of_its_instructions(
+    monkeypatch: pytest.MonkeyPatch, machine: str, level: str
+) -> None:
+    named = recorded(machine)
+    for module in ("archspec", "archspec.cpu", "archspec.cpu.schema"):
+        monkeypatch.setitem(sys.modules, module, None)
+
+    profile = recorded(machine)
+
+    assert profile.cpu.microarchitecture == level
+    assert profile.cpu.features == named.cpu.features
+    assert [u for u in profile.unknown if u.startswith("microarchitecture: `archspec` is not installed")]
+
+
+@pytest.mark.parametrize("level", ["x86_64", "x86_64_v2", "x86_64_v3", "x86_64_v4"])
+def test_the_levels_of_x86_are_those_of_archspec(level: str) -> None:
+    import archspec.cpu
+
+    features = {"pni" if f == "sse3" else f for f in archspec.cpu.TARGETS[level].features}
+
+    assert x86_level(features) == level
+    assert x86_level(features - {"popcnt"}) == "x86_64"
+
+
+def test_a_machine_without_nvidias_python_package_has_accelerators_that_are_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+
+    profile = detect()
+
+    assert profile.accelerators == ()
+    assert "accelerators: `nvidia-ml-py` is not installed" in profile.unknown
+
+
+def test_an_older_package_of_nvidia_tells_of_a_gpu_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NVMLError(Exception):
+        pass
+
+    # Without nvmlDeviceGetNumaNodeId, nvmlDeviceGetMigMode and nvmlDeviceGetVirtualizationMode, and their constants.
+    older = SimpleNamespace(
+        NVMLError=NVMLError,
+        NVMLError_LibraryNotFound=type("NVMLError_LibraryNotFound", (NVMLError,), {}),
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlSystemGetCudaDriverVersion_v2=lambda: 12020,
+        nvmlSystemGetDriverVersion=lambda: "535.104.05",
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda number: number,
+        nvmlDeviceGetCudaComputeCapability=lambda device: (9, 0),
+        nvmlDeviceGetName=lambda device: "NVIDIA H100",
+        nvmlDeviceGetMemoryInfo=lambda device: SimpleNamespace(total=80 * 2**30),
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", older)
+
+    reading = read_nvml()
+
+    assert [(a.model, a.compute_capability, a.numa_nodes) for a in reading.accelerators] == [("NVIDIA H100", "9.0", ())]
+    assert reading.problem == ""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation, Scalar
-from knowledge.domain.stack import PackageVersion
+from knowledge.domain.stack import PackageVersion, make_stack
 from pi_runners.campaign import Block, observed, run_block
 from pi_runners.environment import BuiltEnvironment, LockedPackage, StackLock, locked_stack
 from pi_runners.matrix import Case, Slot, choose_cases, plan_slots
-from pi_runners.process import Process, ProcessEnd
+from pi_runners.process import Ending, Process, ProcessEnd
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE
 
@@ -257,3 +258,67 @@ def test_the_systems_cuda_is_part_of_a_stack_that_carries_none(
     run_block(block_of(slots), sink=sink, runner=CrashingProcesses(""), environments=tmp_path)
 
     assert {(o.stack.cuda, o.stack.cudnn) for o in sink.observations} == {(cuda, cudnn)}
+
+
+class OneAtATime:
+    """Reports the first indicator of each request, then ends as it is told."""
+
+    def __init__(self, ending: Ending) -> None:
+        self.ending = ending
+        self.asked: list[list[str]] = []
+
+    def run(self, job: Process) -> ProcessEnd:
+        names = [entry["name"] for entry in job.request["indicators"]]
+        self.asked.append(names)
+        first = {"number": 0, "status": "ok", "samples": [1.0], "started": 0.0, "seconds": 1.0, "clock_jump": 0.0}
+        return ProcessEnd(results=(first,), exit_status=-9, ending=self.ending)
+
+
+def installed_block(tmp_path: Path, *names: str, rounds: int = 1) -> Block:
+    """A block on an interpreter that exists: nothing can be built from its slots."""
+    stack = make_stack(
+        [PackageVersion(name="numpy", version="2.0.0")], python="3.12.3", platform="manylinux_2_39_x86_64"
+    )
+    environment = BuiltEnvironment(python=tmp_path / "python", stack=stack)
+    nothing = StackLock(requested=("numpy==2.0.0",), packages=(), python="python", platform=stack.platform)
+    slots = plan_slots([(nothing, {})], cases(*names), device="cpu", again=True)
+    return replace(block_of(slots, rounds=rounds), environment=environment)
+
+
+def test_an_interpreter_that_exists_is_measured_without_building_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("nothing may be built")
+
+    monkeypatch.setattr("pi_runners.campaign.build_environment", refuse)
+    monkeypatch.setattr("pi_runners.campaign.remove_environment", refuse)
+    block, sink = installed_block(tmp_path, "matmul"), Sink()
+
+    run_block(block, sink=sink, runner=CrashingProcesses(""), environments=tmp_path, keep_environments=False)
+
+    assert [o.status for o in sink.observations] == ["ok", "ok"]
+    assert {o.stack for o in sink.observations} == {block.environment.stack if block.environment else None}
+    assert observed(block, sink.observations) == {(0, 0), (0, 1)}
+
+
+def test_a_stopped_process_leaves_its_results_and_says_nothing_about_the_rest(tmp_path: Path) -> None:
+    runner, sink = OneAtATime("stopped"), Sink()
+
+    taken = run_block(
+        installed_block(tmp_path, "matmul", "sort", "fft", rounds=3), sink=sink, runner=runner, environments=tmp_path
+    )
+
+    assert taken == 1
+    assert [(o.indicator.name, o.status) for o in sink.observations] == [("matmul", "ok")]
+    assert runner.asked == [["matmul", "sort", "fft"]]
+
+
+def test_an_indicator_is_timed_out_only_if_it_had_the_whole_time_of_a_process(tmp_path: Path) -> None:
+    runner, sink = OneAtATime("time"), Sink()
+    block = installed_block(tmp_path, "matmul", "sort", "fft")
+
+    run_block(replace(block, slots=block.slots[:1]), sink=sink, runner=runner, environments=tmp_path)
+
+    assert runner.asked == [["matmul", "sort", "fft"], ["sort", "fft"], ["fft"]]
+    assert [o.status for o in sink.observations] == ["ok"] * 3

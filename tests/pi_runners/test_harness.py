@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -227,3 +228,15 @@ def test_no_result_is_held_while_the_next_is_computed() -> None:
 
     # With two alive, every call would take fresh memory.
     assert Result.most == 1
+
+
+def test_a_process_that_is_stopped_is_told_from_one_that_took_too_long(tmp_path: Path) -> None:
+    runner = FreshProcesses()
+    endless = job(tmp_path, "import time\ntime.sleep(600)")
+    threading.Timer(0.3, runner.stop).start()
+
+    first = runner.run(endless)
+    second = runner.run(endless)
+
+    assert first.ending == second.ending == "stopped"
+    assert runner.stopped

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,6 +57,51 @@ def test_a_gpu_that_slows_itself_down_is_flagged(reasons: int, throttled: float)
         "gpu_temperature_celsius": 61.0,
         "gpu_clock_megahertz": 1500.0,
         "throttled": throttled,
+        "throttled_by_heat": float(reasons == 0x40),
+        "throttled_by_power": float(reasons == 0x4),
+    }
+
+
+def test_a_reading_counts_only_for_what_ran_in_the_interval_before_it() -> None:
+    readings = [Reading(time=t / 4, seconds=0.25, figures={"gpu_power_watts": float(t)}) for t in range(40)]
+
+    found = summarise(readings, 2.0, 3.0)
+
+    assert found == {"gpu_power_watts_mean": 10.5, "gpu_power_watts_max": 13.0}
+
+
+def test_the_machine_can_be_read_more_often_than_once_a_second() -> None:
+    with (
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1.5)"]) as child,
+        Sampler(child.pid, memory_limit_bytes=None, stop=lambda: None, interval_seconds=0.1) as sampler,
+    ):
+        child.wait()
+
+    assert len(sampler.readings) > 3
+    assert {r.seconds for r in sampler.readings} == {0.1}
+
+
+@pytest.mark.parametrize(
+    ("reasons", "power", "heat"),
+    [(0x4, 1.0, 0.0), (0x80, 1.0, 0.0), (0x20, 0.0, 1.0), (0x44, 1.0, 1.0), (0x8, 0.0, 0.0)],
+)
+def test_power_and_heat_are_told_apart_where_a_gpu_slows_down(reasons: int, power: float, heat: float) -> None:
+    figures = _read_gpus(fake_driver(reasons), [0])
+
+    found = summarise([Reading(time=0.0, figures=figures)], 0.0, 1.0)
+
+    assert (found["throttled"], found["throttled_by_power"], found["throttled_by_heat"]) == (1.0, power, heat)
+
+
+def test_what_an_older_package_of_nvidia_does_not_know_is_left_out() -> None:
+    driver = fake_driver(0)
+    del driver.nvmlDeviceGetCurrentClocksThrottleReasons
+
+    assert set(_read_gpus(driver, [0])) == {
+        "gpu_percent",
+        "gpu_memory_bytes",
+        "gpu_temperature_celsius",
+        "gpu_clock_megahertz",
     }
 
 

@@ -1,0 +1,142 @@
+"""A folder of observation files that grows while a machine measures.
+
+Writing and resuming need the standard library only: the machine that measures may have nothing else to read records
+with. Whoever imports the files checks them (:mod:`knowledge.exchange.files`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from knowledge.domain.errors import InputError, UnavailableError
+from knowledge.domain.observation import IndicatorRun, Observation
+from knowledge.exchange.files import write_observations
+
+LIMIT_BYTES = 16 * 2**20
+_PATTERN = "observations-*.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """What identifies an observation within all blocks.
+
+    Attributes:
+        block: Name of the block.
+        round: Pass over the block's slots.
+        slot: Place in the block.
+        label: Label of the indicator run.
+    """
+
+    block: str
+    round: int
+    slot: int
+    label: str
+
+
+class ObservationFolder:
+    """Observation files in a folder: those of this session grow, those of others are only read.
+
+    A session is a time without a restart of the machine: what was measured in two sessions may have been measured on
+    two machines of one kind.
+    """
+
+    def __init__(self, path: Path, *, session: str, limit_bytes: int = LIMIT_BYTES) -> None:
+        """Open a folder, which is made if it does not exist, and read what was measured before.
+
+        Args:
+            path: The folder.
+            session: Name of the session; part of the names of its files.
+            limit_bytes: Largest size of one file.
+
+        Raises:
+            InputError: If a file in it is damaged elsewhere than at its end.
+            UnavailableError: If the folder cannot be read or written.
+        """
+        self._path = path
+        self._session = session
+        self._limit = limit_bytes
+        self._runs: dict[MeasuredRun, str] = {}
+        self._number = 0
+        self._described: set[str] = set()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            for file in sorted(path.glob(_PATTERN)):
+                self._read(file)
+        except OSError as error:
+            raise UnavailableError(f"the folder `{path}` cannot be used: {error}") from None
+
+    @property
+    def runs(self) -> Mapping[MeasuredRun, str]:
+        """What was measured, each with the name of its session."""
+        return MappingProxyType(self._runs)
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Append observations that are not in the folder yet; they are on the disk when this returns.
+
+        Raises:
+            UnavailableError: If a file cannot be written.
+        """
+        try:
+            for observation in observations:
+                run = _run(observation.block, observation.round, observation.slot, observation.indicator)
+                if run not in self._runs:
+                    self._append(observation)
+                    self._runs[run] = self._session
+        except OSError as error:
+            raise UnavailableError(f"the folder `{self._path}` cannot be written: {error}") from None
+
+    def _append(self, observation: Observation) -> None:
+        described = set(self._described)
+        text = _text(observation, described)
+        file = self._file()
+        if file.exists() and file.stat().st_size + len(text) > self._limit:
+            self._number += 1
+            # Each file can be read alone: stack and machine are written again.
+            described = set()
+            file, text = self._file(), _text(observation, described)
+        with file.open("ab") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self._described = described
+
+    def _file(self) -> Path:
+        return self._path / f"observations-{self._session}-{self._number:03d}.jsonl"
+
+    def _read(self, file: Path) -> None:
+        session, _, number = file.stem.removeprefix("observations-").rpartition("-")
+        content = file.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if session == self._session and number.isdigit():
+            self._number, self._described = int(number), set()
+            if whole != content:
+                # The process was killed while it wrote: half a line is no observation.
+                os.truncate(file, len(whole))
+        for place, line in enumerate(whole.splitlines(), start=1):
+            try:
+                entry = json.loads(line)
+                if entry["kind"] == "observation":
+                    record: dict[str, Any] = entry["record"]
+                    indicator = IndicatorRun(**record["indicator"])
+                    self._runs[_run(record["block"], record["round"], record["slot"], indicator)] = session
+                elif session == self._session:
+                    self._described.add(entry["id"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise InputError(
+                    f"`{file}`, line {place}: not a record of an observation file: {error}",
+                    hint="move the file away to go on; `advisor knowledge import --keep-valid` reads what is sound",
+                ) from None
+
+
+def _run(block: str, number: int, slot: int, indicator: IndicatorRun) -> MeasuredRun:
+    return MeasuredRun(block=block, round=number, slot=slot, label=indicator.label)
+
+
+def _text(observation: Observation, described: set[str]) -> bytes:
+    return "".join(f"{line}\n" for line in write_observations([observation], described)).encode()

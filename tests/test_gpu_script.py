@@ -1,0 +1,272 @@
+"""`benchmarks/gpu.sh`: on an interpreter that has almost nothing, and its plan for a machine with a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import time
+import venv
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import gpu
+from benchmarks.gpu_suite import ROUNDS, Planned, plan_blocks
+from knowledge.domain.observation import Observation
+from knowledge.exchange.files import read_observations
+from knowledge.exchange.folder import ObservationFolder
+from pi_runners.environment import BuiltEnvironment
+from pi_runners.process import FreshProcesses, Process, ProcessEnd
+from tests.conftest import Advisor
+from tests.pi_runners.test_installed import WITH_GPU, stack_of
+
+ROOT = Path(__file__).parent.parent
+NEEDED = ("packaging", "psutil")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with NumPy, packaging and psutil, and nothing else."""
+    home = tmp_path_factory.mktemp("bare")
+    venv.create(home, with_pip=False, symlinks=True)
+    site = next(home.glob("lib/python*/site-packages"))
+    for name in (*NEEDED, "numpy"):
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        package = Path(spec.origin).parent
+        folder = Path(str(distribution(name).locate_file("")))
+        for source in (package, *package.parent.glob(f"{name}.libs"), *folder.glob(f"{name}-*.dist-info")):
+            (site / source.name).symlink_to(source)
+    return home / "bin" / "python"
+
+
+def start(python: Path, *arguments: str) -> subprocess.Popen[str]:
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.Popen(
+        [str(ROOT / "benchmarks" / "gpu.sh"), *arguments],
+        env={**variables, "PYTHON": str(python)},
+        cwd="/",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def observations(folder: Path) -> list[Observation]:
+    return [
+        o
+        for file in sorted(folder.glob("*.jsonl"))
+        for o in read_observations(file.read_text(encoding="utf-8").splitlines(), where=file.name)
+    ]
+
+
+def test_a_bare_interpreter_measures_what_it_has_and_the_knowledge_base_accepts_it(
+    bare: Path, tmp_path: Path, advisor_here: Advisor
+) -> None:
+    asked = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
+
+    first = start(bare, *asked).communicate()[0]
+    again = start(bare, *asked)
+    second = again.communicate()[0]
+    (file,) = (tmp_path / "out").iterdir()
+    imported = advisor_here("knowledge", "import", str(file))
+    twice = advisor_here("knowledge", "import", str(file))
+
+    found = observations(tmp_path / "out")
+    assert "no NVIDIA GPU: only the CPU part is measured" in first
+    assert "not known: accelerators: `nvidia-ml-py` is not installed" in first
+    assert "not known: microarchitecture: `archspec` is not installed" in first
+    assert [(o.indicator.name, o.slot, o.status) for o in found] == [("startup", 0, "ok"), ("startup", 1, "ok")]
+    assert [p.name for p in found[0].stack.packages] == ["numpy", *NEEDED]
+    assert found[0].telemetry["memory_bytes_max"] > 0
+    assert "this piece: nothing; 2 of 2 runs are measured" in second
+    assert again.returncode == 0
+    assert "2 added, 0 known already" in imported.stdout
+    assert "0 added, 2 known already" in twice.stdout
+
+
+def test_what_is_measured_when_it_is_terminated_is_kept_and_the_rest_follows(bare: Path, tmp_path: Path) -> None:
+    asked = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
+    process = start(bare, *asked)
+    while process.poll() is None and not list((tmp_path / "out").glob("*.jsonl")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+    before = [o.identity for o in observations(tmp_path / "out")]
+
+    last = start(bare, *asked)
+    last.communicate()
+
+    found = observations(tmp_path / "out")
+    assert process.returncode == gpu.MORE_TO_MEASURE
+    assert last.returncode == 0
+    assert [o.identity for o in found][: len(before)] == before
+    assert 0 < len(before) < len(found)
+    assert [(o.round, o.slot) for o in found] == [(0, 0), (0, 1)]
+    assert {o.status for o in found} == {"ok"}
+    assert len({o.block for o in found}) == 1
+
+
+def test_a_piece_that_has_no_time_measures_nothing(bare: Path, tmp_path: Path) -> None:
+    process = start(bare, str(tmp_path / "out"), "--only", "numpy-system", "--minutes", "0")
+    told = process.communicate()[0]
+
+    assert process.returncode == gpu.MORE_TO_MEASURE
+    assert "0 of 8 runs are measured" in told
+    assert observations(tmp_path / "out") == []
+
+
+def test_a_choice_that_leaves_nothing_to_measure_is_refused(bare: Path, tmp_path: Path) -> None:
+    process = start(bare, str(tmp_path / "out"), "--only", "no-such-block")
+    told = process.communicate()[0]
+
+    assert process.returncode == 2
+    assert "there is nothing to measure" in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interpreter_that_lacks_what_is_needed_is_told_so(bare: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys, benchmarks.gpu as g; sys.modules['psutil'] = None; g.find_spec = lambda n: n != 'psutil' or None"
+    )
+    done = subprocess.run(
+        [str(bare), "-c", f"{program}; sys.exit(g.main([{str(tmp_path)!r}]))"],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "lacks psutil" in done.stderr
+
+
+class Pieces(FreshProcesses):
+    """Reports some indicators of each process, then is stopped."""
+
+    def __init__(self, patience: int) -> None:
+        super().__init__()
+        self.patience = patience
+        self.entries: list[dict[str, Any]] = []
+
+    def run(self, asked: Process) -> ProcessEnd:
+        entries = asked.request["indicators"][: self.patience]
+        self.patience -= len(entries)
+        self.stopped = not self.patience
+        self.entries += entries
+        results = tuple(
+            {"number": i, "status": "ok", "samples": [1.0], "started": 1.8e9, "seconds": 1.0, "clock_jump": 0.0}
+            for i, _ in enumerate(entries)
+        )
+        return ProcessEnd(results=results, exit_status=0, ending="stopped" if self.stopped else "exit")
+
+
+@pytest.fixture
+def planned() -> tuple[Planned, ...]:
+    stack = stack_of(torch="2.11.0", jax="0.11.2", onnxruntime="1.30.0", numpy="2.5.2")
+    environment = BuiltEnvironment(python=Path("python"), stack=stack)
+    return plan_blocks(environment, WITH_GPU, sizes=("large", "small"), devices=("cuda", "cpu"))[0]
+
+
+def measure(planned: Sequence[Planned], folder: Path, session: str, patience: int) -> Pieces:
+    runner = Pieces(patience)
+    gpu.measure_piece(planned, ObservationFolder(folder, session=session), runner, session=session)
+    return runner
+
+
+def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(planned: tuple[Planned, ...], tmp_path: Path) -> None:
+    some = [p for p in planned if "system" in p.name or p.name == "jax-training-cuda-large"]
+    pieces = 0
+
+    while measure(some, tmp_path, "s", 37).stopped:
+        pieces += 1
+
+    found = Counter((o.block, o.round, o.slot, o.indicator.label) for o in observations(tmp_path))
+    assert pieces > 3
+    assert set(found.values()) == {1}
+    assert len(found) == ROUNDS * sum(len(s.indicators) for p in some for s in p.block.slots)
+    assert gpu.count_missing(some, ObservationFolder(tmp_path, session="s"), session="s") == (0, len(found))
+    assert all(o.reference == (o.slot == 0) for o in observations(tmp_path))
+
+
+def test_measuring_ends_even_where_every_session_is_shorter_than_a_round(
+    planned: tuple[Planned, ...], tmp_path: Path
+) -> None:
+    some = [p for p in planned if p.name == "jax-training-cuda-large"]
+
+    sessions = 0
+    while measure(some, tmp_path, f"session{sessions}", 10).stopped:
+        sessions += 1
+        assert sessions < 40
+
+    found = Counter((o.round, o.slot, o.indicator.label) for o in observations(tmp_path))
+    assert set(found.values()) == {1}
+    # One round was given up after its first session.
+    assert len({number for number, _, _ in found}) == ROUNDS + 1
+
+
+def test_another_machine_of_the_same_folder_has_blocks_of_its_own(planned: tuple[Planned, ...], tmp_path: Path) -> None:
+    one = next(p for p in planned if p.name == "jax-system-cuda-large")
+    other = replace(one, block=replace(one.block, hardware=replace(WITH_GPU, memory_bytes=1)))
+    for each in (one, other):
+        measure([each], tmp_path, "s", 1000)
+
+    blocks = {o.block: o.hardware.memory_bytes for o in observations(tmp_path)}
+    assert sorted(blocks.values(), key=str) == [1, WITH_GPU.memory_bytes]
+
+
+def runs(planned: tuple[Planned, ...]) -> Iterator[tuple[str, str, str, str, frozenset[tuple[str, Any]]]]:
+    for p in planned:
+        for slot in p.block.slots:
+            for run in slot.indicators:
+                yield slot.backend, run.device, run.name, run.dtype, frozenset(slot.settings.items())
+
+
+def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[Planned, ...]) -> None:
+    found = set(runs(planned))
+    names = [p.name for p in planned]
+
+    assert names[:4] == [
+        "torch-kernels-cuda-large",
+        "jax-kernels-cuda-large",
+        "torch-training-cuda-large",
+        "jax-training-cuda-large",
+    ]
+    assert [n for n in names if "cpu" in n] == names[names.index("torch-kernels-cpu-small") :]
+    for settings in ({}, {"tf32": "on"}, {"tf32": "off"}, {"amp": "bfloat16"}, {"amp": "float16"}, {"compile": "on"}):
+        assert ("torch", "cuda", "training_step", "float32", frozenset(settings.items())) in found
+    for dtype in ("float16", "bfloat16"):
+        assert ("torch", "cuda", "matmul", dtype, frozenset()) in found
+        assert ("jax", "cuda", "training_step", dtype, frozenset()) in found
+    assert ("torch", "cuda", "transfer", "float32", frozenset()) in found
+    # The package `onnxruntime` computes on the CPU only.
+    assert {device for backend, device, *_ in found if backend in ("onnxruntime", "numpy")} == {"cpu"}
+    assert all(p.block.slots[0].reference and not p.block.slots[0].settings for p in planned)
+    assert all([s.number for s in p.block.slots] == list(range(len(p.block.slots))) for p in planned)
+
+
+def test_the_measured_indicators_are_all_there_are(planned: tuple[Planned, ...]) -> None:
+    from pi_runners.indicators import INDICATORS
+
+    assert {name for _, _, name, _, _ in runs(planned)} == set(INDICATORS)
+
+
+def test_the_measuring_path_imports_nothing_beyond_what_it_says(bare: Path, tmp_path: Path) -> None:
+    program = (
+        "import json, sys, benchmarks.gpu as g\n"
+        f"g.main([{str(tmp_path / 'out')!r}, '--only', 'numpy-system', '--minutes', '0'])\n"
+        "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules} - sys.stdlib_module_names)))"
+    )
+    done = subprocess.run([str(bare), "-c", program], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+
+    imported = {name for name in json.loads(done.stdout.splitlines()[-1]) if not name.startswith("_")}
+    assert imported == {"benchmarks", "knowledge", "pi_runners", *NEEDED}
