@@ -1,0 +1,99 @@
+"""How often noise alone changes a lock, on simulated knowledge bases of which the truth is known."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from packaging.version import Version
+
+from advisor.resolve.objectives import speed_steps
+from knowledge.domain.observation import Observation
+from knowledge.estimate.fits import Fits
+from knowledge.estimate.posterior import PosteriorEstimator
+from knowledge.estimate.workloads import find_workload
+from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.samples import MACHINE, RUN, observation
+
+VERSIONS = ("2.3.0", "2.2.0", "2.1.0", "2.0.0", "1.26.0")
+BASES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """What changes the time of a process, beside its stack.
+
+    Attributes:
+        deviation: Standard deviation of the log time of an indicator in a process.
+        disturbed: Share of the processes that something else slows down.
+        scale: Mean log factor by which it does.
+        rounds: Rounds of a block.
+        blocks: Blocks of the knowledge base.
+    """
+
+    deviation: float = 0.05
+    disturbed: float = 0.0
+    scale: float = 1.0
+    rounds: int = 8
+    blocks: int = 1
+
+
+def knowledge(seed: int, noise: Noise, gain: float) -> Iterator[Observation]:
+    """Yield blocks in which NumPy 2.1 is faster by a log speed-up, and the other versions are alike."""
+    generator = random.Random(seed)
+    for block in range(noise.blocks):
+        for number in range(noise.rounds):
+            drift = generator.gauss(0, 0.1)
+            # The last slot is the A/A control.
+            for slot, version in enumerate((*VERSIONS, VERSIONS[0])):
+                slowed = generator.expovariate(1 / noise.scale) if generator.random() < noise.disturbed else 0.0
+                shared = generator.gauss(0, noise.deviation / 2)
+                for size in range(3):
+                    level = drift + slowed + shared + generator.gauss(0, noise.deviation)
+                    seconds = math.exp(level - gain * (version == "2.1.0"))
+                    one = observation(version, round=number, slot=slot, reference=slot == 0, block=f"b{block}")
+                    run = replace(RUN, parameters={"m": 8 * 2**size, "n": 8, "k": 8})
+                    yield replace(one, indicator=run, samples=(seconds, seconds))
+
+
+def leaves_the_baseline(seed: int, noise: Noise, gain: float = 0.0) -> bool:
+    """Whether any version is worth more than the newest one, for what a knowledge base holds."""
+    with open_knowledge_base("sqlite://", shipped=False) as store:
+        store.add(knowledge(seed, noise, gain))
+        found = PosteriorEstimator(
+            Fits(store), hardware=MACHINE, workload=find_workload("equal"), frameworks=("numpy",)
+        )
+        offered = {"numpy": [Version(version) for version in VERSIONS]}
+        terms = found.terms(offered, {"numpy": Version(VERSIONS[0])})
+    return any(
+        speed_steps(gain, framework.comparisons) > 0
+        for framework in terms.frameworks
+        for gain in framework.alone.values()
+    )
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        Noise(),
+        Noise(disturbed=0.2, rounds=3),
+        Noise(disturbed=0.2),
+        Noise(deviation=0.1, disturbed=0.3, rounds=6),
+        Noise(disturbed=0.1, scale=0.5, blocks=3, rounds=4),
+    ],
+    ids=["quiet", "three-busy-rounds", "busy", "very-busy", "three-blocks"],
+)
+def test_noise_alone_changes_at_most_one_lock_in_twenty(noise: Noise) -> None:
+    changed = sum(leaves_the_baseline(seed, noise) for seed in range(BASES))
+
+    assert changed <= BASES // 20
+
+
+def test_a_real_gain_is_followed() -> None:
+    # Otherwise a program that never leaves the baseline would pass the test above.
+    followed = sum(leaves_the_baseline(seed, Noise(disturbed=0.1), gain=0.25) for seed in range(BASES // 2))
+
+    assert followed >= 0.9 * BASES // 2
