@@ -69,7 +69,7 @@ class JaxBackend(Backend):
         """Make an array of indices."""
         return self._put(np.array(list(numbers), dtype=np.int32).reshape(tuple(shape)), "int32")
 
-    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
         found = np.asarray(result)[tuple(index)]
         wide = found if np.iscomplexobj(found) or found.dtype.kind == "i" else found.astype(np.float64)
@@ -128,7 +128,7 @@ class JaxBackend(Backend):
             evaluate = jax.jit(lambda weights, *given: function(self, weights, *given))
             return lambda: jax.block_until_ready(evaluate(held["weights"], *arrays))
 
-        return Training(run, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator)
+        return Training(run, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: held["weights"])
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """`device_put` and `device_get`."""

@@ -44,7 +44,7 @@ class NumpyBackend(Backend):
         """Make an array of indices."""
         return np.array(list(numbers), dtype=np.int64).reshape(tuple(shape))
 
-    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
         return list(np.asarray(result[tuple(index)]).reshape(-1).tolist())
 

@@ -80,7 +80,7 @@ class TensorflowBackend(Backend):
         plain = from_bytes(raw, shape, scale, offset)
         return tf.cast(tf.constant(np.ascontiguousarray(plain.transpose(tuple(axes)))), self.dtype)
 
-    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
         found = result[tuple(index)]
         wide = found if found.dtype.is_complex or found.dtype.is_integer else tf.cast(found, tf.float64)
@@ -137,7 +137,11 @@ class TensorflowBackend(Backend):
         def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
             return self.compile(lambda backend, *given: function(backend, variables, *given), arrays)
 
-        return Training(lambda: compute(*held), lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator)
+        return Training(lambda: compute(*held), lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: variables)
+
+    def reference(self) -> Backend:
+        """Double precision: mixed precision is a switch of the process, and rewrites operations of float32 only."""
+        return TensorflowBackend(self.device, "float64", {})
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """Copy by `tf.identity` between devices."""

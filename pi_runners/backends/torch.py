@@ -78,7 +78,7 @@ class TorchBackend(Backend):
         layout = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
         return tensor.to(memory_format=layout)
 
-    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
         found: List[Any] = result[tuple(index)].reshape(-1).tolist()
         return found
@@ -143,7 +143,7 @@ class TorchBackend(Backend):
         def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
             return self.compile(lambda backend, *given: function(backend, leaves, *given), arrays)
 
-        return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator)
+        return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: leaves)
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """Copy through page-locked memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -16,6 +17,9 @@ LEARNING = ("jax", "tensorflow", "torch")
 
 ROUND_OFF = {"float64": 2.0**-44, "float32": 2.0**-11, "float16": 2.0**-10, "bfloat16": 2.0**-7, "int8": 2.0**-40}
 """Relative error allowed in one operation: TensorFloat-32 and half types multiply with 10 or 7 bits of mantissa."""
+
+UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Unit round-off: the relative error of a number that was rounded once, for operations that only move numbers."""
 
 
 class Parameter(NamedTuple):
@@ -147,22 +151,23 @@ def time_trial(trial: Trial, backend: Backend, plan: Plan) -> Dict[str, Any]:
     """Check the first result of a trial, then time it."""
     # The check comes first: it sees the first call, before a training step has moved its weights.
     error = trial.check(trial.run())
-    if not error <= trial.tolerance:
-        failure = "relative error {:.3g} is above the tolerance {:.3g}".format(error, trial.tolerance)
-        finite = error if error == error and abs(error) < 1e300 else None
-        return {"status": "wrong-result", "failure": failure, "error": finite, "tolerance": trial.tolerance}
+    if wrong := refuse_error(error, trial.tolerance):
+        return wrong
     timing = measure(trial.run, backend.synchronise, plan)
     return {**timing.document(), "error": error, "tolerance": trial.tolerance}
 
 
-def corners(shape: Tuple[int, ...], count: int) -> List[Tuple[int, ...]]:
-    """Return indices spread over a shape, first and last element among them."""
-    return [
-        tuple(
-            (step * (axis + 1) * 7919 // max(1, count - 1)) % length
-            if 0 < step < count - 1
-            else (0 if step == 0 else length - 1)
-            for axis, length in enumerate(shape)
-        )
-        for step in range(count)
-    ]
+def refuse_error(error: float, tolerance: float) -> Dict[str, Any]:
+    """Return what is reported of a result with this relative error; empty where the error is accepted."""
+    # Written so that an error that is no number is refused: it compares as false.
+    if 0.0 <= error <= tolerance:
+        return {}
+    failure = "relative error {:.3g} is above the tolerance {:.3g}".format(error, tolerance)
+    if not math.isfinite(error):
+        failure = "the result is not finite or has a wrong shape; the tolerance is {:.3g}".format(tolerance)
+    return {
+        "status": "wrong-result",
+        "failure": failure,
+        "error": error if math.isfinite(error) else None,
+        "tolerance": tolerance,
+    }
