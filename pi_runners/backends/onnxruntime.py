@@ -39,14 +39,14 @@ class OnnxruntimeBackend(Backend):
         """Make a NumPy array, which sessions take."""
         if self.dtype == "int8":
             return (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
-        return from_bytes(raw, shape, scale, offset).astype(self.dtype)
+        return from_bytes(raw, shape, scale, offset, self.dtype)
 
     images = array
     filters = array
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         """Make an array of indices."""
-        return np.array(list(numbers), dtype=np.int64).reshape(tuple(shape))
+        return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
 
     def compile(
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
