@@ -58,12 +58,16 @@ class JaxBackend(Backend):
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
         """NHWC."""
         axes = (0,) + tuple(range(2, len(shape))) + (1,)
-        return self._put(np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype)
+        return self._put(
+            np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype
+        )
 
     def filters(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
         """HWIO."""
         axes = tuple(range(2, len(shape))) + (1, 0)
-        return self._put(np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype)
+        return self._put(
+            np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype
+        )
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         """Make an array of indices."""

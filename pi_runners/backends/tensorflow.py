@@ -137,7 +137,9 @@ class TensorflowBackend(Backend):
         def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
             return self.compile(lambda backend, *given: function(backend, variables, *given), arrays)
 
-        return Training(lambda: compute(*held), lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: variables)
+        return Training(
+            lambda: compute(*held), lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: variables
+        )
 
     def reference(self) -> Backend:
         """Double precision: mixed precision is a switch of the process, and rewrites operations of float32 only."""

@@ -55,11 +55,11 @@ class Attention(Operation):
         p = parameters
         return float(4 * ITEM_BYTES[dtype] * p["batch"] * p["heads"] * p["length"] * p["width"])
 
-    def memory(self, parameters: Parameters, dtype: str) -> float:
-        """The scores, too."""
+    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+        """The scores, too, scaled, and their exponentials; fused kernels never hold them."""
         p = parameters
-        scores = p["batch"] * p["heads"] * p["length"] ** 2
-        return float(super().memory(parameters, dtype) + 2 * ITEM_BYTES[dtype] * scores)
+        scores = 0 if backend == "torch" else p["batch"] * p["heads"] * p["length"] ** 2
+        return float(3 * ITEM_BYTES[dtype] * scores)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Compare every row with the definition, or some where there are many."""

@@ -108,6 +108,13 @@ class Convolution(Operation):
         twice = 2 if p["direction"] == "backward" else 1
         return float(ITEM_BYTES[dtype] * (twice * (images + filters) + results))
 
+    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+        """With im2col, also every filter's view of every image."""
+        p = self.complete(parameters)
+        shape = self.geometry(p)
+        patches = p["batch"] * p["channels"] * product(shape.kernel) * product(shape.out) if backend == "numpy" else 0
+        return float(ITEM_BYTES[dtype] * patches)
+
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Compare signed sums of filters, or channels, with exact ones: of all, or of some where there are many."""
         p, shape = parameters, self.geometry(parameters)

@@ -285,9 +285,7 @@ def _runs(places: Sequence[int]) -> List[Tuple[int, int, int]]:
     return runs
 
 
-def _places(
-    lengths: Sequence[int], steps: Sequence[int], margins: Sequence[int], grid: Sequence[int]
-) -> List[int]:
+def _places(lengths: Sequence[int], steps: Sequence[int], margins: Sequence[int], grid: Sequence[int]) -> List[int]:
     """Return where the elements of a block are on a grid, counted in its order."""
     strides = [product(grid[axis + 1 :]) for axis in range(len(grid))]
     along = [[(i * step + m) * s for i in range(n)] for n, step, m, s in zip(lengths, steps, margins, strides)]

@@ -11,6 +11,9 @@ from pi_runners.harness.timing import measure
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
+PROCESS_BYTES = 0.4e9
+"""What an interpreter, a framework and a check hold beside arrays."""
+
 ALL = ("jax", "numpy", "onnxruntime", "tensorflow", "torch")
 LEARNING = ("jax", "tensorflow", "torch")
 """Backends with a backward pass."""
@@ -68,6 +71,7 @@ class Indicator(ABC):
         devices: Devices that it makes sense on.
         dtypes: Element types that it is defined in.
         notes: Further sentences for its reference page.
+        copies: Arrays held at once, inputs, results and intermediate ones, over those that ``bytes_moved`` counts.
     """
 
     name = ""
@@ -84,6 +88,7 @@ class Indicator(ABC):
     devices: Tuple[str, ...] = ("cpu", "cuda")
     dtypes: Tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
     notes: Tuple[str, ...] = ()
+    copies = 1.5
 
     def complete(self, parameters: Parameters) -> Parameters:
         """Return parameters with the defaults of those that are not given."""
@@ -127,8 +132,17 @@ class Indicator(ABC):
         """Return the least bytes one call moves: inputs read once, outputs written once."""
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Return about how many bytes of main memory a run takes: arrays are made through double precision."""
-        return self.bytes_moved(parameters, dtype) / ITEM_BYTES[dtype] * (9 + 2 * ITEM_BYTES[dtype])
+        """Return about how many bytes a run takes at its most, the interpreter and the framework with it.
+
+        Inputs are kept as random bytes for the check, beside the arrays that the framework made of them. On a GPU the
+        arrays are there, and the same figure is held against its memory.
+        """
+        elements = self.bytes_moved(parameters, dtype) / ITEM_BYTES[dtype]
+        return PROCESS_BYTES + elements * (1 + self.copies * ITEM_BYTES[dtype])
+
+    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+        """Return about how many bytes this backend takes beyond that."""
+        return 0.0
 
     @abstractmethod
     def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:

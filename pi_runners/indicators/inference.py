@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict
 from pi_runners.harness.contract import Backend, Parameters, Plan, product
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks import Result, difference, worst_error
-from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, Parameter, refuse_error
+from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, PROCESS_BYTES, Parameter, refuse_error
 from pi_runners.indicators.loadgen import SCENARIOS, STREAMS, BoundError, run_scenario
 from pi_runners.indicators.models import MODELS, model_parameters
 from pi_runners.indicators.training import ModelIndicator
@@ -72,9 +72,10 @@ class Inference(ModelIndicator):
         return ITEM_BYTES[dtype] * (2 * activations + weights)
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Weights, and the activations of the largest batch."""
-        _, activations, weights = MODELS[parameters["model"]].count(dict(parameters, batch=_OFFLINE_BATCH))
-        return (activations + weights) * (9 + 2 * ITEM_BYTES[dtype])
+        """Weights of both batch sizes and of the reference, and about half the activations of the larger batch."""
+        batch = {"MultiStream": STREAMS, "Offline": _OFFLINE_BATCH}.get(parameters["scenario"], 1)
+        _, activations, weights = MODELS[parameters["model"]].count(dict(parameters, batch=batch))
+        return PROCESS_BYTES + activations * ITEM_BYTES[dtype] / 2 + weights * (2 * ITEM_BYTES[dtype] + 10)
 
     def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
         """Run the scenario several times; each test gives one sample."""

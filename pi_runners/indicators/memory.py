@@ -8,7 +8,15 @@ from typing import Any, Callable, Dict, List
 
 from pi_runners.harness.contract import Backend, Parameters, Plan, Trial, decode, random_bytes
 from pi_runners.indicators.checks import EVERY, FINITE, Result, difference, pick, worst_error
-from pi_runners.indicators.indicator import ITEM_BYTES, ROUND_OFF, Indicator, Operation, Parameter, time_trial
+from pi_runners.indicators.indicator import (
+    ITEM_BYTES,
+    PROCESS_BYTES,
+    ROUND_OFF,
+    Indicator,
+    Operation,
+    Parameter,
+    time_trial,
+)
 from pi_runners.indicators.matmul import Matmul
 
 _STRETCH = 2**12
@@ -101,6 +109,10 @@ class Transfer(Indicator):
         """What is copied."""
         return float(parameters["bytes"])
 
+    def memory(self, parameters: Parameters, dtype: str) -> float:
+        """The random bytes, a page-locked copy, and where each direction copies to."""
+        return PROCESS_BYTES + 4.0 * parameters["bytes"]
+
     def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
         """Time one direction, and check what arrived."""
         raw = random_bytes(75, parameters["bytes"])
@@ -157,6 +169,11 @@ class Roofline(Operation):
         """Of the product or the triad."""
         indicator, p = self._other(parameters)
         return float(indicator.bytes_moved(p, dtype))
+
+    def memory(self, parameters: Parameters, dtype: str) -> float:
+        """Of the product or the triad."""
+        indicator, p = self._other(parameters)
+        return float(indicator.memory(p, dtype))
 
     def complaints(self, parameters: Parameters) -> List[str]:
         """Also what the product or the triad refuses."""

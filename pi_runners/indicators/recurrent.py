@@ -56,6 +56,12 @@ class Recurrent(Operation):
         weights = _GATES[p["cell"]] * p["hidden"] * (inputs + p["hidden"])
         return float(ITEM_BYTES[dtype] * (p["timesteps"] * p["batch"] * (inputs + p["hidden"]) + weights))
 
+    def memory(self, parameters: Parameters, dtype: str) -> float:
+        """Also the inputs' products with the weights of every gate."""
+        p = self.complete(parameters)
+        products = _GATES[p["cell"]] * p["hidden"] * p["batch"] * p["timesteps"]
+        return float(super().memory(parameters, dtype) + ITEM_BYTES[dtype] * products)
+
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Check that each state follows from the state before it, as the cell defines; of some units where many."""
         p = parameters

@@ -24,7 +24,7 @@ from pi_runners.indicators.checks import (
     worst_error,
 )
 from pi_runners.indicators.exact import whole_numbers
-from pi_runners.indicators.indicator import ITEM_BYTES, ROUND_OFF, UNIT, Operation, Parameter
+from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, ROUND_OFF, UNIT, Operation, Parameter
 
 _ROWS = {"rows": Parameter("rows"), "columns": Parameter("columns, along which is computed")}
 _SETS: Dict[str, Tuple[Parameters, ...]] = {
@@ -110,6 +110,7 @@ _ELEMENTWISE: Any = {
 class Reduction(_Rows):
     """Sum and maximum of every row."""
 
+    copies = 2.5
     name = "reduction"
     summary = "sum and maximum of every row"
     corresponds = "PyTorch's operator benchmark, reductions (benchmarks/operator_benchmark)"
@@ -159,6 +160,7 @@ class Reduction(_Rows):
 class Softmax(_Rows):
     """Softmax of every row."""
 
+    copies = 1.75
     name = "softmax"
     summary = "softmax of every row"
     corresponds = (
@@ -188,6 +190,7 @@ class Softmax(_Rows):
 class Normalisation(Operation):
     """Layer normalisation of rows, batch normalisation of images."""
 
+    copies = 3.0
     name = "normalisation"
     summary = "layer normalisation of rows, batch normalisation of images by the batch's statistics"
     corresponds = (
@@ -275,6 +278,7 @@ def _standardised(row: List[float]) -> List[float]:
 class Fft(_Rows):
     """Fourier transform of every real row."""
 
+    copies = 2.0
     name = "fft"
     summary = "discrete Fourier transform of every real row"
     corresponds = "benchFFT (http://www.fftw.org/benchfft/)"
@@ -335,6 +339,7 @@ def _transform(row: Sequence[float]) -> List[complex]:
 class Sort(_Rows):
     """Sort every row."""
 
+    copies = 3.0
     name = "sort"
     summary = "sort every row, smallest first (PyTorch also computes the permutation; ONNX Runtime: TopK)"
     corresponds = "PyTorch's operator benchmark, sort (benchmarks/operator_benchmark)"
@@ -360,9 +365,7 @@ class Sort(_Rows):
             row = zip(_row(high, shape[1], i), _row(low, shape[1], i))
             return sorted(x + 0.004 * y for x, y in row)
 
-        return Trial(
-            run, lambda result: row_errors(backend, result, shape, expected), 4 * UNIT[backend.dtype]
-        )
+        return Trial(run, lambda result: row_errors(backend, result, shape, expected), 4 * UNIT[backend.dtype])
 
 
 class Embedding(Operation):
@@ -394,8 +397,9 @@ class Embedding(Operation):
         return float(parameters["lookups"] * (2 * ITEM_BYTES[dtype] * parameters["width"] + 8))
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """The table."""
-        return float(parameters["rows"] * parameters["width"] * (9 + 2 * ITEM_BYTES[dtype]))
+        """The table and its random bytes, what is gathered, and the indices."""
+        table = parameters["rows"] * parameters["width"] * (1 + ITEM_BYTES[dtype])
+        return PROCESS_BYTES + float(table + parameters["lookups"] * (2 * parameters["width"] * ITEM_BYTES[dtype] + 60))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Compare gathered rows."""

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Plan, Training, Trial, random_bytes
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks import stretches, worst_error
-from pi_runners.indicators.indicator import ITEM_BYTES, LEARNING, Indicator, Operation, Parameter
+from pi_runners.indicators.indicator import ITEM_BYTES, LEARNING, PROCESS_BYTES, Indicator, Operation, Parameter
 from pi_runners.indicators.models import MODELS, model_parameters
 
 _RATE = LEARNING_RATE / 10
@@ -79,6 +79,13 @@ class TrainingStep(ModelIndicator, Operation):
         """Activations and their gradients written and read once, weights read, their gradients written and applied."""
         _, activations, weights = MODELS[parameters["model"]].count(parameters)
         return ITEM_BYTES[dtype] * (4 * activations + 3 * weights)
+
+    def memory(self, parameters: Parameters, dtype: str) -> float:
+        """Activations with their gradients, weights with theirs and with random bytes; half types have a reference."""
+        _, activations, weights = MODELS[parameters["model"]].count(parameters)
+        held = 2 * activations + 4 * weights
+        reference = 0.0 if dtype in _LOSS_ROUND_OFF else 4 * held
+        return PROCESS_BYTES + weights + ITEM_BYTES[dtype] * held + reference
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Check the first step: see :class:`_StepCheck`."""
@@ -209,7 +216,7 @@ class TimeToQuality(Indicator):
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
         """The model, and 1797 images of 64 pixels."""
-        return float(parameters["hidden"] * 74 * 40 + 1797 * 64 * 20)
+        return PROCESS_BYTES + float(parameters["hidden"] * 74 * 40 + 1797 * 64 * 20)
 
     def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
         """Train once for every seed; a run that fails to reach the quality is counted, not hidden."""

@@ -153,9 +153,7 @@ def results_of(result: Any) -> list[Any]:
 
 
 @EVERYWHERE
-def test_a_right_result_passes_and_every_wrong_one_fails(
-    backend: str, dtype: str, name: str, case: Parameters
-) -> None:
+def test_a_right_result_passes_and_every_wrong_one_fails(backend: str, dtype: str, name: str, case: Parameters) -> None:
     framework = backend_of(backend, dtype)
     trial = prepare(framework, name, case)
     right = trial.run()
@@ -270,7 +268,9 @@ def test_a_training_step_without_a_sound_loss_or_norm_fails(part: str, dtype: st
             made: Training = super().train(*given)._replace(**{part: lambda _: value})
             return made
 
-    trial = prepare(Wrong("cpu", dtype, {}), "training_step", {**MODELS["recommender"].sets["small"], "model": "recommender"})
+    trial = prepare(
+        Wrong("cpu", dtype, {}), "training_step", {**MODELS["recommender"].sets["small"], "model": "recommender"}
+    )
 
     assert time_trial(trial, framework, PLAN)["status"] == "wrong-result"
 
@@ -300,7 +300,9 @@ def test_a_transfer_that_copies_nothing_is_noticed(
     if not copies:
         monkeypatch.setattr(torch.Tensor, "copy_", lambda there, *_, **__: there)
 
-    measured = INDICATORS["transfer"].measure(OnHost("cpu", "float32", {}), {"direction": direction, "bytes": 4096}, PLAN)
+    measured = INDICATORS["transfer"].measure(
+        OnHost("cpu", "float32", {}), {"direction": direction, "bytes": 4096}, PLAN
+    )
 
     assert measured["status"] == status
 

@@ -17,7 +17,13 @@ from pi_runners.harness.contract import Backend, random_bytes
 from pi_runners.harness.origin import is_ours
 from pi_runners.indicators import matmul
 
-REQUEST: dict[str, Any] = {"backend": "numpy", "settings": {}, "samples": 2, "min_seconds": 1e-4, "max_warmup_seconds": 0.1}
+REQUEST: dict[str, Any] = {
+    "backend": "numpy",
+    "settings": {},
+    "samples": 2,
+    "min_seconds": 1e-4,
+    "max_warmup_seconds": 0.1,
+}
 ENTRY = {"name": "matmul", "parameters": {"m": 4, "n": 4, "k": 4}, "device": "cpu", "dtype": "float32"}
 
 
@@ -98,7 +104,10 @@ def test_the_standard_library_belongs_to_whom_called_it() -> None:
     def by_framework() -> None:
         module = framework()
         module.__dict__["statistics"] = statistics
-        exec(compile("def mean():\n    statistics.mean([])\n", "/opt/site-packages/framework/a.py", "exec"), module.__dict__)
+        exec(
+            compile("def mean():\n    statistics.mean([])\n", "/opt/site-packages/framework/a.py", "exec"),
+            module.__dict__,
+        )
         module.mean()
 
     assert not is_ours(raised(by_framework))
