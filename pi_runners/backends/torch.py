@@ -11,7 +11,6 @@ import torch.nn.functional as functional
 from pi_runners.backends.cells import GATES
 from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
 
-
 _CHUNK = 2**20
 
 

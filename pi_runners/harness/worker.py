@@ -97,7 +97,7 @@ def _measure(backend: Backend, request: Dict[str, Any], entry: Dict[str, Any]) -
 
 
 def failure_class(error: BaseException) -> str:
-    """Return the status that a framework's exception stands for; frameworks say in words what they have no kernel for."""
+    """Return the status that a framework's exception stands for; many say in words what they have no kernel for."""
     text = "{} {}".format(type(error).__name__, error).lower()
     memory = ("memoryerror", "outofmemory", "out of memory", "resourceexhausted", "oom when allocating")
     absent = (

@@ -111,7 +111,7 @@ class Transfer(Indicator):
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
         """The random bytes, a page-locked copy, and where each direction copies to."""
-        return PROCESS_BYTES + 4.0 * parameters["bytes"]
+        return PROCESS_BYTES + float(4 * parameters["bytes"])
 
     def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
         """Time one direction, and check what arrived."""

@@ -141,7 +141,7 @@ class Reduction(_Rows):
         def expected(i: int) -> float:
             row = raw[i * columns : (i + 1) * columns]
             if is_sum:
-                return (numbers.step * sum(row) + numbers.start * columns) / numbers.denominator
+                return float((numbers.step * sum(row) + numbers.start * columns) / numbers.denominator)
             return max(factors[i] * end for end in decode(bytes([min(row), max(row)]), "float32"))
 
         def check(result: Any) -> float:

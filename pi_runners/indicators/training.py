@@ -150,7 +150,7 @@ class _StepCheck:
         change = [(x - y) / rate for x, y in zip(before, _probe(self._backend, training))]
         if len(change) != len(gradient):
             return math.inf
-        return abs(sum(map(mul, change, gradient)) / _square(gradient) - 1)
+        return abs(math.fsum(map(mul, change, gradient)) / _square(gradient) - 1)
 
 
 def _error_of_decrease(training: Training, result: Any, round_off: float) -> float:

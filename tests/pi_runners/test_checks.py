@@ -169,16 +169,16 @@ def test_a_right_result_passes_and_every_wrong_one_fails(backend: str, dtype: st
 
 @pytest.mark.parametrize("name", ["elementwise", "softmax", "memory", "matmul", "embedding", "fft"])
 def test_a_large_result_with_an_element_that_is_not_finite_fails(name: str) -> None:
-    case = {
+    cases: dict[str, Parameters] = {
         "elementwise": {"rows": 3000, "columns": 400, "kind": "add"},
         "softmax": {"rows": 3000, "columns": 400},
         "memory": {"kernel": "triad", "elements": 1200000},
         "matmul": {"m": 6000, "n": 200, "k": 4},
         "embedding": {"rows": 50, "width": 200, "lookups": 6000},
         "fft": {"rows": 30000, "columns": 128},
-    }[name]
+    }
     framework = backend_of("numpy", "float32")
-    trial = prepare(framework, name, case)
+    trial = prepare(framework, name, cases[name])
     result = trial.run()
     assert result.size > EVERY
 
