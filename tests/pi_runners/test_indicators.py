@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from knowledge.domain.errors import InputError
 from pi_runners.backends import BACKENDS
 from pi_runners.backends.numpy import NumpyBackend
 from pi_runners.backends.onnx_format import Graph, Symbol
-from pi_runners.harness.contract import Array, Parameters, Plan, Unsupported
+from pi_runners.harness.contract import Parameters, Plan, Unsupported
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.communication import buffer_bytes
 from pi_runners.indicators.indicator import Operation
