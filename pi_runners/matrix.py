@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from knowledge.domain.errors import InputError
@@ -84,6 +85,15 @@ def framework_of(requested: Sequence[str]) -> str:
         f"stack `{' '.join(requested)}` names no framework that can be measured",
         hint=f"name one of {', '.join(f'`{name}`' for name in FRAMEWORKS)}",
     )
+
+
+def backends_of(stacks: Iterable[str]) -> tuple[str, ...]:
+    """Return the backends of stacks, each requirements with spaces; stacks without one are left to who locks them."""
+    found = set()
+    for text in stacks:
+        with suppress(InputError, InvalidRequirement):
+            found.add(FRAMEWORKS[framework_of(text.split())])
+    return tuple(sorted(found))
 
 
 def choose_cases(
@@ -232,22 +242,43 @@ def _runs(cases: Sequence[Case], backend: str, dtypes: Sequence[str], device: st
     )
 
 
-def check_fit(cases: Sequence[Case], dtypes: Sequence[str], hardware: HardwareProfile, *, device: str) -> None:
+def check_fit(
+    cases: Sequence[Case],
+    dtypes: Sequence[str],
+    hardware: HardwareProfile,
+    *,
+    device: str,
+    backends: Iterable[str] = (),
+    free_bytes: float | None = None,
+) -> None:
     """Refuse cases that do not fit.
 
+    Args:
+        cases: What is to be run.
+        dtypes: Element types.
+        hardware: The machine.
+        device: ``cpu`` or ``cuda``.
+        backends: Backends that are to run them; what some take beyond others is counted for these.
+        free_bytes: Main memory that is free now, where it runs on this machine.
+
     Raises:
-        InputError: If an element type is not known, or at the first case that takes more memory than the machine, or
-            its accelerator, has.
+        InputError: If an element type is not known, or at the first case that takes more memory than is free, or than
+            the machine, or its accelerator, has.
     """
     for dtype in dtypes:
         if dtype not in DTYPES:
             raise InputError(f"there is no element type `{dtype}`", hint=f"take one of {', '.join(DTYPES)}")
-    room = [("the machine has", hardware.memory_bytes)]
+    room: list[tuple[str, float | None]] = [("the machine has", hardware.memory_bytes)]
+    if free_bytes is not None:
+        room.append(("free memory is", free_bytes))
     if device == "cuda" and hardware.gpu is not None:
         room.append(("its GPU has", hardware.gpu.memory_bytes))
     for case, dtype in itertools.product(cases, dtypes):
         indicator = INDICATORS[case.name]
-        needed = indicator.memory(indicator.complete(dict(case.parameters)), dtype)
+        complete = indicator.complete(dict(case.parameters))
+        running = [b for b in backends if indicator.supports(dict(case.parameters), b)]
+        extra = max((indicator.extra_memory(complete, dtype, b) for b in running), default=0.0)
+        needed = indicator.memory(complete, dtype) + extra
         for whose, held in room:
             if held is not None and needed > held:
                 shown = ", ".join(f"{k}={v}" for k, v in case.parameters.items())

@@ -106,7 +106,8 @@ def plan_campaign(
     locker = StackLocker(client, hardware, elsewhere=elsewhere)
     combinations = matrix.combinations(locker.versions_of, (python,), most=most)
     for combination in combinations:
-        check_fit(combination.cases, matrix.content.dtypes, hardware, device=device)
+        backend = FRAMEWORKS[framework_of(combination.requirements)]
+        check_fit(combination.cases, matrix.content.dtypes, hardware, device=device, backends=[backend])
     locks: dict[tuple[object, ...], StackLock | Dropped] = {}
     groups: dict[tuple[str, str], list[tuple[StackLock, Combination]]] = defaultdict(list)
     dropped: list[Dropped] = []

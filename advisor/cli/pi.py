@@ -115,11 +115,13 @@ def run(
     The first stack of each framework is the reference of its block. With `--settings` every stack is measured once
     without and once with each combination of the switches.
     """
+    import psutil
+
     from advisor.campaign.plan import lock_instruments
     from advisor.resolve.stacks import StackLocker
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
-    from pi_runners.matrix import check_fit, choose_cases, expand_settings, plan_slots
+    from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_slots
 
     hardware = detect()
     place = choose_device(device, hardware)
@@ -127,7 +129,9 @@ def run(
     cases = choose_cases(indicators, size=size, shapes=shapes, parameters=_parameters(parameters))
     axes = _axes(settings or [])
     switches = ({}, *expand_settings(axes)) if axes else ({},)
-    check_fit(cases, dtypes, hardware, device=place)
+    check_fit(
+        cases, dtypes, hardware, device=place, backends=backends_of(stack), free_bytes=psutil.virtual_memory().available
+    )
     client = open_client(
         Path.cwd(),
         index_url=index_url,

@@ -132,7 +132,10 @@ def _failures(observations: Iterable[Observation]) -> list[str]:
     failed = sorted(
         {(stack_name(o), o.indicator.name, o.status, _last_line(o.failure)) for o in observations if o.status != "ok"}
     )
-    return [f"failed: `{name}` {indicator}: {status}: {why}" for name, indicator, status, why in failed]
+    lines = [f"failed: `{name}` {indicator}: {status}: {why}" for name, indicator, status, why in failed]
+    if any(status == "harness-error" for _, _, status, _ in failed):
+        lines.append("`harness-error`: the measuring program failed, not the stack; it says nothing of these versions")
+    return lines
 
 
 def _unequal(observations: Iterable[Observation]) -> list[str]:

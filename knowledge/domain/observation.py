@@ -24,9 +24,14 @@ Status = Literal[
     "crashed",
     "not-installed",
     "not-converged",
+    "harness-error",
 ]
-"""How a run ended. Everything but ``ok``, ``unsupported`` and ``not-converged`` (it trained, but not to the quality
-that was asked for) is knowledge that a stack does not run."""
+"""How a run ended."""
+
+NO_FAILURE: frozenset[Status] = frozenset({"ok", "unsupported", "not-installed", "not-converged", "harness-error"})
+"""What does not say that a stack does not run: it ran, it lacks an operation, its files could not be installed, it
+trained but not to the quality that was asked for, or the measuring program itself failed. Every other status is
+knowledge that the stack does not run."""
 
 Scalar = str | int | float | bool | None
 

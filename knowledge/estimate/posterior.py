@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import NO_FAILURE
 from knowledge.estimate.evidence import Contrast, Machine, Run, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.interface import (
@@ -152,11 +153,11 @@ def find_failures(runs: Iterable[Run], machine: Machine) -> dict[str, str]:
     ran: set[str] = set()
     failed: dict[str, str] = {}
     for run in runs:
-        if run.machine.kind != machine.kind or run.status in ("unsupported", "not-installed", "not-converged"):
+        if run.machine.kind != machine.kind:
             continue
         if run.status == "ok":
             ran.add(run.version)
-        else:
+        elif run.status not in NO_FAILURE:
             # An ABI break is of the two, and the rules say which.
             beside = f" beside numpy {run.numpy}" if run.numpy else ""
             failed[run.version] = f"{run.status} in block {run.block}{beside}"

@@ -52,24 +52,28 @@ class JaxBackend(Backend):
         if self.dtype == "int8":
             plain = (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
         else:
-            plain = from_bytes(raw, shape, scale, offset)
+            plain = from_bytes(raw, shape, scale, offset, jnp.dtype(self.dtype))
         return self._put(plain, self.dtype)
 
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
         """NHWC."""
         axes = (0,) + tuple(range(2, len(shape))) + (1,)
-        return self._put(np.ascontiguousarray(from_bytes(raw, shape, scale).transpose(axes)), self.dtype)
+        return self._put(
+            np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype
+        )
 
     def filters(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
         """HWIO."""
         axes = tuple(range(2, len(shape))) + (1, 0)
-        return self._put(np.ascontiguousarray(from_bytes(raw, shape, scale).transpose(axes)), self.dtype)
+        return self._put(
+            np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype
+        )
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         """Make an array of indices."""
-        return self._put(np.array(list(numbers), dtype=np.int32).reshape(tuple(shape)), "int32")
+        return self._put(np.array(numbers, dtype=np.int32).reshape(tuple(shape)), "int32")
 
-    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
         found = np.asarray(result)[tuple(index)]
         wide = found if np.iscomplexobj(found) or found.dtype.kind == "i" else found.astype(np.float64)
@@ -128,7 +132,7 @@ class JaxBackend(Backend):
             evaluate = jax.jit(lambda weights, *given: function(self, weights, *given))
             return lambda: jax.block_until_ready(evaluate(held["weights"], *arrays))
 
-        return Training(run, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator)
+        return Training(run, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: held["weights"])
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """`device_put` and `device_get`."""

@@ -35,16 +35,16 @@ class NumpyBackend(Backend):
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
         """Make an array."""
-        return from_bytes(raw, shape, scale, offset).astype(self.dtype)
+        return from_bytes(raw, shape, scale, offset, self.dtype)
 
     images = array
     filters = array
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         """Make an array of indices."""
-        return np.array(list(numbers), dtype=np.int64).reshape(tuple(shape))
+        return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
 
-    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
         return list(np.asarray(result[tuple(index)]).reshape(-1).tolist())
 
@@ -158,10 +158,18 @@ class NumpyBackend(Backend):
         return x.mean(axis=tuple(range(2, x.ndim)))
 
 
-def from_bytes(raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Any:
-    """Return the numbers that bytes stand for, in double precision."""
-    plain = np.frombuffer(raw, dtype=np.uint8).astype(np.float64)
-    return ((plain - 127.5) / 127.5 * scale + offset).reshape(tuple(shape))
+_CHUNK = 2**20
+
+
+def from_bytes(
+    raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0, dtype: Any = "float64"
+) -> Any:
+    """Return the numbers that bytes stand for, computed in double precision, a part at a time to take less memory."""
+    made = np.empty(len(raw), dtype=dtype)
+    for start in range(0, len(raw), _CHUNK):
+        plain = np.frombuffer(raw, np.uint8, min(_CHUNK, len(raw) - start), start).astype(np.float64)
+        made[start : start + len(plain)] = ((plain - 127.5) / 127.5 * scale + offset).astype(dtype)
+    return made.reshape(tuple(shape))
 
 
 def _sigmoid(x: Any) -> Any:

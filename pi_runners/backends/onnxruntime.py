@@ -24,6 +24,8 @@ class OnnxruntimeBackend(Backend):
         if self._providers[0] not in ort.get_available_providers():
             raise Unsupported("this ONNX Runtime has no {}".format(self._providers[0]))
         ort.set_default_logger_severity(3)
+        # What `DFT` gives has its real and imaginary parts on a last axis.
+        self._pairs = False
 
     def describe(self) -> Dict[str, Any]:
         """Return the version and the providers it was built with."""
@@ -37,14 +39,14 @@ class OnnxruntimeBackend(Backend):
         """Make a NumPy array, which sessions take."""
         if self.dtype == "int8":
             return (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
-        return from_bytes(raw, shape, scale, offset).astype(self.dtype)
+        return from_bytes(raw, shape, scale, offset, self.dtype)
 
     images = array
     filters = array
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         """Make an array of indices."""
-        return np.array(list(numbers), dtype=np.int64).reshape(tuple(shape))
+        return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
 
     def compile(
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
@@ -175,6 +177,7 @@ class OnnxruntimeBackend(Backend):
     def fft(self, x: Symbol) -> Array:
         """`DFT` of one side."""
         column = self._node("Unsqueeze", [x, self._numbers(x, [-1])], rank=x.rank + 1)
+        self._pairs = True
         name = x.graph.add_node("DFT", [column.name], axis=x.rank - 1, onesided=1)[0]
         return Symbol(x.graph, name, x.dtype, x.rank + 1)
 
@@ -209,9 +212,13 @@ class OnnxruntimeBackend(Backend):
         """`Transpose`."""
         return self._node("Transpose", [x], perm=list(axes))
 
-    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
-        """Return the elements behind an index; what `DFT` gives has its real and imaginary parts on an axis."""
+    def shape_of(self, result: Any) -> Tuple[int, ...]:
+        """Return the shape of an array; complex numbers are pairs to ONNX Runtime, and one element here."""
+        return tuple(result.shape[:-1] if self._pairs else result.shape)
+
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
+        """Return the elements behind an index."""
         found = np.asarray(result[tuple(index)])
-        if found.shape[-1:] == (2,) and len(index) + 1 == result.ndim:
-            return [complex(found[0], found[1])]
+        if self._pairs:
+            return [complex(real, imaginary) for real, imaginary in found.reshape(-1, 2).tolist()]
         return list(found.reshape(-1).tolist())

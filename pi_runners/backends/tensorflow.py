@@ -69,7 +69,7 @@ class TensorflowBackend(Backend):
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         """Make a tensor of indices."""
-        return tf.constant(np.array(list(numbers), dtype=np.int32).reshape(tuple(shape)))
+        return tf.constant(np.array(numbers, dtype=np.int32).reshape(tuple(shape)))
 
     def _tensor(
         self, raw: bytes, shape: Sequence[int], axes: Sequence[int], scale: float, offset: float = 0.0
@@ -77,10 +77,10 @@ class TensorflowBackend(Backend):
         """Make a tensor from logical shape and the order of axes that TensorFlow wants."""
         if self.dtype == "int8":
             return tf.constant((np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(shape))
-        plain = from_bytes(raw, shape, scale, offset)
-        return tf.cast(tf.constant(np.ascontiguousarray(plain.transpose(tuple(axes)))), self.dtype)
+        plain = from_bytes(raw, shape, scale, offset, tf.as_dtype(self.dtype).as_numpy_dtype)
+        return tf.constant(np.ascontiguousarray(plain.transpose(tuple(axes))))
 
-    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
         found = result[tuple(index)]
         wide = found if found.dtype.is_complex or found.dtype.is_integer else tf.cast(found, tf.float64)
@@ -137,7 +137,13 @@ class TensorflowBackend(Backend):
         def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
             return self.compile(lambda backend, *given: function(backend, variables, *given), arrays)
 
-        return Training(lambda: compute(*held), lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator)
+        return Training(
+            lambda: compute(*held), lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: variables
+        )
+
+    def reference(self) -> Backend:
+        """Double precision: mixed precision is a switch of the process, and rewrites operations of float32 only."""
+        return TensorflowBackend(self.device, "float64", {})
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """Copy by `tf.identity` between devices."""

@@ -11,6 +11,8 @@ import torch.nn.functional as functional
 from pi_runners.backends.cells import GATES
 from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
 
+_CHUNK = 2**20
+
 
 class TorchBackend(Backend):
     """PyTorch with its own defaults, except for what the settings say."""
@@ -55,12 +57,16 @@ class TorchBackend(Backend):
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
         """Make a tensor on the device."""
-        plain = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
-        if self.dtype == "int8":
-            numbers = (plain.to(torch.int16) - 128).to(torch.int8)
-        else:
-            numbers = (plain.to(torch.float64) - 127.5) / 127.5 * scale + offset
-        return numbers.reshape(tuple(shape)).to(device=self.device, dtype=self._dtype)
+        made = torch.empty(len(raw), dtype=self._dtype, device=self.device)
+        # A part at a time: double precision takes eight bytes an element.
+        for start in range(0, len(raw), _CHUNK):
+            plain = torch.frombuffer(bytearray(raw[start : start + _CHUNK]), dtype=torch.uint8)
+            if self.dtype == "int8":
+                numbers = plain.to(torch.int16) - 128
+            else:
+                numbers = (plain.to(torch.float64) - 127.5) / 127.5 * scale + offset
+            made[start : start + len(plain)] = numbers.to(self._dtype)
+        return made.reshape(tuple(shape))
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         """Make a tensor of indices."""
@@ -78,7 +84,7 @@ class TorchBackend(Backend):
         layout = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
         return tensor.to(memory_format=layout)
 
-    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
         found: List[Any] = result[tuple(index)].reshape(-1).tolist()
         return found
@@ -143,16 +149,13 @@ class TorchBackend(Backend):
         def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
             return self.compile(lambda backend, *given: function(backend, leaves, *given), arrays)
 
-        return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator)
+        return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: leaves)
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """Copy through page-locked memory."""
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
-        host = torch.frombuffer(bytearray(raw), dtype=torch.uint8).pin_memory()
-        there = host.to("cuda")
-        back = torch.empty_like(host).pin_memory()
-        return lambda: there.copy_(host, non_blocking=True), lambda: back.copy_(there, non_blocking=True)
+        return make_copies(torch.frombuffer(bytearray(raw), dtype=torch.uint8).pin_memory(), "cuda")
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
         """`torch.matmul`; int8 through `torch._int_mm`."""
@@ -268,3 +271,11 @@ class TorchBackend(Backend):
     def channels_to_rows(self, x: Array, channels: int) -> Array:
         """Pixels as rows."""
         return x.movedim(1, -1).reshape(-1, channels)
+
+
+def make_copies(host: Any, device: str) -> Tuple[Callable[[], Any], Callable[[], Any]]:
+    """Return calls that copy a tensor to a device and back, each into memory that held other bytes everywhere."""
+    there, arriving = host.to(device), (255 - host).to(device)
+    back = torch.empty_like(host, pin_memory=host.is_pinned())
+    back.copy_(arriving)
+    return lambda: arriving.copy_(host, non_blocking=True), lambda: back.copy_(there, non_blocking=True)

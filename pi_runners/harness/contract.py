@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -115,9 +116,13 @@ class Backend:
         """Return one element of an array as a Python number."""
         return self.read_all(result, index)[0]
 
-    def read_all(self, result: Any, index: Tuple[int, ...]) -> List[Any]:
-        """Return every element behind the first axes' indices, as Python numbers."""
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
+        """Return every element behind the first axes' indices or slices, as Python numbers."""
         raise self._lacks("arrays")
+
+    def shape_of(self, result: Any) -> Tuple[int, ...]:
+        """Return the shape of an array."""
+        return tuple(int(length) for length in result.shape)
 
     # Ways to run a function of (backend, *arrays)
 
@@ -142,6 +147,10 @@ class Backend:
     ) -> "Training":
         """Return what trains ``weights`` by gradient descent on ``loss(backend, weights, *batch)``."""
         raise self._lacks("training")
+
+    def reference(self) -> "Backend":
+        """Return a backend of the same framework and device that computes more exactly than half types do."""
+        return type(self)(self.device, "float32", {})
 
     # Transfers
 
@@ -285,6 +294,7 @@ class Training(NamedTuple):
         squared_norm: Reads the squared norm of a step's result.
         feed: Replaces the batch.
         evaluator: Makes a call of ``function(backend, weights, *arrays)`` on the weights of the moment.
+        weights: Returns the weights of the moment; the next step may change them in place.
     """
 
     step: Callable[[], Any]
@@ -292,18 +302,35 @@ class Training(NamedTuple):
     squared_norm: Callable[[Any], float]
     feed: Callable[[Sequence[Array]], None]
     evaluator: Callable[[Callable[..., Array], Sequence[Array]], Callable[[], Any]]
+    weights: Callable[[], Sequence[Array]]
+
+
+_NUMBERS = [(byte - 127.5) / 127.5 for byte in range(256)]
+_CHUNK_BYTES = 2**22
 
 
 def decode(raw: bytes, dtype: str) -> List[float]:
     """Return the numbers that bytes stand for."""
     if dtype == "int8":
         return [float(byte - 128) for byte in raw]
-    return [(byte - 127.5) / 127.5 for byte in raw]
+    return [_NUMBERS[byte] for byte in raw]
 
 
 def random_bytes(seed: int, count: int) -> bytes:
-    """Return reproducible random bytes."""
-    return random.Random(seed).getrandbits(8 * count).to_bytes(count, "little") if count else b""
+    """Return reproducible random bytes; at their most, they take their own size and one chunk of memory."""
+    drawn = random.Random(seed)
+    if 0 < count <= _CHUNK_BYTES:
+        return drawn.getrandbits(8 * count).to_bytes(count, "little")
+    # `getrandbits` counts bits in a C int: it gives 256 MiB at most. The chunks are what one call would give.
+    made = io.BytesIO()
+    # The whole length at once: what grows step by step is copied.
+    made.seek(max(0, count - 1))
+    made.write(bytes(min(1, count)))
+    made.seek(0)
+    for start in range(0, count, _CHUNK_BYTES):
+        length = min(_CHUNK_BYTES, count - start)
+        made.write(drawn.getrandbits(8 * length).to_bytes(length, "little"))
+    return made.getvalue()
 
 
 def product(lengths: Sequence[int]) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Dict
 
 from pi_runners.backends import make_backend
 from pi_runners.harness.contract import Backend, Plan, Unsupported
+from pi_runners.harness.origin import is_ours
 from pi_runners.harness.settings import apply_settings
 from pi_runners.indicators import INDICATORS
 
@@ -66,14 +67,17 @@ def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, A
     except Unsupported as error:
         return dict(document, status="unsupported", failure=str(error))
     except BaseException:
-        # BaseException: a framework may call `sys.exit` or raise what is no Exception while it is imported.
+        # BaseException: a framework may call `sys.exit` or raise what is no Exception while it is imported. What our
+        # backend misses when it is made is a failed import, too: an empty package of the framework's name looks so.
         return dict(document, status="import-error", failure=traceback.format_exc()[-2000:])
     try:
         document.update(_measure(backend, request, entry))
     except Unsupported as error:
         document.update(status="unsupported", failure=str(error))
     except BaseException as error:
-        document.update(status=failure_class(error), failure=traceback.format_exc()[-2000:])
+        ours = is_ours(error, request.get("instruments"))
+        status = "harness-error" if ours else failure_class(error)
+        document.update(status=status, failure=traceback.format_exc()[-2000:])
     document["environment"]["load_after"] = load_average()
     return document
 
@@ -93,7 +97,7 @@ def _measure(backend: Backend, request: Dict[str, Any], entry: Dict[str, Any]) -
 
 
 def failure_class(error: BaseException) -> str:
-    """Return the status that an exception stands for; frameworks say in words what they have no kernel for."""
+    """Return the status that a framework's exception stands for; many say in words what they have no kernel for."""
     text = "{} {}".format(type(error).__name__, error).lower()
     memory = ("memoryerror", "outofmemory", "out of memory", "resourceexhausted", "oom when allocating")
     absent = (

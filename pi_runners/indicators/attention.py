@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from operator import mul
 from typing import Any, List
 
-from pi_runners.harness.contract import Backend, Parameters, Trial, decode, random_bytes
-from pi_runners.indicators.indicator import ITEM_BYTES, Operation, Parameter, corners
+from pi_runners.harness.contract import Backend, Parameters, Trial, product, random_bytes
+from pi_runners.indicators.checks import EVERY, Result, difference, pick, worst_error
+from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
+from pi_runners.indicators.indicator import ITEM_BYTES, Operation, Parameter
 
-_TOLERANCE = {"float64": 1e-12, "float32": 4e-3, "float16": 2e-2, "bfloat16": 1e-1}
+_WORK = 2**24
+"""Products that a check may take: about half a second."""
+_TOLERANCE = {"float64": 1e-9, "float32": 4e-3, "float16": 2e-2, "bfloat16": 1e-1}
 
 
 class Attention(Operation):
@@ -50,40 +55,54 @@ class Attention(Operation):
         p = parameters
         return float(4 * ITEM_BYTES[dtype] * p["batch"] * p["heads"] * p["length"] * p["width"])
 
-    def memory(self, parameters: Parameters, dtype: str) -> float:
-        """The scores, too."""
+    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+        """The scores, too, scaled, and their exponentials; fused kernels never hold them."""
         p = parameters
-        scores = p["batch"] * p["heads"] * p["length"] ** 2
-        return float(super().memory(parameters, dtype) + 2 * ITEM_BYTES[dtype] * scores)
+        scores = 0 if backend == "torch" else p["batch"] * p["heads"] * p["length"] ** 2
+        return float(3 * ITEM_BYTES[dtype] * scores)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Check one element of some rows against the definition."""
+        """Compare every row with the definition, or some where there are many."""
         p = parameters
         shape = (p["batch"], p["heads"], p["length"], p["width"])
-        length, width = p["length"], p["width"]
-        count = p["batch"] * p["heads"] * length * width
-        raws = [random_bytes(41 + i, count) for i in range(3)]
+        heads, length, width = p["batch"] * p["heads"], p["length"], p["width"]
+        raws = [random_bytes(41 + i, product(shape)) for i in range(3)]
         arrays = [backend.array(raw, shape) for raw in raws]
         run = backend.compile(lambda back, q, k, v: back.attention(q, k, v, width), arrays)
+        numbers = whole_numbers("float32")
+        field = field_bytes(width * 512**2)
+        # Probabilities in whole numbers: with a value and the sum of a row they fill a field.
+        one = 2 ** min(50 if backend.dtype == "float64" else 28, 53 - length.bit_length())
 
-        def row(which: int, start: int) -> List[float]:
-            return decode(raws[which][start : start + width], "float32")
+        def head(which: int, number: int) -> bytes:
+            return raws[which][number * length * width : (number + 1) * length * width]
 
         def check(result: Any) -> float:
-            worst = 0.0
-            for b, h, i, j in corners(shape, 4):
-                head = (b * p["heads"] + h) * length * width
-                query = row(0, head + i * width)
-                scores = [
-                    math.fsum(x * y for x, y in zip(query, row(1, head + t * width))) / math.sqrt(width)
-                    for t in range(length)
-                ]
-                top = max(scores)
-                powers = [math.exp(s - top) for s in scores]
-                total = math.fsum(powers)
-                terms = [e / total * row(2, head + t * width)[j] for t, e in enumerate(powers)]
-                scale = math.sqrt(math.fsum(t * t for t in terms))
-                worst = max(worst, abs(backend.read(result, (b, h, i, j)) - math.fsum(terms)) / scale)
-            return worst
+            made = Result(backend, result, shape)
+            if not made.sound:
+                return math.inf
+            places = pick(heads * length, max(2, min(EVERY // width, _WORK // (length * width))))
+            errors = [0.0 if len(places) == heads * length or made.finite() else math.inf]
+            for number in sorted({place // length for place in places}):
+                keys = [pack(head(1, number)[j::width], field, numbers) for j in range(width)]
+                values = [pack(head(2, number)[t * width : (t + 1) * width], 8, numbers) for t in range(length)]
+                for i in [place % length for place in places if place // length == number]:
+                    query = numbers.row(head(0, number)[i * width : (i + 1) * width])
+                    scores = unpack(sum(map(mul, query, keys)), length, field)
+                    powers = _softmax([score / 255**2 / math.sqrt(width) for score in scores])
+                    sums = unpack(sum(map(mul, [round(e * one) for e in powers], values)), width, 8)
+                    expected = [x / 255 / one for x in sums]
+                    # Root of the sum of squared terms, for values of mean square 1 / 3.
+                    scale = math.sqrt(math.fsum(e * e for e in powers) / 3)
+                    found = made.row((*divmod(number, p["heads"]), i))
+                    errors.append(difference(found, expected, scale))
+            return worst_error(errors)
 
         return Trial(run, check, _TOLERANCE[backend.precision])
+
+
+def _softmax(scores: List[float]) -> List[float]:
+    top = max(scores)
+    powers = [math.exp(score - top) for score in scores]
+    total = math.fsum(powers)
+    return [power / total for power in powers]

@@ -122,9 +122,11 @@ def _failure(error: BaseException) -> Dict[str, Any]:
         return {"status": "wrong-result", "failure": str(error), "error": error.finite, "tolerance": error.tolerance}
     if isinstance(error, Unsupported):
         return {"status": "unsupported", "failure": str(error)}
+    from pi_runners.harness.origin import is_ours
     from pi_runners.harness.worker import failure_class
 
-    return {"status": failure_class(error), "failure": traceback.format_exc()[-2000:]}
+    status = "harness-error" if is_ours(error) else failure_class(error)
+    return {"status": status, "failure": traceback.format_exc()[-2000:]}
 
 
 def _fail(folder: str, rank: int, document: Dict[str, Any]) -> NoReturn:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, List, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial, decode, product, random_bytes
-from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, Operation, Parameter, corners
+from pi_runners.harness.contract import Array, Backend, Parameters, Trial, product, random_bytes
+from pi_runners.indicators.checks import worst_error
+from pi_runners.indicators.convolution_check import ConvolutionCheck, Geometry
+from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, Operation, Parameter
 
 _TOLERANCE = {"float64": 1e-12, "float32": 4e-3, "float16": 1e-2, "bfloat16": 6e-2}
 _AXES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
-_BYTE_VALUE = decode(bytes(range(256)), "float32")
-
-
-class Geometry(NamedTuple):
-    """Lengths along the spatial axes."""
-
-    spatial: Tuple[int, ...]
-    kernel: Tuple[int, ...]
-    stride: Tuple[int, ...]
-    padding: Tuple[int, ...]
-    out: Tuple[int, ...]
 
 
 class Convolution(Operation):
@@ -119,8 +108,15 @@ class Convolution(Operation):
         twice = 2 if p["direction"] == "backward" else 1
         return float(ITEM_BYTES[dtype] * (twice * (images + filters) + results))
 
+    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+        """With im2col, also every filter's view of every image."""
+        p = self.complete(parameters)
+        shape = self.geometry(p)
+        patches = p["batch"] * p["channels"] * product(shape.kernel) * product(shape.out) if backend == "numpy" else 0
+        return float(ITEM_BYTES[dtype] * patches)
+
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Check elements against exactly rounded sums."""
+        """Compare signed sums of filters, or channels, with exact ones: of all, or of some where there are many."""
         p, shape = parameters, self.geometry(parameters)
         image_shape = (p["batch"], p["channels"], *shape.spatial)
         filter_shape = (p["filters"], p["channels"] // p["groups"], *shape.kernel)
@@ -132,105 +128,15 @@ class Convolution(Operation):
             return back.convolution(images, filters, shape.stride, shape.padding, p["groups"])
 
         tolerance = _TOLERANCE[backend.precision]
-        sums = _Sums(raws, (image_shape, filter_shape, result_shape), shape, p["groups"])
+        exact = ConvolutionCheck(backend, raws, (image_shape, filter_shape, result_shape), shape)
         if p["direction"] == "forward":
-            return Trial(
-                backend.compile(convolve, [x, w]),
-                lambda result: _worst(backend, result, backend.image_index, sums.terms, corners(result_shape, 16)),
-                tolerance,
-            )
+            return Trial(backend.compile(convolve, [x, w]), exact.results, tolerance)
 
-        def check(result: Any) -> float:
-            by_image = _worst(backend, result[0], backend.image_index, sums.image_gradient, corners(image_shape, 4))
-            few = corners(filter_shape, 3)
-            return max(by_image, _worst(backend, result[1], backend.filter_index, sums.filter_gradient, few))
+        def check(gradients: Any) -> float:
+            by_image, by_filter = gradients
+            return worst_error([exact.image_gradient(by_image), exact.filter_gradient(by_filter)])
 
         return Trial(backend.pullback(convolve, [x, w], backend.images(raws[2], result_shape)), check, tolerance)
-
-
-class _Sums:
-    """The sums that elements of a convolution and of its gradients are, term by term."""
-
-    def __init__(
-        self,
-        raws: Sequence[bytes],
-        shapes: Tuple[Tuple[int, ...], ...],
-        geometry: Geometry,
-        groups: int,
-    ) -> None:
-        # Images, filters, and results or their gradient.
-        self._raws = raws
-        self._shapes = shapes
-        self._geometry = geometry
-        self._each = shapes[0][1] // groups
-        self._per_group = shapes[1][0] // groups
-
-    def _at(self, which: int, index: Sequence[int]) -> float:
-        place = 0
-        for position, length in zip(index, self._shapes[which]):
-            place = place * length + position
-        return _BYTE_VALUE[self._raws[which][place]]
-
-    def _pixel(self, out: Sequence[int], tap: Sequence[int]) -> Tuple[int, ...]:
-        g = self._geometry
-        return tuple(o * s + t - m for o, s, t, m in zip(out, g.stride, tap, g.padding))
-
-    def _inside(self, pixel: Sequence[int]) -> bool:
-        return all(0 <= at < length for at, length in zip(pixel, self._geometry.spatial))
-
-    def terms(self, index: Tuple[int, ...]) -> List[float]:
-        """Terms of one element (image, filter, *out) of the result."""
-        image, which, out = index[0], index[1], index[2:]
-        first = which // self._per_group * self._each
-        return [
-            self._at(0, (image, first + c, *pixel)) * self._at(1, (which, c, *tap))
-            for tap in itertools.product(*map(range, self._geometry.kernel))
-            for pixel in [self._pixel(out, tap)]
-            if self._inside(pixel)
-            for c in range(self._each)
-        ]
-
-    def image_gradient(self, index: Tuple[int, ...]) -> List[float]:
-        """Terms of one element (image, channel, *pixel) of the images' gradient."""
-        image, channel, pixel = index[0], index[1], index[2:]
-        g = self._geometry
-        group, c = divmod(channel, self._each)
-        found = []
-        for tap in itertools.product(*map(range, g.kernel)):
-            steps = [at + m - t for at, m, t in zip(pixel, g.padding, tap)]
-            out = [step // s for step, s in zip(steps, g.stride)]
-            if all(step % s == 0 for step, s in zip(steps, g.stride)) and all(0 <= o < n for o, n in zip(out, g.out)):
-                for which in range(group * self._per_group, (group + 1) * self._per_group):
-                    found.append(self._at(2, (image, which, *out)) * self._at(1, (which, c, *tap)))
-        return found
-
-    def filter_gradient(self, index: Tuple[int, ...]) -> List[float]:
-        """Terms of one element (filter, channel, *tap) of the filters' gradient."""
-        which, c, tap = index[0], index[1], index[2:]
-        channel = which // self._per_group * self._each + c
-        return [
-            self._at(0, (image, channel, *pixel)) * self._at(2, (image, which, *out))
-            for image in range(self._shapes[0][0])
-            for out in itertools.product(*map(range, self._geometry.out))
-            for pixel in [self._pixel(out, tap)]
-            if self._inside(pixel)
-        ]
-
-
-def _worst(
-    backend: Backend,
-    result: Any,
-    native: Callable[[Tuple[int, ...]], Tuple[int, ...]],
-    terms_of: Callable[[Tuple[int, ...]], List[float]],
-    indices: Sequence[Tuple[int, ...]],
-) -> float:
-    """Return the largest error, relative to the root of the sum of squared terms."""
-    worst = 0.0
-    for index in indices:
-        terms = terms_of(index)
-        scale = math.sqrt(math.fsum(t * t for t in terms)) or 1.0
-        worst = max(worst, abs(backend.read(result, native(index)) - math.fsum(terms)) / scale)
-    return worst
 
 
 def _sets(small: Parameters, medium: Parameters, large: Parameters, depthwise: bool) -> Any:

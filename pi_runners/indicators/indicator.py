@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -10,12 +11,18 @@ from pi_runners.harness.timing import measure
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
+PROCESS_BYTES = 0.4e9
+"""What an interpreter, a framework and a check hold beside arrays."""
+
 ALL = ("jax", "numpy", "onnxruntime", "tensorflow", "torch")
 LEARNING = ("jax", "tensorflow", "torch")
 """Backends with a backward pass."""
 
 ROUND_OFF = {"float64": 2.0**-44, "float32": 2.0**-11, "float16": 2.0**-10, "bfloat16": 2.0**-7, "int8": 2.0**-40}
 """Relative error allowed in one operation: TensorFloat-32 and half types multiply with 10 or 7 bits of mantissa."""
+
+UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Unit round-off: the relative error of a number that was rounded once, for operations that only move numbers."""
 
 
 class Parameter(NamedTuple):
@@ -64,6 +71,7 @@ class Indicator(ABC):
         devices: Devices that it makes sense on.
         dtypes: Element types that it is defined in.
         notes: Further sentences for its reference page.
+        copies: Arrays held at once, inputs, results and intermediate ones, over those that ``bytes_moved`` counts.
     """
 
     name = ""
@@ -80,6 +88,7 @@ class Indicator(ABC):
     devices: Tuple[str, ...] = ("cpu", "cuda")
     dtypes: Tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
     notes: Tuple[str, ...] = ()
+    copies = 1.5
 
     def complete(self, parameters: Parameters) -> Parameters:
         """Return parameters with the defaults of those that are not given."""
@@ -123,8 +132,17 @@ class Indicator(ABC):
         """Return the least bytes one call moves: inputs read once, outputs written once."""
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Return about how many bytes of main memory a run takes: arrays are made through double precision."""
-        return self.bytes_moved(parameters, dtype) / ITEM_BYTES[dtype] * (9 + 2 * ITEM_BYTES[dtype])
+        """Return about how many bytes a run takes at its most, the interpreter and the framework with it.
+
+        Inputs are kept as random bytes for the check, beside the arrays that the framework made of them. On a GPU the
+        arrays are there, and the same figure is held against its memory.
+        """
+        elements = self.bytes_moved(parameters, dtype) / ITEM_BYTES[dtype]
+        return PROCESS_BYTES + elements * (1 + self.copies * ITEM_BYTES[dtype])
+
+    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+        """Return about how many bytes this backend takes beyond that."""
+        return 0.0
 
     @abstractmethod
     def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
@@ -147,22 +165,23 @@ def time_trial(trial: Trial, backend: Backend, plan: Plan) -> Dict[str, Any]:
     """Check the first result of a trial, then time it."""
     # The check comes first: it sees the first call, before a training step has moved its weights.
     error = trial.check(trial.run())
-    if not error <= trial.tolerance:
-        failure = "relative error {:.3g} is above the tolerance {:.3g}".format(error, trial.tolerance)
-        finite = error if error == error and abs(error) < 1e300 else None
-        return {"status": "wrong-result", "failure": failure, "error": finite, "tolerance": trial.tolerance}
+    if wrong := refuse_error(error, trial.tolerance):
+        return wrong
     timing = measure(trial.run, backend.synchronise, plan)
     return {**timing.document(), "error": error, "tolerance": trial.tolerance}
 
 
-def corners(shape: Tuple[int, ...], count: int) -> List[Tuple[int, ...]]:
-    """Return indices spread over a shape, first and last element among them."""
-    return [
-        tuple(
-            (step * (axis + 1) * 7919 // max(1, count - 1)) % length
-            if 0 < step < count - 1
-            else (0 if step == 0 else length - 1)
-            for axis, length in enumerate(shape)
-        )
-        for step in range(count)
-    ]
+def refuse_error(error: float, tolerance: float) -> Dict[str, Any]:
+    """Return what is reported of a result with this relative error; empty where the error is accepted."""
+    # Written so that an error that is no number is refused: it compares as false.
+    if 0.0 <= error <= tolerance:
+        return {}
+    failure = "relative error {:.3g} is above the tolerance {:.3g}".format(error, tolerance)
+    if not math.isfinite(error):
+        failure = "the result is not finite or has a wrong shape; the tolerance is {:.3g}".format(tolerance)
+    return {
+        "status": "wrong-result",
+        "failure": failure,
+        "error": error if math.isfinite(error) else None,
+        "tolerance": tolerance,
+    }

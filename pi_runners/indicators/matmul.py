@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from operator import mul
 from typing import Any, List, Tuple
 
-from pi_runners.harness.contract import Backend, Parameters, Trial, decode, random_bytes
-from pi_runners.indicators.indicator import ITEM_BYTES, ROUND_OFF, Operation, Parameter, corners
+from pi_runners.harness.contract import Backend, Parameters, Trial, random_bytes
+from pi_runners.indicators.checks import EVERY, GROUP, Result, difference, pick, random_signs, signed_sum, worst_error
+from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
+from pi_runners.indicators.indicator import ITEM_BYTES, ROUND_OFF, Operation, Parameter
 
+_WORK = 2**28
+"""Products of a factor and a field that a check may take: about a second."""
 _YES_NO = ("no", "yes")
 
 
@@ -60,7 +65,7 @@ class Matmul(Operation):
         return float(p["batch"] * (ITEM_BYTES[dtype] * (m * k + k * n) + out * m * n))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Check 16 elements against exactly rounded dot products."""
+        """Compare signed sums of rows with exact ones: of all rows, or of some where there are many elements."""
         p = parameters
         batch, m, n, k = p["batch"], p["m"], p["n"], p["k"]
         turned_a, turned_b = p["transpose_a"] == "yes", p["transpose_b"] == "yes"
@@ -69,22 +74,39 @@ class Matmul(Operation):
         a = backend.array(raw_a, lead + ((k, m) if turned_a else (m, k)))
         b = backend.array(raw_b, lead + ((n, k) if turned_b else (k, n)))
         run = backend.compile(lambda back, x, y: back.matmul(x, y, turned_a, turned_b), [a, b])
+        numbers = whole_numbers(backend.dtype)
+        width = field_bytes(GROUP * k * 256**2 * (4 if numbers.step == 2 else 1))
 
-        def row(t: int, i: int) -> List[float]:
-            part = raw_a[t * m * k : (t + 1) * m * k]
-            return decode(part[i::m] if turned_a else part[i * k : (i + 1) * k], backend.dtype)
+        def row(t: int, i: int) -> List[int]:
+            return numbers.row(_line(raw_a[t * m * k : (t + 1) * m * k], i, m, k, turned_a))
 
-        def column(t: int, j: int) -> List[float]:
+        def packed(t: int) -> List[int]:
             part = raw_b[t * k * n : (t + 1) * k * n]
-            return decode(part[j * k : (j + 1) * k] if turned_b else part[j::n], backend.dtype)
+            return [pack(_line(part, i, k, n, turned_b), width, numbers) for i in range(k)]
 
         def check(result: Any) -> float:
-            worst = 0.0
-            for t, i, j in corners((batch, m, n), 16):
-                terms = [x * y for x, y in zip(row(t, i), column(t, j))]
-                scale = math.sqrt(math.fsum(x * x for x in terms))
-                found = backend.read(result, (t, i, j) if lead else (i, j))
-                worst = max(worst, abs(found - math.fsum(terms)) / scale)
-            return worst
+            made = Result(backend, result, lead + (m, n))
+            if not made.sound:
+                return math.inf
+            most = max(1, min(EVERY // (GROUP * n), _WORK // (k * n)))
+            each = -(-m // GROUP)
+            places = pick(batch * each, most)
+            errors = [0.0 if len(places) == batch * each or made.finite() else math.inf]
+            for t in sorted({place // each for place in places}):
+                columns = packed(t)
+                for start in [place % each * GROUP for place in places if place // each == t]:
+                    rows = range(start, min(m, start + GROUP))
+                    signs = random_signs(len(rows))
+                    factors = signed_sum((row(t, i) for i in rows), signs)
+                    exact = unpack(sum(map(mul, factors, columns)), n, width)
+                    found = signed_sum((made.row((t, i) if lead else (i,)) for i in rows), signs)
+                    scale = math.sqrt(k * len(rows)) * numbers.spread**2
+                    errors.append(difference(found, [x / numbers.denominator**2 for x in exact], scale))
+            return worst_error(errors)
 
         return Trial(run, check, ROUND_OFF[backend.precision] * 8)
+
+
+def _line(raw: bytes, i: int, lines: int, length: int, turned: bool) -> bytes:
+    """Return row ``i`` of a matrix (lines, length), which may be stored transposed."""
+    return raw[i::lines] if turned else raw[i * length : (i + 1) * length]

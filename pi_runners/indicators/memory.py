@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from operator import add
 from typing import Any, Callable, Dict, List
 
 from pi_runners.harness.contract import Backend, Parameters, Plan, Trial, decode, random_bytes
-from pi_runners.indicators.indicator import ITEM_BYTES, ROUND_OFF, Indicator, Operation, Parameter, corners, time_trial
+from pi_runners.indicators.checks import EVERY, FINITE, Result, difference, pick, worst_error
+from pi_runners.indicators.indicator import (
+    ITEM_BYTES,
+    PROCESS_BYTES,
+    ROUND_OFF,
+    Indicator,
+    Operation,
+    Parameter,
+    time_trial,
+)
 from pi_runners.indicators.matmul import Matmul
 
+_STRETCH = 2**12
+"""Elements that are compared together."""
 _FACTOR = 0.5
 _KERNELS: Dict[str, Any] = {
-    "copy": (1, 0, lambda b, x: b.copy(x), lambda x, y, z: x),
-    "scale": (1, 1, lambda b, x: b.scale(x, _FACTOR), lambda x, y, z: _FACTOR * x),
-    "add": (2, 1, lambda b, x, y: b.add(x, y), lambda x, y, z: x + y),
-    "triad": (2, 2, lambda b, x, y: b.add(x, b.scale(y, _FACTOR)), lambda x, y, z: x + _FACTOR * y),
+    "copy": (1, 0, lambda b, x: b.copy(x), lambda x: x),
+    "scale": (1, 1, lambda b, x: b.scale(x, _FACTOR), lambda x: _FACTOR * x),
+    "add": (2, 1, lambda b, x, y: b.add(x, y), add),
+    "triad": (2, 2, lambda b, x, y: b.add(x, b.scale(y, _FACTOR)), lambda x, y: x + _FACTOR * y),
 }
 """Arrays read, operations an element, the computation, and what one element is."""
 
@@ -46,18 +59,23 @@ class Memory(Operation):
         return float(ITEM_BYTES[dtype] * (_KERNELS[parameters["kernel"]][0] + 1) * parameters["elements"])
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Check 16 elements."""
+        """Compare elements in stretches: all, or some and whether the others are finite."""
         elements = parameters["elements"]
         count, _, function, exact = _KERNELS[parameters["kernel"]]
         raws = [random_bytes(71 + i, elements) for i in range(count)]
         run = backend.compile(function, [backend.array(raw, (elements,)) for raw in raws])
 
         def check(result: Any) -> float:
-            worst = 0.0
-            for (i,) in corners((elements,), 16):
-                x, y = (decode(raw[i : i + 1], "float32")[0] for raw in (raws[0], raws[-1]))
-                worst = max(worst, abs(backend.read(result, (i,)) - exact(x, y, 0)))
-            return worst
+            made = Result(backend, result, (elements,))
+            if not made.sound:
+                return math.inf
+            stretches = pick(-(-elements // _STRETCH), EVERY // _STRETCH)
+            errors = [0.0 if made.finite() else math.inf]
+            for start in [i * _STRETCH for i in stretches]:
+                place = slice(start, min(elements, start + _STRETCH))
+                expected = list(map(exact, *(decode(raw[place], "float32") for raw in raws)))
+                errors.append(difference(backend.read_all(result, (place,)), expected))
+            return worst_error(errors)
 
         return Trial(run, check, 8 * ROUND_OFF[backend.precision])
 
@@ -91,6 +109,10 @@ class Transfer(Indicator):
         """What is copied."""
         return float(parameters["bytes"])
 
+    def memory(self, parameters: Parameters, dtype: str) -> float:
+        """The random bytes, a page-locked copy, and where each direction copies to."""
+        return PROCESS_BYTES + float(4 * parameters["bytes"])
+
     def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
         """Time one direction, and check what arrived."""
         raw = random_bytes(75, parameters["bytes"])
@@ -99,8 +121,12 @@ class Transfer(Indicator):
 
         def check(result: Any) -> float:
             backend.synchronise(result)
-            places = [i for (i,) in corners((len(raw),), 16)]
-            return float(max(abs(backend.read(result, (i,)) - raw[i]) for i in places))
+            made = Result(backend, result, (len(raw),))
+            if not made.sound:
+                return math.inf
+            parts = pick(-(-len(raw) // EVERY), FINITE // EVERY)
+            places = [slice(i * EVERY, min(len(raw), (i + 1) * EVERY)) for i in parts]
+            return worst_error(difference(backend.read_all(result, (place,)), raw[place]) for place in places)
 
         return time_trial(Trial(run, check, 0.0), backend, plan)
 
@@ -143,6 +169,11 @@ class Roofline(Operation):
         """Of the product or the triad."""
         indicator, p = self._other(parameters)
         return float(indicator.bytes_moved(p, dtype))
+
+    def memory(self, parameters: Parameters, dtype: str) -> float:
+        """Of the product or the triad."""
+        indicator, p = self._other(parameters)
+        return float(indicator.memory(p, dtype))
 
     def complaints(self, parameters: Parameters) -> List[str]:
         """Also what the product or the triad refuses."""

@@ -9,16 +9,24 @@ import math
 import pkgutil
 import random
 import time
+from operator import mul
 from typing import Any, Dict, List, Sequence, Tuple
 
 from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Plan, Training, Trial, random_bytes
 from pi_runners.harness.timing import rounded
-from pi_runners.indicators.indicator import ITEM_BYTES, LEARNING, Indicator, Operation, Parameter
+from pi_runners.indicators.checks import stretches, worst_error
+from pi_runners.indicators.indicator import ITEM_BYTES, LEARNING, PROCESS_BYTES, Indicator, Operation, Parameter
 from pi_runners.indicators.models import MODELS, model_parameters
 
-# First-order prediction of one small step; the second-order term and rounding stay below this.
-_TOLERANCE = {"float64": 0.25, "float32": 0.25, "float16": 2.0, "bfloat16": 2.0}
-_LOSS_ROUND_OFF = {"float64": 0.0, "float32": 1e-6, "float16": 2.0**-8, "bfloat16": 2.0**-5}
+_RATE = LEARNING_RATE / 10
+_TOLERANCE = 0.25
+"""A step that is not made is off by 1, half a step by 0.5, a double step by 1, one in the wrong direction by 2."""
+
+_LOSS_ROUND_OFF = {"float64": 0.0, "float32": 1e-6}
+"""Relative error of a loss, beside which the decrease by one step is looked at."""
+
+_PROBED = 2**13
+"""Elements of a weight that are read to see how a step changed it."""
 
 
 class ModelIndicator(Indicator):
@@ -72,26 +80,99 @@ class TrainingStep(ModelIndicator, Operation):
         _, activations, weights = MODELS[parameters["model"]].count(parameters)
         return ITEM_BYTES[dtype] * (4 * activations + 3 * weights)
 
+    def memory(self, parameters: Parameters, dtype: str) -> float:
+        """Activations with their gradients, weights with theirs and with random bytes; half types have a reference."""
+        _, activations, weights = MODELS[parameters["model"]].count(parameters)
+        held = 2 * activations + 4 * weights
+        reference = 0.0 if dtype in _LOSS_ROUND_OFF else 4 * held
+        return PROCESS_BYTES + weights + ITEM_BYTES[dtype] * held + reference
+
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Check that the first step lowers the loss by the learning rate times the squared gradient norm."""
+        """Check the first step: see :class:`_StepCheck`."""
         p = {name: value for name, value in parameters.items() if value != 0}
-        model = MODELS[p["model"]]
-        training = backend.train(
-            lambda b, weights, *batch: b.cross_entropy(model.forward(b, weights, batch[:-1], p, True), batch[-1]),
-            model.make_weights(backend, p),
-            [*model.inputs(backend, p), backend.integers(model.labels(p), (model.rows(p),))],
-            LEARNING_RATE / 10,
+        training = _train(backend, p, _RATE)
+        return Trial(training.step, _StepCheck(backend, p, training).error, _TOLERANCE)
+
+
+def _train(backend: Backend, p: Parameters, rate: float) -> Training:
+    model = MODELS[p["model"]]
+    return backend.train(
+        lambda b, weights, *batch: b.cross_entropy(model.forward(b, weights, batch[:-1], p, True), batch[-1]),
+        model.make_weights(backend, p),
+        [*model.inputs(backend, p), backend.integers(model.labels(p), (model.rows(p),))],
+        rate,
+    )
+
+
+class _StepCheck:
+    """Checks that a step goes along the negative gradient, by the learning rate times the gradient.
+
+    In single and double precision the loss must fall by the learning rate times the squared norm of the gradient: to
+    first order no other step does that, and no other gradient.
+
+    In half types, and in mixed precision, such a fall is lost in round-off, and so are most updates of weights: a small
+    step changes nothing. There, loss and norm must be those of a reference in a wider type of the same framework, whose
+    step is checked as above, and a step of the same kind with a far larger learning rate must change the weights by the
+    reference's gradient: the projection of the change onto it is compared.
+    """
+
+    def __init__(self, backend: Backend, p: Parameters, training: Training) -> None:
+        self._backend, self._p, self._training = backend, p, training
+
+    def error(self, result: Any) -> float:
+        """Return how far the step is from a right one, in steps."""
+        if self._backend.precision in _LOSS_ROUND_OFF:
+            return _error_of_decrease(self._training, result, _LOSS_ROUND_OFF[self._backend.precision])
+        wide = self._backend.reference()
+        trained = _train(wide, self._p, _RATE)
+        before = _probe(wide, trained)
+        exact = trained.step()
+        gradient = [(x - y) / _RATE for x, y in zip(before, _probe(wide, trained))]
+        losses = [self._training.loss(result), trained.loss(exact)]
+        norms = [self._training.squared_norm(result), trained.squared_norm(exact)]
+        if not all(math.isfinite(x) and x > 0 for x in (*losses, *norms, _square(gradient))):
+            return math.inf
+        return worst_error(
+            [
+                _error_of_decrease(trained, exact, 1e-6),
+                abs(losses[0] / losses[1] - 1),
+                abs(math.sqrt(norms[0] / norms[1]) - 1),
+                self._error_of_large_step(before, gradient),
+            ]
         )
 
-        def check(result: Any) -> float:
-            before, squared_norm = training.loss(result), training.squared_norm(result)
-            after = training.loss(training.step())
-            predicted = LEARNING_RATE / 10 * squared_norm
-            if not (math.isfinite(before) and math.isfinite(after) and predicted > 0):
-                return float("inf")
-            return abs(before - after - predicted) / (predicted + _LOSS_ROUND_OFF[backend.precision] * before)
+    def _error_of_large_step(self, weights: List[float], gradient: List[float]) -> float:
+        # A quarter of the weights' norm: far above what half types round to.
+        rate = 0.25 * math.sqrt(_square(weights) / _square(gradient))
+        training = _train(self._backend, self._p, rate)
+        before = _probe(self._backend, training)
+        training.step()
+        change = [(x - y) / rate for x, y in zip(before, _probe(self._backend, training))]
+        if len(change) != len(gradient):
+            return math.inf
+        return abs(math.fsum(map(mul, change, gradient)) / _square(gradient) - 1)
 
-        return Trial(training.step, check, _TOLERANCE[backend.precision])
+
+def _error_of_decrease(training: Training, result: Any, round_off: float) -> float:
+    """Make another step, and compare what the first one took off the loss with its first-order prediction."""
+    before, after = training.loss(result), training.loss(training.step())
+    predicted = _RATE * training.squared_norm(result)
+    if not (math.isfinite(before) and math.isfinite(after) and math.isfinite(predicted) and predicted > 0):
+        return math.inf
+    return abs(before - after - predicted) / (predicted + round_off * before)
+
+
+def _square(numbers: List[float]) -> float:
+    return math.fsum(map(mul, numbers, numbers))
+
+
+def _probe(backend: Backend, training: Training) -> List[float]:
+    """Return some elements of every weight, always the same ones."""
+    found: List[float] = []
+    for weight in training.weights():
+        place = next(stretches(backend.shape_of(weight), _PROBED))
+        found += backend.read_all(weight, place)
+    return found
 
 
 class TimeToQuality(Indicator):
@@ -135,7 +216,7 @@ class TimeToQuality(Indicator):
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
         """The model, and 1797 images of 64 pixels."""
-        return float(parameters["hidden"] * 74 * 40 + 1797 * 64 * 20)
+        return PROCESS_BYTES + float(parameters["hidden"] * 74 * 40 + 1797 * 64 * 20)
 
     def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
         """Train once for every seed; a run that fails to reach the quality is counted, not hidden."""

@@ -210,6 +210,12 @@ def test_a_version_that_did_not_run_here_is_a_known_failure() -> None:
     assert "import-error" in found.failures("numpy")["2.1.0"]
 
 
+def test_an_error_of_our_own_harness_is_no_known_failure_of_a_version() -> None:
+    found = estimator([observation("2.1.0", status="harness-error")])
+
+    assert found.failures("numpy") == {}
+
+
 def test_one_failed_round_among_good_ones_is_no_known_failure() -> None:
     found = estimator([observation("2.1.0", round=0), observation("2.1.0", round=1, status="timed-out")])
 

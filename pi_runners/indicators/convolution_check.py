@@ -1,0 +1,307 @@
+"""Exact convolutions and their gradients, in whole numbers, and the comparison of results with them.
+
+Several filters, or channels, are summed with random signs before they are compared: a convolution is linear in each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from operator import itemgetter, mul
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+from pi_runners.harness.contract import Backend, product
+from pi_runners.indicators.checks import (
+    EVERY,
+    GROUP,
+    Result,
+    difference,
+    pick,
+    pick_groups,
+    random_signs,
+    signed_sum,
+    worst_error,
+)
+from pi_runners.indicators.exact import field_bytes, unpack, whole_numbers
+
+_NUMBERS = whole_numbers("float32")
+_WORK = 2**28
+"""Products of a factor and a field that a check of one array may take: about a second."""
+_SUM_WORK = 2**23
+"""Products that a check of the filters' gradient may take: about half a second."""
+_CHANNELS = 4
+"""Channels in a signed sum of the filters' gradient, over which filters are summed, too."""
+
+
+class Geometry(NamedTuple):
+    """Lengths along the spatial axes."""
+
+    spatial: Tuple[int, ...]
+    kernel: Tuple[int, ...]
+    stride: Tuple[int, ...]
+    padding: Tuple[int, ...]
+    out: Tuple[int, ...]
+
+    @property
+    def padded(self) -> Tuple[int, ...]:
+        """Lengths with the margins."""
+        return tuple(n + 2 * p for n, p in zip(self.spatial, self.padding))
+
+
+class ConvolutionCheck:
+    """Compares a convolution, and its gradients, with exact sums.
+
+    Attributes:
+        shapes: Of images, filters and results, channels first.
+    """
+
+    def __init__(
+        self, backend: Backend, raws: Sequence[bytes], shapes: Sequence[Tuple[int, ...]], geometry: Geometry
+    ) -> None:
+        self._backend, self._raws, self.shapes, self._geometry = backend, raws, shapes, geometry
+        self._each = shapes[1][1]
+        self._per_group = shapes[1][0] * self._each // shapes[0][1]
+        g = geometry
+        self._taps = _places(g.kernel, (1,) * len(g.kernel), (0,) * len(g.kernel), g.padded)
+        self._grid = product(g.padded)
+        # Where on the grid of a padded image its own pixels are, and where each result's first tap is.
+        self._inside = _places(g.spatial, (1,) * len(g.spatial), g.padding, g.padded)
+        self._starts = _places(g.out, g.stride, (0,) * len(g.out), g.padded)
+
+    def results(self, array: Any) -> float:
+        """Return the largest error of a convolution's result, relative to the root of the sum of squared terms."""
+        taps, width = len(self._taps), field_bytes(GROUP * self._each * len(self._taps) * 512**2)
+        made = Result(self._backend, array, self._backend.image_index(self.shapes[2]))
+        if not made.sound:
+            return math.inf
+        groups = [
+            [first + i for i in group]
+            for first in range(0, self.shapes[1][0], self._per_group)
+            for group in pick_groups(self._per_group, self._per_group)
+        ]
+        work = self._each * taps * self._grid
+        places = self._pick(len(groups) * self.shapes[0][0], work, GROUP * len(self._starts))
+        errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or made.finite() else math.inf]
+        grids = _Grids(self._raws[0], self._grid, self._inside, width)
+        # The last tap is the farthest: everything is moved up to it, since what is moved down would be rounded.
+        picked = [place + self._taps[-1] for place in self._starts]
+        for place in places:
+            image, group = divmod(place, len(groups))
+            filters = groups[group]
+            signs = random_signs(len(filters))
+            factors = signed_sum((self._filter(f) for f in filters), signs)
+            first = filters[0] // self._per_group * self._each
+            inputs = [grids.at(image * self.shapes[0][1] + first + c) for c in range(self._each)]
+            total = 0
+            for number, tap in enumerate(self._taps):
+                total += sum(map(mul, factors[number::taps], inputs)) << (8 * width * (self._taps[-1] - tap))
+            found = signed_sum((made.channel(image, f) for f in filters), signs)
+            errors.append(
+                _compare(found, total, self._grid + self._taps[-1], width, picked, len(factors) * len(filters))
+            )
+        return worst_error(errors)
+
+    def image_gradient(self, array: Any) -> float:
+        """Return the largest error of the images' gradient."""
+        taps, width = len(self._taps), field_bytes(GROUP * self._per_group * len(self._taps) * 512**2)
+        made = Result(self._backend, array, self._backend.image_index(self.shapes[0]))
+        if not made.sound:
+            return math.inf
+        groups = [
+            [first + i for i in group]
+            for first in range(0, self.shapes[0][1], self._each)
+            for group in pick_groups(self._each, self._each)
+        ]
+        places = self._pick(
+            len(groups) * self.shapes[0][0], self._per_group * taps * self._grid, GROUP * len(self._inside)
+        )
+        errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or made.finite() else math.inf]
+        grids = _Grids(self._raws[2], self._grid, self._starts, width)
+        meeting = product([-(-k // s) for k, s in zip(self._geometry.kernel, self._geometry.stride)])
+        for place in places:
+            image, group = divmod(place, len(groups))
+            channels = groups[group]
+            signs = random_signs(len(channels))
+            first = channels[0] // self._each * self._per_group
+            filters = range(first, first + self._per_group)
+            # For each filter, the signed sum of its taps over the channels.
+            factors = [
+                signed_sum((self._filter(f)[c % self._each * taps :][:taps] for c in channels), signs) for f in filters
+            ]
+            inputs = [grids.at(image * self.shapes[1][0] + f) for f in filters]
+            total = 0
+            for number, tap in enumerate(self._taps):
+                total += sum(map(mul, [f[number] for f in factors], inputs)) << (8 * width * tap)
+            found = signed_sum((made.channel(image, c) for c in channels), signs)
+            terms = self._per_group * meeting * len(channels)
+            errors.append(_compare(found, total, self._grid + self._taps[-1], width, self._inside, terms))
+        return worst_error(errors)
+
+    def filter_gradient(self, array: Any) -> float:
+        """Return the largest error of the filters' gradient."""
+        made = Result(self._backend, array, self._backend.filter_index(self.shapes[1]))
+        if not made.sound:
+            return math.inf
+        taps, pixels, images = len(self._taps), len(self._starts), self.shapes[0][0]
+        terms = images * pixels
+        few = terms * (self.shapes[1][0] + self.shapes[0][1]) > 4 * EVERY
+        groups = [
+            list(range(start, min(start + size, first + self._per_group)))
+            for size in [1 if few else GROUP]
+            for first in range(0, self.shapes[1][0], self._per_group)
+            for start in range(first, first + self._per_group, size)
+        ]
+        channels = [
+            list(range(start, min(start + size, self._each)))
+            for size in [1 if few else _CHANNELS]
+            for start in range(0, self._each, size)
+        ]
+        each = len(channels) * taps
+        count = len(groups) * each
+        places = list(range(count))
+        if few or terms * count > 2 * _SUM_WORK:
+            places = pick(count, max(2, _SUM_WORK // terms))
+        errors = [0.0 if len(places) == count or made.finite() else math.inf]
+        # The last picked element is there to make a tuple even of one: `map` ends with the shorter.
+        shifted = [itemgetter(*(s + tap for s in self._starts), 0) for tap in self._taps]
+        for group in sorted({place // each for place in places}):
+            wanted: Dict[int, List[int]] = {}
+            for place in places:
+                if place // each == group:
+                    wanted.setdefault(place % each // taps, []).append(place % taps)
+            signs = random_signs(len(groups[group]))
+            sums = self._upstream_sums(groups[group], signs)
+            # Once for all channels where they are small; an image at a time where they are not.
+            upstream: Callable[[int], List[int]] = sums if few else [sums(i) for i in range(images)].__getitem__
+            for number, numbers in wanted.items():
+                found = _Weights(made, self._backend, groups[group], signs, channels[number])
+                errors += self._compare_weights(found, upstream, numbers, shifted)
+        return worst_error(errors)
+
+    def _compare_weights(
+        self, found: "_Weights", upstream: Callable[[int], List[int]], taps: List[int], shifted: Sequence[Any]
+    ) -> List[float]:
+        """Compare signed sums of the filters' gradient over filters and channels, one for each tap."""
+        turns = random_signs(len(found.channels))
+        first = found.filters[0] // self._per_group * self._each
+        sums = [0] * len(taps)
+        images = self.shapes[0][0]
+        for image in range(images):
+            pixels = signed_sum((self._padded_image(image, first + c) for c in found.channels), turns)
+            for i, tap in enumerate(taps):
+                sums[i] += sum(map(mul, upstream(image), shifted[tap](pixels)))
+        terms = images * len(self._starts) * len(found.filters) * len(found.channels)
+        scale = math.sqrt(terms) * _NUMBERS.spread**2
+        return [
+            abs(found.signed_sum(_unravel(tap, self._geometry.kernel), turns) - exact / _NUMBERS.denominator**2) / scale
+            for exact, tap in zip(sums, taps)
+        ]
+
+    def _upstream_sums(self, filters: List[int], signs: List[int]) -> Callable[[int], List[int]]:
+        return lambda image: signed_sum((self._upstream(image, f) for f in filters), signs)
+
+    def _pick(self, count: int, work: int, elements: int) -> List[int]:
+        if count * work <= _WORK and count * elements <= 2 * EVERY:
+            return list(range(count))
+        return pick(count, max(2, min(_WORK // work, EVERY // elements)))
+
+    def _filter(self, number: int) -> List[int]:
+        size = self._each * len(self._taps)
+        return _NUMBERS.row(self._raws[1][number * size : (number + 1) * size])
+
+    def _upstream(self, image: int, number: int) -> List[int]:
+        size = len(self._starts)
+        start = (image * self.shapes[1][0] + number) * size
+        return _NUMBERS.row(self._raws[2][start : start + size])
+
+    def _padded_image(self, image: int, channel: int) -> List[int]:
+        size = len(self._inside)
+        start = (image * self.shapes[0][1] + channel) * size
+        grid = [0] * self._grid
+        row = self._geometry.spatial[-1]
+        numbers = _NUMBERS.row(self._raws[0][start : start + size])
+        for first in range(0, size, row):
+            grid[self._inside[first] : self._inside[first] + row] = numbers[first : first + row]
+        return grid
+
+
+class _Weights(NamedTuple):
+    """Elements of the filters' gradient that are summed with signs."""
+
+    made: Result
+    backend: Backend
+    filters: List[int]
+    signs: List[int]
+    channels: List[int]
+
+    def signed_sum(self, tap: Sequence[int], turns: Sequence[int]) -> Any:
+        """Return the sum at one tap over filters and channels, each times its sign."""
+        return sum(
+            s * t * self.made.row(self.backend.filter_index((f, c, *tap)))[0]
+            for f, s in zip(self.filters, self.signs)
+            for c, t in zip(self.channels, turns)
+        )
+
+
+class _Grids:
+    """Images spread over the grid of a padded image and packed: zero wherever they have no pixel."""
+
+    def __init__(self, raw: bytes, grid: int, places: Sequence[int], width: int) -> None:
+        self._raw, self._grid, self._places, self._width = raw, grid, places, width
+        self._runs = _runs(places)
+        self._ones = self._spread(b"\1" * len(places))
+        self._kept: Dict[int, int] = {}
+
+    def at(self, number: int) -> int:
+        """Return image ``number``, counted over batch and channels."""
+        if number not in self._kept:
+            size = len(self._places)
+            spread = self._spread(self._raw[number * size : (number + 1) * size])
+            if len(self._kept) * self._grid * self._width > 2**28:
+                self._kept.clear()
+            self._kept[number] = spread * _NUMBERS.step + self._ones * _NUMBERS.start
+        return self._kept[number]
+
+    def _spread(self, raw: bytes) -> int:
+        fields = bytearray(self._grid * self._width)
+        for first, count, step in self._runs:
+            start = self._places[first] * self._width
+            stride = step * self._width
+            fields[start : start + (count - 1) * stride + 1 : stride] = raw[first : first + count]
+        return int.from_bytes(fields, "little")
+
+
+def _runs(places: Sequence[int]) -> List[Tuple[int, int, int]]:
+    """Split places into runs of equal steps: (number of the first, how many, step)."""
+    runs = []
+    first = 0
+    while first < len(places):
+        step = places[first + 1] - places[first] if first + 1 < len(places) else 1
+        last = first
+        while last + 1 < len(places) and places[last + 1] - places[last] == step:
+            last += 1
+        runs.append((first, last - first + 1, step))
+        first = last + 1
+    return runs
+
+
+def _places(lengths: Sequence[int], steps: Sequence[int], margins: Sequence[int], grid: Sequence[int]) -> List[int]:
+    """Return where the elements of a block are on a grid, counted in its order."""
+    strides = [product(grid[axis + 1 :]) for axis in range(len(grid))]
+    along = [[(i * step + m) * s for i in range(n)] for n, step, m, s in zip(lengths, steps, margins, strides)]
+    return [sum(parts) for parts in itertools.product(*along)]
+
+
+def _unravel(place: int, lengths: Sequence[int]) -> List[int]:
+    found: List[int] = []
+    for length in reversed(lengths):
+        place, at = divmod(place, length)
+        found.insert(0, at)
+    return found
+
+
+def _compare(found: List[Any], total: int, fields: int, width: int, places: Sequence[int], terms: int) -> float:
+    """Compare elements with fields at places, relative to the root of the sum of squared terms."""
+    numbers = unpack(total, fields, width)
+    exact = [numbers[place] / _NUMBERS.denominator**2 for place in places]
+    return difference(found, exact, math.sqrt(terms) * _NUMBERS.spread**2)

@@ -1,0 +1,98 @@
+"""How much memory a run takes is known before it is started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from knowledge.domain.errors import InputError
+from pi_runners.harness.contract import Parameters
+from pi_runners.indicators import INDICATORS
+from pi_runners.indicators.indicator import Operation
+from pi_runners.matrix import Case, backends_of, check_fit
+from tests.knowledge.samples import MACHINE
+
+_ROOM = 8 * 2**30
+_SECONDS = 1200
+_CHILD = """
+import json, resource, sys
+from pi_runners.backends import make_backend
+from pi_runners.harness.contract import Plan
+from pi_runners.indicators import INDICATORS
+backend, name, parameters = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+plan = Plan(samples=1, min_seconds=1e-6, max_warmup_seconds=1e-6)
+measured = INDICATORS[name].measure(make_backend(backend, "cpu", "float32", {}), parameters, plan)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"status": measured["status"], "failure": measured.get("failure"), "peak": peak}))
+"""
+
+
+def estimate(name: str, case: Parameters, backend: str) -> float:
+    indicator = INDICATORS[name]
+    complete = indicator.complete(case)
+    return indicator.memory(complete, "float32") + indicator.extra_memory(complete, "float32", backend)
+
+
+def backend_for(name: str, case: Parameters) -> str:
+    return "numpy" if INDICATORS[name].supports(case, "numpy") else "torch"
+
+
+LARGE = [
+    (name, case)
+    for name, indicator in INDICATORS.items()
+    if isinstance(indicator, Operation)
+    for case in indicator.sets["large"]
+    if estimate(name, case, backend_for(name, case)) <= _ROOM
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "case"), LARGE)
+def test_a_large_case_runs_and_takes_about_the_memory_that_was_foretold(name: str, case: Parameters) -> None:
+    backend = backend_for(name, case)
+    pytest.importorskip(backend)
+
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, backend, name, json.dumps(case)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+        timeout=_SECONDS,
+    )
+
+    measured = json.loads(done.stdout.splitlines()[-1])
+    foretold = estimate(name, case, backend)
+    assert measured["status"] == "ok", measured
+    assert foretold / 3 <= measured["peak"] <= foretold * 1.2
+
+
+@pytest.mark.parametrize("name", INDICATORS)
+def test_every_case_says_what_it_takes(name: str) -> None:
+    for cases in INDICATORS[name].sets.values():
+        for case in cases:
+            assert estimate(name, case, "numpy") > 0
+
+
+def test_what_does_not_fit_into_free_memory_is_refused() -> None:
+    case = Case(name="memory", parameters={"kernel": "add", "elements": 2**28})
+
+    check_fit([case], ["float32"], MACHINE, device="cpu", free_bytes=64e9)
+    with pytest.raises(InputError, match="free memory is 1.0 GB"):
+        check_fit([case], ["float32"], MACHINE, device="cpu", free_bytes=1e9)
+
+
+def test_what_im2col_takes_is_counted_for_numpy_only() -> None:
+    case = Case(name="conv3d", parameters=INDICATORS["conv3d"].sets["large"][0])
+
+    check_fit([case], ["float32"], MACHINE, device="cpu", backends=["torch"], free_bytes=16e9)
+    with pytest.raises(InputError, match="takes about"):
+        check_fit([case], ["float32"], MACHINE, device="cpu", backends=["numpy", "torch"], free_bytes=16e9)
+
+
+def test_the_backends_of_stacks_are_known_before_they_are_locked() -> None:
+    assert backends_of(["numpy==2.0", "torch numpy", "six", "numpy>>1"]) == ("numpy", "torch")

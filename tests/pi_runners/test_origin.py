@@ -1,0 +1,139 @@
+"""Errors of the harness are told from errors of the framework."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from pi_runners.backends.numpy import NumpyBackend
+from pi_runners.harness import contract, timing, worker
+from pi_runners.harness.contract import Backend, random_bytes
+from pi_runners.harness.origin import is_ours
+from pi_runners.indicators import matmul
+
+REQUEST: dict[str, Any] = {
+    "backend": "numpy",
+    "settings": {},
+    "samples": 2,
+    "min_seconds": 1e-4,
+    "max_warmup_seconds": 0.1,
+}
+ENTRY = {"name": "matmul", "parameters": {"m": 4, "n": 4, "k": 4}, "device": "cpu", "dtype": "float32"}
+
+
+def raised(action: Callable[[], object]) -> BaseException:
+    with pytest.raises(BaseException) as caught:
+        action()
+    return caught.value
+
+
+def framework() -> ModuleType:
+    """A module outside this project and the standard library."""
+    module = ModuleType("framework")
+    text = "def fail(error):\n    raise error\n"
+    exec(compile(text, "/opt/site-packages/framework/__init__.py", "exec"), module.__dict__)
+    return module
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no kernel"), AttributeError("inside"), SystemExit(3), MemoryError()])
+def test_what_a_framework_raises_is_its_own(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail = framework().fail
+    monkeypatch.setattr(NumpyBackend, "matmul", lambda self, *_: fail(error))
+
+    document = worker.run_indicator(REQUEST, ENTRY)
+
+    assert document["status"] == ("out-of-memory" if isinstance(error, MemoryError) else "error")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (AttributeError("module 'numpy' has no attribute 'gone'"), "harness-error"),
+        (TypeError("unexpected keyword"), "harness-error"),
+        # C code has no frame of its own: this is what it raises for a computation that it cannot do.
+        (RuntimeError("could not create a primitive"), "error"),
+        (NotImplementedError("not implemented for 'Half'"), "unsupported"),
+    ],
+)
+def test_a_backend_that_does_not_know_a_version_says_nothing_of_it(
+    error: Exception, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Backend, *_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(NumpyBackend, "matmul", fail)
+
+    assert worker.run_indicator(REQUEST, ENTRY)["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value", "reason"),
+    [
+        (contract, "_CHUNK_BYTES", "4", "TypeError"),
+        (matmul, "GROUP", 0, "ZeroDivisionError"),
+        (matmul, "_WORK", None, "TypeError"),
+    ],
+)
+def test_inputs_and_checks_that_fail_are_errors_of_the_harness(
+    module: ModuleType, name: str, value: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, value)
+
+    document = worker.run_indicator(REQUEST, ENTRY)
+
+    assert document["status"] == "harness-error"
+    assert reason in document["failure"]
+
+
+def test_a_clock_that_stands_still_is_an_error_of_the_harness(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: 1.0)  # type: ignore[attr-defined]
+
+    document = worker.run_indicator(REQUEST, ENTRY)
+
+    assert document["status"] == "harness-error"
+    assert "clock" in document["failure"]
+
+
+def test_the_standard_library_belongs_to_whom_called_it() -> None:
+    def by_framework() -> None:
+        module = framework()
+        module.__dict__["statistics"] = statistics
+        exec(
+            compile("def mean():\n    statistics.mean([])\n", "/opt/site-packages/framework/a.py", "exec"),
+            module.__dict__,
+        )
+        module.mean()
+
+    assert not is_ours(raised(by_framework))
+    assert is_ours(raised(lambda: contract.product(None)))  # type: ignore[arg-type]
+
+
+def test_what_an_instrument_raises_is_ours(tmp_path: Path) -> None:
+    module = ModuleType("loadgen")
+    exec(compile("def go():\n    raise ValueError\n", str(tmp_path / "loadgen.py"), "exec"), module.__dict__)
+
+    assert is_ours(raised(module.go), str(tmp_path))
+    assert not is_ours(raised(module.go))
+
+
+def test_an_interrupt_says_nothing_of_a_version() -> None:
+    assert is_ours(KeyboardInterrupt())
+
+
+def test_chunks_of_random_bytes_are_what_one_draw_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = [random_bytes(7, count) for count in (0, 1, 1023, 4097)]
+
+    monkeypatch.setattr(contract, "_CHUNK_BYTES", 256)
+
+    assert [random_bytes(7, count) for count in (0, 1, 1023, 4097)] == whole
+    assert json.dumps([len(w) for w in whole]) == "[0, 1, 1023, 4097]"
+
+
+def test_more_bytes_than_one_draw_can_give() -> None:
+    assert len(random_bytes(1, 2**28 + 5)) == 2**28 + 5
