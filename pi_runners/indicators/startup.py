@@ -26,7 +26,8 @@ from typing import Any, Dict, List
 
 from pi_runners.harness.contract import Backend, Parameters, Plan, decode, random_bytes
 from pi_runners.harness.timing import rounded
-from pi_runners.indicators.indicator import ROUND_OFF, Indicator, Parameter, corners
+from pi_runners.indicators.checks import pick, worst_error
+from pi_runners.indicators.indicator import ROUND_OFF, Indicator, Parameter, refuse_error
 
 _PROCESSES = 1
 """Measured processes a run; the next rounds start more."""
@@ -38,6 +39,8 @@ _MODULES = {
     "torch": ("torch",),
 }
 """What a user of each framework imports."""
+_CHECKED = 64
+"""Elements of the first result that are compared."""
 _TIMED = ("import_seconds", "device_seconds", "first_call_seconds")
 """The parts of a sample."""
 
@@ -94,8 +97,8 @@ class Startup(Indicator):
                 tail = done.stderr.decode("utf-8", "replace")[-2000:]
                 return {"status": "crashed", "failure": "exit status {}: {}".format(done.returncode, tail)}
             document = json.loads(done.stdout.decode().splitlines()[-1])
-            if not document["error"] <= document["tolerance"]:
-                return _wrong_result(document["error"], document["tolerance"])
+            if wrong := refuse_error(document["error"], document["tolerance"]):
+                return wrong
             found.append(document)
         kept = found[1:]
         metrics = [document["metrics"] for document in kept]
@@ -108,12 +111,6 @@ class Startup(Indicator):
             "tolerance": kept[0]["tolerance"],
             "metrics": {name: sorted(m[name] for m in metrics)[len(metrics) // 2] for name in metrics[0]},
         }
-
-
-def _wrong_result(error: float, tolerance: float) -> Dict[str, Any]:
-    failure = "relative error {:.3g} of the first result is above the tolerance {:.3g}".format(error, tolerance)
-    finite = error if math.isfinite(error) else None
-    return {"status": "wrong-result", "failure": failure, "error": finite, "tolerance": tolerance}
 
 
 def start(text: str) -> Dict[str, Any]:
@@ -175,15 +172,15 @@ class _Stopwatch:
 
 
 def _error(backend: Backend, result: Any, raw: List[bytes], n: int) -> float:
-    """Return the largest relative error of a spread of elements; NaN where one of them is not a number."""
+    """Return the largest relative error of some elements; infinity where one of them is not finite."""
     errors = []
-    for i, j in corners((n, n), 16):
+    for place in pick(n * n, _CHECKED):
+        i, j = divmod(place, n)
         row, column = raw[0][i * n : (i + 1) * n], raw[1][j::n]
         terms = [x * y * n**-0.5 for x, y in zip(decode(row, backend.dtype), decode(column, backend.dtype))]
         scale = math.sqrt(math.fsum(term * term for term in terms))
         errors.append(abs(backend.read(result, (i, j)) - math.tanh(math.fsum(terms))) / scale)
-    # `max` loses NaN; a sum does not.
-    return max(errors) if math.isfinite(math.fsum(errors)) else math.nan
+    return worst_error(errors)
 
 
 def resident_bytes() -> float:
