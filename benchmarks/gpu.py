@@ -183,7 +183,7 @@ def _run(options: Any, started: float) -> int:
     say(_describe(hardware, environment))
     for text in (*hardware.unknown, *(f"version of {name} cannot be read" for name in unreadable)):
         say(f"not known: {text}")
-    sizes = ("large", "small") if options.size == "both" else (options.size,)
+    sizes = ("small", "large") if options.size == "both" else (options.size,)
     devices = [d for d in ("cuda", "cpu") if options.device in (d, "both") and (d == "cpu" or hardware.gpu)]
     planned, refused = plan_blocks(environment, hardware, sizes=sizes, devices=devices, rounds=options.rounds)
     planned = tuple(p for p in planned if not options.only or any(text in p.name for text in options.only))
