@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,11 @@ def configuration(files: tuple[str, ...], tests: tuple[str, ...]) -> str:
     return "\n".join(["", "[tool.mutmut]", *lines, "timeout_multiplier = 5.0", "timeout_constant = 10.0", ""])
 
 
+def fewer_examples(test: str, most: int) -> str:
+    """Return a test module whose property tests try no more examples than this: each mutant runs them again."""
+    return re.sub(r"max_examples=(\d+)", lambda found: f"max_examples={min(most, int(found[1]))}", test)
+
+
 def results(copy: Path) -> dict[str, str | None]:
     """Return the result of each mutant; none of those that did not run."""
     found: dict[str, str | None] = {}
@@ -87,12 +93,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default: 1)")
     parser.add_argument("--files", nargs="+", help="patterns of files to mutate instead of the whole part")
     parser.add_argument("--tests", nargs="+", help="tests to run instead of those of the part")
+    parser.add_argument("--examples", type=int, default=60, help="examples of a property test (default: 60)")
     parser.add_argument("--jobs", type=int, default=1, help="number of concurrent test processes (default: 1)")
     options = parser.parse_args()
     files, tests = PARTS[options.part]
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         copy = Path(folder) / "checkout"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache", "mutants"))
+        for path in (copy / "tests").rglob("test_*.py"):
+            path.write_text(fewer_examples(path.read_text(encoding="utf-8"), options.examples), encoding="utf-8")
         with (copy / "pyproject.toml").open("a", encoding="utf-8") as file:
             file.write(configuration(tuple(options.files or files), tuple(options.tests or tests)))
         # Naming no mutant that there is only makes them, and finds out which tests reach which.

@@ -27,6 +27,7 @@ class PackageIndex:
         separate_metadata: Offer core metadata beside the wheels.
         ranges: Honour ranged requests.
         status: Answer every page with this status instead.
+        failures: Do so this many times only; none for ever.
         garbage: Answer every page with this text instead.
         delay_seconds: Wait before every answer.
         wrong_hashes: Lie about the hash of the metadata.
@@ -39,6 +40,7 @@ class PackageIndex:
     separate_metadata: bool = True
     ranges: bool = True
     status: int = 200
+    failures: int | None = None
     garbage: str | None = None
     delay_seconds: float = 0.0
     wrong_hashes: bool = False
@@ -158,7 +160,8 @@ class PackageIndex:
                 return 401, b"who are you", "text/plain", {}
         if parts[0] == "files":
             return self._file(parts[1], headers)
-        if self.status != 200:
+        if self.status != 200 and self.failures != 0:
+            self.failures = self.failures and self.failures - 1
             return self.status, b"no", "text/plain", {}
         if parts[0] == "pypi":
             found = self.vulnerabilities.get((parts[1], parts[2]))

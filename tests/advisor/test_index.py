@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,9 @@ def test_json_and_html_pages_say_the_same(tmp_path: Path) -> None:
             file = client_of(index, tmp_path / str(as_json)).files(A)[0]
             found.append((file.filename, file.sha256, file.requires_python, file.yanked, file.metadata_sha256))
 
-    assert found[0] == found[1]
+    wheel = "a-1.0-py3-none-any.whl"
+    digests = [hashlib.sha256(index.files[name]).hexdigest() for name in (wheel, f"{wheel}.metadata")]
+    assert found == [(wheel, digests[0], ">=3.9", True, digests[1])] * 2
 
 
 def test_a_json_page_also_tells_size_and_upload_time(index: PackageIndex, tmp_path: Path) -> None:
@@ -119,6 +122,17 @@ def test_what_may_pass_is_tried_again(index: PackageIndex, tmp_path: Path) -> No
     assert index.requests["simple"] == 4
 
 
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_what_has_passed_when_it_is_tried_again_is_no_error(index: PackageIndex, tmp_path: Path, status: int) -> None:
+    index.add("a", "1.0")
+    index.status, index.failures = status, 3
+
+    found = client_of(index, tmp_path).files(A)
+
+    assert [file.filename for file in found] == ["a-1.0-py3-none-any.whl"]
+    assert index.requests["simple"] == 4
+
+
 def test_a_slow_index_is_given_up(index: PackageIndex, tmp_path: Path) -> None:
     index.delay_seconds = 0.5
 
@@ -186,4 +200,4 @@ def test_a_directory_of_wheels_is_searched(index: PackageIndex, tmp_path: Path) 
 
     assert file.filename == "a_b-1.0-py3-none-any.whl"
     assert client.metadata(file).name == "a-b"
-    assert client.pinned(file).sha256
+    assert client.pinned(file).sha256 == hashlib.sha256(index.files["a_b-1.0-py3-none-any.whl"]).hexdigest()
