@@ -31,7 +31,12 @@ PARTS = {
     ),
     "resolve": (
         ("advisor/resolve/*",),
-        ("tests/advisor/test_resolve.py", "tests/advisor/test_optimum.py", "tests/advisor/test_explanations.py"),
+        (
+            "tests/advisor/test_resolve.py",
+            "tests/advisor/test_optimum.py",
+            "tests/advisor/test_standard.py",
+            "tests/advisor/test_explanations.py",
+        ),
     ),
     "gate": (("advisor/gate/*",), ("tests/advisor/gate",)),
     "timing": (("pi_runners/harness/timing.py",), ("tests/pi_runners/test_timing.py",)),
