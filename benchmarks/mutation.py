@@ -32,6 +32,7 @@ PARTS = {
     "resolve": (
         ("advisor/resolve/*",),
         (
+            "tests/advisor/test_candidates.py",
             "tests/advisor/test_resolve.py",
             "tests/advisor/test_optimum.py",
             "tests/advisor/test_standard.py",
