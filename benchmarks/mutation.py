@@ -1,7 +1,7 @@
 """Mutation testing of one part of the program on a sample: which wrong programs do the tests accept?
 
-    python -m venv mutation && mutation/bin/pip install mutmut -e '.[test]'
-    mutation/bin/python benchmarks/mutation.py index --sample 100
+    python -m venv .venv-mutation && .venv-mutation/bin/pip install mutmut -e '.[test]'
+    .venv-mutation/bin/python benchmarks/mutation.py index --sample 100
 
 It runs mutmut (https://mutmut.readthedocs.io) in a copy of this checkout, so that the checkout stays as it is. mutmut
 itself has no sample, and one part has thousands of mutants: this draws some of them with a fixed seed, runs the tests
@@ -105,7 +105,7 @@ def main() -> None:
     files, tests = PARTS[options.part]
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         copy = Path(folder) / "checkout"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache", "mutants"))
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "mutants"))
         for path in (copy / "tests").rglob("test_*.py"):
             path.write_text(fewer_examples(path.read_text(encoding="utf-8"), options.examples), encoding="utf-8")
         with (copy / "pyproject.toml").open("a", encoding="utf-8") as file:
