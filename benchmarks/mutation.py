@@ -105,7 +105,8 @@ def main() -> None:
     files, tests = PARTS[options.part]
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         copy = Path(folder) / "checkout"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "mutants"))
+        ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "mutants")
+        shutil.copytree(ROOT, copy, ignore=ignored)
         for path in (copy / "tests").rglob("test_*.py"):
             path.write_text(fewer_examples(path.read_text(encoding="utf-8"), options.examples), encoding="utf-8")
         with (copy / "pyproject.toml").open("a", encoding="utf-8") as file:
