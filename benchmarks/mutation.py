@@ -1,7 +1,7 @@
 """Mutation testing of one part of the program on a sample: which wrong programs do the tests accept?
 
-    python -m venv mutation && mutation/bin/pip install mutmut -e '.[test]'
-    mutation/bin/python benchmarks/mutation.py index --sample 100
+    python -m venv .venv-mutation && .venv-mutation/bin/pip install mutmut -e '.[test]'
+    .venv-mutation/bin/python benchmarks/mutation.py index --sample 100
 
 It runs mutmut (https://mutmut.readthedocs.io) in a copy of this checkout, so that the checkout stays as it is. mutmut
 itself has no sample, and one part has thousands of mutants: this draws some of them with a fixed seed, runs the tests
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,13 @@ PARTS = {
     ),
     "resolve": (
         ("advisor/resolve/*",),
-        ("tests/advisor/test_resolve.py", "tests/advisor/test_optimum.py", "tests/advisor/test_explanations.py"),
+        (
+            "tests/advisor/test_candidates.py",
+            "tests/advisor/test_resolve.py",
+            "tests/advisor/test_optimum.py",
+            "tests/advisor/test_standard.py",
+            "tests/advisor/test_explanations.py",
+        ),
     ),
     "gate": (("advisor/gate/*",), ("tests/advisor/gate",)),
     "timing": (("pi_runners/harness/timing.py",), ("tests/pi_runners/test_timing.py",)),
@@ -62,6 +69,11 @@ def configuration(files: tuple[str, ...], tests: tuple[str, ...]) -> str:
     return "\n".join(["", "[tool.mutmut]", *lines, "timeout_multiplier = 5.0", "timeout_constant = 10.0", ""])
 
 
+def fewer_examples(test: str, most: int) -> str:
+    """Return a test module whose property tests try no more examples than this: each mutant runs them again."""
+    return re.sub(r"max_examples=(\d+)", lambda found: f"max_examples={min(most, int(found[1]))}", test)
+
+
 def results(copy: Path) -> dict[str, str | None]:
     """Return the result of each mutant; none of those that did not run."""
     found: dict[str, str | None] = {}
@@ -87,12 +99,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default: 1)")
     parser.add_argument("--files", nargs="+", help="patterns of files to mutate instead of the whole part")
     parser.add_argument("--tests", nargs="+", help="tests to run instead of those of the part")
+    parser.add_argument("--examples", type=int, default=60, help="examples of a property test (default: 60)")
     parser.add_argument("--jobs", type=int, default=1, help="number of concurrent test processes (default: 1)")
     options = parser.parse_args()
     files, tests = PARTS[options.part]
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         copy = Path(folder) / "checkout"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache", "mutants"))
+        ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "mutants")
+        shutil.copytree(ROOT, copy, ignore=ignored)
+        for path in (copy / "tests").rglob("test_*.py"):
+            path.write_text(fewer_examples(path.read_text(encoding="utf-8"), options.examples), encoding="utf-8")
         with (copy / "pyproject.toml").open("a", encoding="utf-8") as file:
             file.write(configuration(tuple(options.files or files), tuple(options.tests or tests)))
         # Naming no mutant that there is only makes them, and finds out which tests reach which.

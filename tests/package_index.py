@@ -27,27 +27,36 @@ class PackageIndex:
         separate_metadata: Offer core metadata beside the wheels.
         ranges: Honour ranged requests.
         status: Answer every page with this status instead.
+        failures: Do so this many times only; none for ever.
         garbage: Answer every page with this text instead.
         delay_seconds: Wait before every answer.
         wrong_hashes: Lie about the hash of the metadata.
         password: Refuse whoever does not send it, for the user `me`.
         etags: Send an `ETag` with each page, and answer 304 to those who have that page.
         not_modified: How often the answer was 304.
+        cache_control: Say with each page how long it may be used.
+        vulnerabilities: Identifiers of the vulnerabilities of versions.
+        records: What is told of vulnerabilities, as it is sent.
+        base: Name the address of the files once, as an HTML page's base, and each file below it.
     """
 
     json: bool = True
     separate_metadata: bool = True
     ranges: bool = True
     status: int = 200
+    failures: int | None = None
     garbage: str | None = None
     delay_seconds: float = 0.0
     wrong_hashes: bool = False
     password: str | None = None
     etags: bool = False
     not_modified: int = 0
+    cache_control: str = ""
+    base: bool = False
     files: dict[str, bytes] = field(default_factory=dict)
     entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     vulnerabilities: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    records: dict[tuple[str, str], object] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
 
     def add(
@@ -158,26 +167,30 @@ class PackageIndex:
                 return 401, b"who are you", "text/plain", {}
         if parts[0] == "files":
             return self._file(parts[1], headers)
-        if self.status != 200:
+        if self.status != 200 and self.failures != 0:
+            self.failures = self.failures and self.failures - 1
             return self.status, b"no", "text/plain", {}
         if parts[0] == "pypi":
-            found = self.vulnerabilities.get((parts[1], parts[2]))
-            record = {"vulnerabilities": [{"id": name, "withdrawn": None} for name in found or ()]}
-            return (
-                (404, b"", "text/plain", {}) if found is None else (200, json.dumps(record).encode(), "text/json", {})
-            )
+            version = (parts[1], parts[2])
+            found = self.records.get(version)
+            if version in self.vulnerabilities:
+                found = [{"id": name, "withdrawn": None} for name in self.vulnerabilities[version]]
+            record = json.dumps({"vulnerabilities": found}).encode()
+            return (404, b"", "text/plain", {}) if found is None else (200, record, "text/json", {})
         if self.garbage is not None:
             return 200, self.garbage.encode(), "application/vnd.pypi.simple.v1+json", {}
         if parts[1] not in self.entries:
             return 404, b"not found", "text/plain", {}
         status, body, kind, more = self._page(parts[1], "json" in headers.get("Accept", "") and self.json)
+        if self.cache_control:
+            more = {**more, "Cache-Control": self.cache_control}
         if not self.etags:
             return status, body, kind, more
         etag = f'"{hashlib.sha256(body).hexdigest()}"'
         if headers.get("If-None-Match") == etag:
             self.not_modified += 1
-            return 304, b"", kind, {"ETag": etag}
-        return status, body, kind, {"ETag": etag}
+            return 304, b"", kind, {**more, "ETag": etag}
+        return status, body, kind, {**more, "ETag": etag}
 
     def _file(self, name: str, headers: dict[str, str]) -> tuple[int, bytes, str, dict[str, str]]:
         body = self.files.get(name)
@@ -203,7 +216,10 @@ class PackageIndex:
         if as_json:
             page = {"meta": {"api-version": "1.1"}, "name": name, "files": entries}
             return 200, json.dumps(page).encode(), "application/vnd.pypi.simple.v1+json", {}
-        links = "".join(f"<a {_attributes(entry)}>{entry['filename']}</a>\n" for entry in entries)
+        head = '<base href="/files/">' if self.base else ""
+        if self.base:
+            entries = [{**entry, "url": entry["filename"]} for entry in entries]
+        links = head + "".join(f"<a {_attributes(entry)}>{entry['filename']}</a>\n" for entry in entries)
         return 200, f"<!DOCTYPE html><html><body>{links}</body></html>".encode(), "text/html", {}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
+from packaging.specifiers import Specifier
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
@@ -157,7 +158,7 @@ class IndexCandidates:
     def _select(self, name: NormalizedName, pages: Sequence[ProjectPage]) -> tuple[Candidate, ...]:
         roots = self._problem.roots_of(name)
         hashes = [root.hashes for root in roots if root.hashes]
-        pinned = [s for root in roots for s in root.requirement.specifier if s.operator in ("==", "===")]
+        pinned = [s for root in roots for s in root.requirement.specifier if _is_pin(s)]
         best: dict[Version, Offer] = {}
         taken: set[str] = set()
         for page in pages:
@@ -269,3 +270,8 @@ class IndexCandidates:
             self._skip(candidate.name, "requires another Python", candidate.file.filename)
             return None
         return metadata
+
+
+def _is_pin(specifier: Specifier) -> bool:
+    """Whether a specifier names one version, which may then be one that was withdrawn (PEP 592)."""
+    return specifier.operator == "===" or (specifier.operator == "==" and not specifier.version.endswith(".*"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,11 @@ def read_everything(client: IndexClient) -> tuple[object, ...]:
     )
 
 
+def unpacked(wheel: bytes) -> int:
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
+        return sum(entry.file_size for entry in archive.infolist())
+
+
 def damage(path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -63,6 +70,7 @@ def test_a_single_damaged_entry_is_not_used_and_is_replaced(
 ) -> None:
     offer(index, etags=etags)
     expected = read_everything(client_of(index, tmp_path))
+    assert expected[-2:] == (unpacked(index.files["a-2.0-py3-none-any.whl"]), ("PYSEC-1",))
     if age == "stale":
         make_stale(tmp_path, index)
     (damaged, *_) = sorted((tmp_path / bucket).iterdir())
@@ -116,6 +124,51 @@ def test_a_page_that_changed_is_read_anew(index: PackageIndex, tmp_path: Path) -
     assert len(fresh) == 2
     assert len(renewed) == 3
     assert client_of(index, tmp_path, offline=True).files(A) == renewed
+
+
+@pytest.mark.parametrize(
+    ("cache_control", "asked_again"),
+    [
+        ("", False),
+        ("max-age=600, public", False),
+        ("max-age=0", True),
+        ("no-cache", True),
+        ("no-store, max-age=600", True),
+    ],
+)
+def test_a_page_is_used_as_long_as_its_index_says(
+    index: PackageIndex, tmp_path: Path, cache_control: str, asked_again: bool
+) -> None:
+    offer(index)
+    index.cache_control = cache_control
+    client_of(index, tmp_path).files(A)
+
+    client_of(index, tmp_path).files(A)
+
+    assert index.requests["simple"] == 1 + asked_again
+
+
+@pytest.mark.parametrize(
+    ("cache_control", "age", "asked_again"),
+    [("", 590, False), ("", 610, True), ("max-age=60", 50, False), ("max-age=60", 70, True), ("", -10, True)],
+)
+def test_a_page_is_asked_for_again_when_its_time_is_over(
+    index: PackageIndex,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cache_control: str,
+    age: float,
+    asked_again: bool,
+) -> None:
+    offer(index)
+    index.cache_control = cache_control
+    monkeypatch.setattr("time.time", lambda: 1_000_000.0)
+    client_of(index, tmp_path).files(A)
+
+    monkeypatch.setattr("time.time", lambda: 1_000_000.0 + age)
+    client_of(index, tmp_path).files(A)
+
+    assert index.requests["simple"] == 1 + asked_again
 
 
 def test_a_body_of_another_answer_than_the_page_says_is_not_used(index: PackageIndex, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.index.configuration import IndexConfiguration, read_configuration, without_credentials
+from advisor.index.configuration import IndexConfiguration, _pip_files, read_configuration, without_credentials
 from knowledge.domain.errors import InputError
 
 
@@ -91,3 +91,48 @@ def test_a_wrong_index_table_is_named(tmp_path: Path, text: str, message: str) -
 
     with pytest.raises(InputError, match=message):
         read(tmp_path)
+
+
+@pytest.fixture
+def without_pip_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the files of this machine's pip aside."""
+    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
+
+
+@pytest.mark.usefixtures("without_pip_files")
+def test_without_any_configuration_the_default_index_is_that_of_pip(tmp_path: Path) -> None:
+    from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+    found = read(tmp_path)
+
+    assert (found.default, found.extra, found.find_links, found.certificate) == ("", (), (), None)
+    assert found.default_url == PYPI_SIMPLE_ENDPOINT
+
+
+def test_certificates_come_from_the_variables_of_uv_or_pip(tmp_path: Path) -> None:
+    assert read(tmp_path, {"SSL_CERT_FILE": "/uv.pem", "PIP_CERT": "/pip.pem"}).certificate == "/uv.pem"
+    assert read(tmp_path, {"PIP_CERT": "/pip.pem"}).certificate == "/pip.pem"
+
+
+@pytest.mark.usefixtures("without_pip_files")
+def test_tables_of_uv_are_passed_over_on_demand(tmp_path: Path) -> None:
+    (tmp_path / "uv.toml").write_text('index-url = "https://uv/simple"\n')
+
+    assert read(tmp_path).default == "https://uv/simple"
+    assert read(tmp_path, {"UV_NO_CONFIG": "1"}).default == ""
+
+
+def test_the_systems_pip_file_is_read_and_the_users_wins(tmp_path: Path) -> None:
+    system, user = tmp_path / "system", tmp_path / "user"
+    for folder, name in ((system, "system"), (user, "user")):
+        (folder / "pip").mkdir(parents=True)
+        (folder / "pip" / "pip.conf").write_text(f"[global]\nindex-url = https://{name}/simple\n")
+    variables = {"XDG_CONFIG_DIRS": f"{tmp_path / 'none'}:{system}", "XDG_CONFIG_HOME": str(user)}
+
+    assert read(tmp_path, variables).default == "https://user/simple"
+    # The machine's own file, if there is one, is between the two.
+    assert list(_pip_files(variables, tmp_path))[:3] == [
+        tmp_path / "none" / "pip" / "pip.conf",
+        system / "pip" / "pip.conf",
+        Path("/etc/pip.conf"),
+    ]

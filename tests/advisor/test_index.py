@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
 
 from advisor.index import transport
-from advisor.index.client import MetadataError
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient, MetadataError
+from advisor.index.configuration import IndexConfiguration
 from advisor.index.pages import IndexAnswerError, OfflineError
 from advisor.index.transport import IndexUnreachableError
 from tests.advisor.made import client_of
@@ -28,7 +31,66 @@ def test_json_and_html_pages_say_the_same(tmp_path: Path) -> None:
             file = client_of(index, tmp_path / str(as_json)).files(A)[0]
             found.append((file.filename, file.sha256, file.requires_python, file.yanked, file.metadata_sha256))
 
-    assert found[0] == found[1]
+    wheel = "a-1.0-py3-none-any.whl"
+    digests = [hashlib.sha256(index.files[name]).hexdigest() for name in (wheel, f"{wheel}.metadata")]
+    assert found == [(wheel, digests[0], ">=3.9", True, digests[1])] * 2
+
+
+@pytest.mark.parametrize("yanked", [True, "broken", "", False])
+def test_a_file_is_yanked_with_a_reason_or_without(index: PackageIndex, tmp_path: Path, yanked: bool | str) -> None:
+    index.add("a", "1.0")
+    index.entries["a"][0]["yanked"] = yanked
+
+    (file,) = client_of(index, tmp_path).files(A)
+
+    assert file.yanked is (yanked is not False)
+
+
+def test_links_of_a_page_are_relative_to_its_base(index: PackageIndex, tmp_path: Path) -> None:
+    index.json, index.base = False, True
+    index.add("a", "1.0", ["b>=2"])
+    client = client_of(index, tmp_path)
+
+    (file,) = client.files(A)
+
+    assert file.url == index.url.replace("/simple/", "/files/a-1.0-py3-none-any.whl")
+    assert [str(r) for r in client.metadata(file).requires] == ["b>=2"]
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_wheel_is_read_with_the_credentials_of_its_index(index: PackageIndex, tmp_path: Path, ranges: bool) -> None:
+    index.separate_metadata, index.ranges, index.password = False, ranges, "hunter2"
+    index.add("a", "1.0", ["b>=2"])
+    configuration = IndexConfiguration(default=index.url.replace("http://", "http://me:hunter2@"))
+    client = IndexClient(configuration, cache=DiskCache(tmp_path))
+
+    (file,) = client.files(A)
+
+    assert [str(r) for r in client.metadata(file).requires] == ["b>=2"]
+    # Where ranges are served, the whole wheel is never asked for.
+    assert client.transport.requests_made == {"GET": 1 if ranges else 2, "ranged": 1}
+
+
+@pytest.mark.parametrize(
+    ("vulnerabilities", "identifiers"),
+    [
+        ([{"id": "B"}, {"id": "A", "withdrawn": None}], ("A", "B")),
+        ([{"id": "A", "withdrawn": "2025-01-01T00:00:00Z"}], ()),
+        ([], ()),
+        (None, None),
+        ("none", None),
+    ],
+)
+def test_vulnerabilities_are_those_that_the_record_of_a_version_names(
+    index: PackageIndex, tmp_path: Path, vulnerabilities: object, identifiers: tuple[str, ...] | None
+) -> None:
+    index.add("a", "1.0")
+    if vulnerabilities is not None:
+        index.records["a", "1.0"] = vulnerabilities
+    client = client_of(index, tmp_path)
+    (file,) = client.files(A)
+
+    assert client.vulnerabilities(file, "a", "1.0") == identifiers
 
 
 def test_a_json_page_also_tells_size_and_upload_time(index: PackageIndex, tmp_path: Path) -> None:
@@ -119,6 +181,17 @@ def test_what_may_pass_is_tried_again(index: PackageIndex, tmp_path: Path) -> No
     assert index.requests["simple"] == 4
 
 
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_what_has_passed_when_it_is_tried_again_is_no_error(index: PackageIndex, tmp_path: Path, status: int) -> None:
+    index.add("a", "1.0")
+    index.status, index.failures = status, 3
+
+    found = client_of(index, tmp_path).files(A)
+
+    assert [file.filename for file in found] == ["a-1.0-py3-none-any.whl"]
+    assert index.requests["simple"] == 4
+
+
 def test_a_slow_index_is_given_up(index: PackageIndex, tmp_path: Path) -> None:
     index.delay_seconds = 0.5
 
@@ -186,4 +259,4 @@ def test_a_directory_of_wheels_is_searched(index: PackageIndex, tmp_path: Path) 
 
     assert file.filename == "a_b-1.0-py3-none-any.whl"
     assert client.metadata(file).name == "a-b"
-    assert client.pinned(file).sha256
+    assert client.pinned(file).sha256 == hashlib.sha256(index.files["a_b-1.0-py3-none-any.whl"]).hexdigest()

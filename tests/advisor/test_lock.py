@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from advisor.lock.write import write_atomically
 from knowledge.domain.errors import InputError
 from tests.advisor.made import advise, client_of, problem_of
 from tests.package_index import PackageIndex
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 @pytest.fixture
@@ -36,16 +41,23 @@ def test_a_pylock_is_valid_and_complete(locked: tuple[str, str], index: PackageI
     wheels = lock.packages[0].wheels
     assert [(p.name, str(p.version)) for p in lock.packages] == [("a", "1.0"), ("b", "2.0")]
     assert wheels is not None
-    assert wheels[0].size == len(index.files["a-1.0-py3-none-any.whl"])
-    assert len(wheels[0].hashes["sha256"]) == 64
+    wheel, sdist = index.files["a-1.0-py3-none-any.whl"], index.files["b-2.0.tar.gz"]
+    assert (wheels[0].size, wheels[0].hashes) == (len(wheel), {"sha256": sha256(wheel)})
+    assert wheels[0].url == index.url.replace("/simple/", "/files/a-1.0-py3-none-any.whl")
+    assert lock.packages[1].wheels is None
     assert lock.packages[1].sdist is not None
+    assert (lock.packages[1].sdist.size, lock.packages[1].sdist.hashes) == (len(sdist), {"sha256": sha256(sdist)})
 
 
-def test_a_requirements_lock_has_a_hash_for_every_package(locked: tuple[str, str]) -> None:
-    lines = locked[1].splitlines()
+def test_a_requirements_lock_has_the_hash_of_every_package(locked: tuple[str, str], index: PackageIndex) -> None:
+    lines = [line for line in locked[1].splitlines() if "==" in line or "--hash" in line]
 
-    assert [line for line in lines if "==" in line] == ["a==1.0 \\", "b==2.0 \\"]
-    assert sum(line.startswith("    --hash=sha256:") for line in lines) == 2
+    assert lines == [
+        "a==1.0 \\",
+        f"    --hash=sha256:{sha256(index.files['a-1.0-py3-none-any.whl'])}",
+        "b==2.0 \\",
+        f"    --hash=sha256:{sha256(index.files['b-2.0.tar.gz'])}",
+    ]
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

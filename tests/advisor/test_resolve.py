@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.baseline import Impossible
@@ -339,6 +340,21 @@ def test_verification_refuses_a_stack_that_does_not_hold(index: PackageIndex, tm
 
     with pytest.raises(VerificationError, match="violates a requirement: .*b<2"):
         verify(problem_of("a"), source, wrong)
+
+
+def test_verification_refuses_a_stack_with_too_much_or_too_little(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b"])
+    index.add("b", "1.0")
+    index.add("c", "1.0")
+    advice, source = advise(index, tmp_path, problem_of("a"))
+    surplus = source.candidates(canonicalize_name("c"))[0]
+    (without,) = (c for c in advice.optimum.stack if c.name == "a")
+
+    verify(problem_of("a"), source, advice.optimum.stack)
+    with pytest.raises(VerificationError, match=r"packages that nothing requires: \['c'\]"):
+        verify(problem_of("a"), source, (*advice.optimum.stack, surplus))
+    with pytest.raises(VerificationError):
+        verify(problem_of("a"), source, (without,))
 
 
 def test_the_same_inputs_give_the_same_stack_from_any_cache(index: PackageIndex, tmp_path: Path) -> None:

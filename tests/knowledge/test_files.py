@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledge.domain.errors import InputError
-from knowledge.exchange.files import read_observations, write_observations
+from knowledge.exchange.files import read_lines, read_observations, write_observations
 from tests.knowledge.samples import observation
 
 
@@ -60,9 +60,11 @@ def test_a_damaged_line_is_named(damage: object, reason: str) -> None:
 
 
 def test_the_shipped_observations_are_valid() -> None:
-    shipped = [f for f in importlib.resources.files("knowledge.data").iterdir() if f.name.endswith(".jsonl")]
+    files = importlib.resources.files("knowledge.data").iterdir()
+    shipped = [f for f in files if f.name.endswith((".jsonl", ".jsonl.gz"))]
 
-    found = [o for f in shipped for o in read_observations(f.read_text().splitlines(), where=f.name)]
+    found = [o for f in shipped for o in read_observations(read_lines(f.read_bytes(), where=f.name), where=f.name)]
 
+    assert any(f.name.endswith(".gz") for f in shipped)
     assert len(found) > 300
     assert {o.framework for o in found} >= {"numpy", "tensorflow-cpu", "torch"}

@@ -112,8 +112,9 @@ def test_a_killed_first_use_leaves_nothing_half_made(tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", program])
 
     assert killed.returncode == 9
-    with open_knowledge_base(str(path)) as store:
-        assert store.content().blocks >= 2
+    with open_knowledge_base(str(path)) as store, open_knowledge_base(str(tmp_path / "whole.sqlite")) as whole:
+        assert store.content().digest == whole.content().digest
+        assert list(store.damages()) == []
 
 
 def test_several_processes_may_be_the_first(tmp_path: Path) -> None:
@@ -125,6 +126,12 @@ def test_several_processes_may_be_the_first(tmp_path: Path) -> None:
     running = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
 
     assert [process.wait() for process in running] == [0, 0, 0, 0]
+    with (
+        open_knowledge_base(str(tmp_path / "k.sqlite")) as store,
+        open_knowledge_base(str(tmp_path / "alone.sqlite")) as alone,
+    ):
+        assert store.content().digest == alone.content().digest
+        assert list(store.damages()) == []
 
 
 def test_tables_of_a_newer_program_are_refused(tmp_path: Path) -> None:

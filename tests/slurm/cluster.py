@@ -183,9 +183,12 @@ class Cluster:
                 where = variables.get("SLURM_CONF"), variables.get("SLURMD_NODENAME")
                 if where == (str(self.configuration), node):
                     jobs += [process, *(p for p in process.parents() if p.name() == "slurmstepd")]
-        for process in (*self._named("slurmd", node), *jobs):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        # They end at the same instant: a daemon that sees its job die reports that the job failed.
+        lost = (*self._named("slurmd", node), *jobs)
+        for end in (psutil.Process.suspend, psutil.Process.kill):
+            for process in lost:
+                with contextlib.suppress(psutil.Error):
+                    end(process)
         self._run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
 
     def _start_munge(self) -> None:

@@ -243,6 +243,32 @@ def test_an_ignored_finding_does_not_fail_and_is_told_with_its_reason(
     assert [(f["code"], f["reason"]) for f in found["ignored"]] == [("ADV009", "not reachable")]
 
 
+def test_an_exception_for_one_package_covers_no_other(project: Path, check: Run, index: PackageIndex) -> None:
+    index.vulnerabilities |= {("a", "2.0"): ["PYSEC-2026-8"], ("b", "1.1"): ["PYSEC-2026-7"]}
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nignore = [{ code = "vulnerable", package = "B", reason = "not reachable" }]\n')
+
+    found = check()
+
+    assert [(f["code"], f["package"]) for f in found["findings"] if f["level"] == "error"] == [("ADV009", "a")]
+    assert [(f["code"], f["package"]) for f in found["ignored"]] == [("ADV009", "b")]
+    assert found["exit_code"] == 1
+
+
+def test_only_the_codes_that_the_policy_names_fail(project: Path, check: Run, index: PackageIndex) -> None:
+    index.vulnerabilities |= {("a", "2.0"): [], ("b", "1.1"): ["PYSEC-2026-7"]}
+    for entry in index.entries["a"]:
+        entry["yanked"] = entry["filename"].startswith("a-2.0")
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nfail = ["yanked"]\n')
+
+    found = check("--refresh")
+
+    levels = {f["code"]: f["level"] for f in found["findings"]}
+    assert (levels["ADV009"], levels["ADV010"]) == ("warning", "error")
+    assert found["exit_code"] == 1
+
+
 def test_an_expired_exception_is_a_finding_at_its_line(project: Path, check: Run, index: PackageIndex) -> None:
     index.vulnerabilities |= {("a", "2.0"): [], ("b", "1.1"): ["PYSEC-2026-7"]}
     yesterday = (datetime.now(UTC) - timedelta(days=1)).date()

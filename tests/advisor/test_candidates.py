@@ -1,0 +1,182 @@
+"""Which files of an index become candidates: withdrawn ones, pre-releases, hashes, wheels and sdists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.problem import Policy, Problem
+from tests.advisor.made import client_of, problem_of
+from tests.package_index import PackageIndex
+
+A = canonicalize_name("a")
+
+
+def found(index: PackageIndex, cache: Path, problem: Problem) -> tuple[list[str], dict[str, int]]:
+    """Return file names of the candidates of `a`, newest first, and how many files were skipped for each reason."""
+    source = IndexCandidates(client_of(index, cache), problem)
+    names = [candidate.file.filename for candidate in source.candidates(A)]
+    return names, {skipped.reason: skipped.count for skipped in source.skipped()}
+
+
+def wheel(version: str) -> str:
+    return f"a-{version}-py3-none-any.whl"
+
+
+@pytest.mark.parametrize(
+    ("requirement", "admitted"),
+    [
+        ("a", False),
+        ("a>=2", False),
+        ("a==2.0", True),
+        ("a===2.0", True),
+        ("a~=2.0", False),
+        # A prefix is no pin (PEP 592).
+        ("a==2.*", False),
+        ("a==1.0", False),
+    ],
+)
+def test_a_withdrawn_version_is_a_candidate_only_where_it_is_pinned(
+    index: PackageIndex, tmp_path: Path, requirement: str, admitted: bool
+) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0", yanked=True)
+
+    names, skipped = found(index, tmp_path, problem_of(requirement))
+
+    assert names == ([wheel("2.0")] if admitted else []) + [wheel("1.0")]
+    assert skipped == ({} if admitted else {"yanked": 1})
+
+
+def test_a_withdrawn_version_that_is_kept_stays_a_candidate(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", yanked=True)
+    index.add("a", "2.0", yanked=True)
+
+    names, skipped = found(index, tmp_path, problem_of("a", policy=Policy(kept=frozenset({(A, Version("1.0"))}))))
+
+    assert names == [wheel("1.0")]
+    assert skipped == {"yanked": 1}
+
+
+@pytest.mark.parametrize(
+    ("requirement", "policy", "admitted"),
+    [
+        ("a", Policy(), False),
+        ("a>=1", Policy(), False),
+        ("a>=2.0rc1", Policy(), True),
+        ("a", Policy(prereleases=True), True),
+        ("a", Policy(kept=frozenset({(A, Version("2.0rc1"))})), True),
+    ],
+)
+def test_a_pre_release_is_a_candidate_only_where_it_is_asked_for(
+    index: PackageIndex, tmp_path: Path, requirement: str, policy: Policy, admitted: bool
+) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0rc1")
+
+    names, skipped = found(index, tmp_path, problem_of(requirement, policy=policy))
+
+    assert names == ([wheel("2.0rc1")] if admitted else []) + [wheel("1.0")]
+    assert skipped == ({} if admitted else {"pre-release": 1})
+
+
+def test_pre_releases_are_candidates_where_there_is_nothing_else(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0b1")
+    index.add("a", "1.0rc1")
+
+    assert found(index, tmp_path, problem_of("a")) == ([wheel("1.0rc1"), wheel("1.0b1")], {})
+
+
+def test_only_files_of_the_required_hashes_are_candidates(index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0", "3.0"):
+        index.add("a", version)
+    hashes = {entry["filename"]: entry["hashes"]["sha256"] for entry in index.entries["a"]}
+    problem = problem_of("a", "a")
+    one, other = problem.roots
+    roots = (
+        replace(one, hashes=frozenset({hashes[wheel("1.0")], hashes[wheel("2.0")]})),
+        replace(other, hashes=frozenset({hashes[wheel("2.0")], hashes[wheel("3.0")]})),
+    )
+
+    names, skipped = found(index, tmp_path, replace(problem, roots=roots))
+
+    assert names == [wheel("2.0")]
+    assert skipped == {"hash not among those required": 2}
+
+
+WHEELS, SDISTS = [wheel("2.0"), wheel("1.0")], ["a-3.0.tar.gz", "a-2.0.tar.gz"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "names"),
+    [
+        (Policy(), ["a-3.0.tar.gz", *WHEELS]),
+        (Policy(no_binary=frozenset({"b"}), only_binary=frozenset({"c"})), ["a-3.0.tar.gz", *WHEELS]),
+        (Policy(no_binary=frozenset({"a"})), SDISTS),
+        (Policy(no_binary=frozenset({":all:"})), SDISTS),
+        (Policy(only_binary=frozenset({"a"})), WHEELS),
+        (Policy(only_binary=frozenset({":all:"})), WHEELS),
+    ],
+)
+def test_a_wheel_is_taken_before_an_sdist_and_either_can_be_excluded(
+    index: PackageIndex, tmp_path: Path, policy: Policy, names: list[str]
+) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0")
+    index.add_sdist("a", "2.0")
+    index.add_sdist("a", "3.0")
+
+    assert found(index, tmp_path, problem_of("a", policy=policy))[0] == names
+
+
+def test_the_most_specific_wheel_of_the_highest_build_is_taken(index: PackageIndex, tmp_path: Path) -> None:
+    for tag in (
+        "py3-none-any",
+        "cp312-cp312-manylinux_2_17_x86_64",
+        "cp312-cp312-manylinux_2_28_x86_64",
+        "cp312-cp312-manylinux_2_35_x86_64",
+        "cp311-cp311-manylinux_2_28_x86_64",
+    ):
+        index.add("a", "1.0", tag=tag)
+    best = "a-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+    index.add_file("a", best.replace("1.0-", "1.0-2-"), b"")
+    index.add_file("a", best.replace("1.0-", "1.0-1-"), b"")
+
+    names, skipped = found(index, tmp_path, problem_of("a"))
+
+    assert names == [best.replace("1.0-", "1.0-2-")]
+    assert skipped == {"no wheel for the target": 2}
+
+
+def test_a_file_without_an_upload_time_is_no_candidate_where_one_is_needed(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", uploaded="2025-02-28T23:59:59Z")
+    index.add("a", "2.0", uploaded="2025-03-01T01:00:00+01:00")
+    index.add("a", "3.0", uploaded="2025-03-01T00:00:01Z")
+    index.add("a", "4.0", uploaded=None)
+
+    names, skipped = found(index, tmp_path, problem_of("a", policy=Policy(exclude_newer="2025-03-01T00:00:00+00:00")))
+
+    assert names == [wheel("2.0"), wheel("1.0")]
+    assert skipped == {"newer than `--exclude-newer`": 1, "no upload time, which `--exclude-newer` needs": 1}
+
+
+def test_what_was_remembered_of_a_page_is_what_was_judged(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", tag="cp311-cp311-manylinux_2_28_x86_64")
+    index.add("a", "2.0", requires_python=">=3.13")
+    index.add("a", "3.0")
+    index.add_file("a", "a-3.0-1-py3-none-any.whl", b"")
+    index.add("a", "4.0", yanked=True)
+
+    first = found(index, tmp_path, problem_of("a"))
+    again = found(index, tmp_path, problem_of("a"))
+
+    assert first == (
+        ["a-3.0-1-py3-none-any.whl"],
+        {"no wheel for the target": 1, "requires another Python": 1, "yanked": 1},
+    )
+    assert again == first
