@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from dataclasses import replace
@@ -11,7 +12,7 @@ from scipy.special import digamma as exact_digamma
 from scipy.special import polygamma
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.compare import compare_block, refusals
+from knowledge.estimate.compare import Comparison, compare_block, refusals
 from knowledge.estimate.conditions import instabilities
 from knowledge.estimate.moderation import digamma, estimate_prior, trigamma
 from knowledge.estimate.summary import bootstrap, roofs, summarise_block
@@ -76,7 +77,7 @@ def test_processes_that_differ_are_told() -> None:
 
 def test_the_bootstrap_interval_holds_the_median_as_often_as_it_says() -> None:
     generator = random.Random(1)
-    inside = 0
+    inside, widths = 0, []
     for _ in range(200):
         rounds = []
         for _ in range(12):
@@ -84,9 +85,13 @@ def test_the_bootstrap_interval_holds_the_median_as_often_as_it_says() -> None:
             rounds.append([generator.gauss(level, 0.01) for _ in range(8)])
         low, high = bootstrap(rounds)
         inside += low <= 1.0 <= high
+        widths.append(high - low)
 
     # 95 % of 200, three standard deviations below; percentile intervals of few rounds are a little short.
     assert inside >= 176
+    # The median of 12 normal levels has 1.22 times the standard error of their mean (asymptotically 1.25).
+    exact = 2 * 1.96 * 1.22 * 0.05 / math.sqrt(12)
+    assert exact / 1.3 < statistics.median(widths) < exact * 1.3
 
 
 def test_the_interval_of_the_median_is_the_same_every_time() -> None:
@@ -148,24 +153,37 @@ def test_few_variances_share_nothing() -> None:
     assert estimate_prior([(0.0, 3)] * 10).degrees == 0
 
 
-@pytest.mark.parametrize("rounds", [3, 8])
-def test_moderated_intervals_err_as_often_as_they_say(rounds: int) -> None:
-    """A/A comparisons of slots whose noise differs, none of which is really faster."""
+def moderated(rounds: int, *, slower: float, trials: int = 60) -> list[Comparison]:
+    """Compare slots whose noise differs, each at the 5 % level; every one is slower than the reference by a factor."""
     generator = random.Random(rounds)
-    wrong = total = 0
-    for trial in range(60):
+    found: list[Comparison] = []
+    for trial in range(trials):
         rows = []
         sigmas = [0.05 * 2 ** generator.uniform(-1, 1) for _ in range(8)]
         for number in range(rounds):
             for slot, sigma in enumerate(sigmas):
-                seconds = 2.718281828 ** generator.gauss(0, sigma)
+                seconds = math.exp(generator.gauss(0, sigma)) * (slower if slot else 1.0)
                 rows.append(
                     observation(seconds=seconds, round=number, slot=slot, reference=slot == 0, block=f"b{trial}")
                 )
-        found = compare_block(rows, confidence=1 - 0.05 * 7)
-        wrong += sum(c.significant for c in found)
-        total += len(found)
+        found += compare_block(rows, confidence=1 - 0.05 * 7)
+    return found
+
+
+@pytest.mark.parametrize(("rounds", "widest"), [(3, 0.5), (8, 0.15)])
+def test_moderated_intervals_err_as_often_as_they_say(rounds: int, widest: float) -> None:
+    """A/A comparisons of slots whose noise differs, none of which is really faster."""
+    found = moderated(rounds, slower=1.0)
 
     # 5 % of 420 is 21; those of one block share their reference, so their errors come in groups.
-    assert total == 420
-    assert wrong <= 42
+    assert len(found) == 420
+    assert sum(not c.low <= 0 <= c.high for c in found) <= 42
+    # Intervals without end would err never.
+    assert statistics.median(c.high - c.low for c in found) < widest
+
+
+@pytest.mark.parametrize(("rounds", "slower"), [(3, 1.6), (8, 1.2)])
+def test_moderated_intervals_find_what_is_there(rounds: int, slower: float) -> None:
+    found = moderated(rounds, slower=slower, trials=20)
+
+    assert sum(c.significant and c.mean < 0 for c in found) >= 0.8 * len(found)
