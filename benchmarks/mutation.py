@@ -46,6 +46,7 @@ PARTS = {
         (
             "tests/knowledge/test_estimate.py",
             "tests/knowledge/test_posterior.py",
+            "tests/knowledge/test_gains.py",
             "tests/knowledge/test_conditions.py",
             "tests/knowledge/test_mlperf.py",
         ),
