@@ -118,6 +118,12 @@ class Cluster:
         for process in self._processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        # What a controller forgot runs on below daemons that carry no variables of the cluster.
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("SLURM_CONF") == str(self.configuration):
+                    for end in (*(p for p in process.parents() if p.name() == "slurmstepd"), process):
+                        end.kill()
 
     def start_controller(self) -> None:
         """Start slurmctld."""
