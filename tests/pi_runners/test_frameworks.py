@@ -21,7 +21,9 @@ def measure(advisor: Advisor, folder: Path, *arguments: str) -> list[dict[str, A
     done = advisor("pi", "run", *arguments, *QUICK)
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (folder / "block.jsonl").read_text().splitlines()]
-    return [r["record"] for r in records if r["kind"] == "observation"]
+    found = [r["record"] for r in records if r["kind"] == "observation"]
+    assert found
+    return found
 
 
 def failures(observations: list[dict[str, Any]]) -> list[str]:
