@@ -69,7 +69,7 @@ def draw_versions(framework: str, comparisons: Sequence[Comparison]) -> None:
         column = 0 if c.twin else 1 + versions.index(version_of(c.observation))
         row = names.index(short(c.observation))
         grid[row][column] = c.mean
-        marks[row, column] = f"{math.exp(c.mean):.2f}{'*' if c.significant else ''}"
+        marks[row, column] = f"{math.exp(c.mean):.2f}{'*' if c.significant else '' if c.conclusive else '?'}"
     figure, axes = plt.subplots(figsize=(1.6 + 0.62 * len(columns), 0.8 + 0.19 * len(names)))
     image = axes.imshow(grid, cmap="RdBu", vmin=-0.7, vmax=0.7, aspect="auto")
     axes.set_xticks(range(len(columns)), columns)
@@ -77,7 +77,9 @@ def draw_versions(framework: str, comparisons: Sequence[Comparison]) -> None:
     for (row, column), text in marks.items():
         colour = "white" if abs(grid[row][column]) > 0.4 else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=6, color=colour)
-    axes.set_title(f"{framework}: speed over {version_of(rows[0].reference)} (above 1 is faster, * significant)")
+    axes.set_title(
+        f"{framework}: speed over {version_of(rows[0].reference)} (above 1 is faster, * significant, ? no result)"
+    )
     figure.colorbar(image, ax=axes, label="log ratio", fraction=0.03)
     save(figure, f"versions-{framework}")
 
@@ -192,6 +194,13 @@ def main() -> None:
     print(f"{len(observations)} observations in {len({o.block for o in observations})} blocks\n")
     campaign = [o for o in observations if o.block.startswith("frameworks-")]
     comparisons = compare_block(campaign)
+    print(
+        f"campaign: {sum(c.significant and not c.twin for c in comparisons)} of "
+        f"{sum(not c.twin for c in comparisons)} comparisons are significant, "
+        f"{sum(not c.conclusive and not c.twin for c in comparisons)} have no result; of "
+        f"{sum(c.twin for c in comparisons)} A/A comparisons {sum(c.significant and c.twin for c in comparisons)} are "
+        "significant\n"
+    )
     for framework in sorted({o.framework for o in campaign}):
         draw_versions(framework, comparisons)
     print_versions(comparisons)
