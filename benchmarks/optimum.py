@@ -21,7 +21,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.index.page import DistributionFile
-from advisor.resolve.encode import NO_LIMITS, Candidates, Choice
+from advisor.resolve.encode import NO_LIMITS, Candidates, Choice, PairedChoice
 from advisor.resolve.optimise import Objective, optimise
 from advisor.resolve.problem import Candidate, Dependency, Problem, RootRequirement
 from advisor.resolve.solver import Effort
@@ -95,7 +95,7 @@ def prove(document: dict[str, Any], effort: Effort) -> tuple[Decimal, Decimal]:
         return NormalizedName(pair[0]), Version(pair[1])
 
     costs = {choice((name, v)): cost(e["score"]) for name, versions in packages.items() for v, e in versions.items()}
-    pairs: dict[tuple[Choice, Choice], int] = {}
+    pairs: dict[tuple[Choice, PairedChoice], int] = {}
     for left, right, score in terms:
         key = (choice(left), choice(right))
         pairs[key] = pairs.get(key, 0) + cost(score)

@@ -19,6 +19,8 @@ from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Prob
 from advisor.resolve.solver import Answer, Literal, Model, negated
 
 Choice = tuple[NormalizedName, Version]
+PairedChoice = tuple[NormalizedName, Version | None]
+"""A version of a package, or none: the package is absent."""
 Candidates = Mapping[NormalizedName, Sequence[Candidate]]
 Node = tuple[NormalizedName, NormalizedName | None]
 """A package, or one extra of it."""
@@ -104,9 +106,12 @@ class Encoding:
         self._seen_exclusive: set[tuple[tuple[frozenset[Choice], ...], str]] = set()
         self._both: dict[tuple[Literal, Literal], Literal] = {}
 
-    def literal(self, choice: Choice) -> Literal | None:
+    def literal(self, choice: PairedChoice) -> Literal | None:
         """Return the Boolean of a choice, or none where it has none."""
-        return self._literals.get(choice[0], {}).get(choice[1])
+        name, version = choice
+        if version is None:
+            return negated(self._present[name]) if name in self._present else None
+        return self._literals.get(name, {}).get(version)
 
     def choices(self, name: NormalizedName) -> Mapping[Version, Literal]:
         """Return the choices of a package that are shown, newest first."""
@@ -292,7 +297,9 @@ class Encoding:
             self.guards[fact] = self.model.boolean()
         return self.guards[fact]
 
-    def costs(self, choices: Mapping[Choice, int], pairs: Mapping[tuple[Choice, Choice], int]) -> dict[Literal, int]:
+    def costs(
+        self, choices: Mapping[Choice, int], pairs: Mapping[tuple[Choice, PairedChoice], int]
+    ) -> dict[Literal, int]:
         """Return costs by literal; a pair of choices gets a Boolean of its own, so its packages are shown in full."""
         for name in sorted({choice[0] for pair in pairs for choice in pair}):
             if name in self.reached:

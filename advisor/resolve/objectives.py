@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.encode import Candidates, Choice, Limits
+from advisor.resolve.encode import Candidates, Choice, Limits, PairedChoice
 from advisor.resolve.optimise import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
 from knowledge.estimate.interface import Estimator, FrameworkGains, PredictedGain
@@ -217,7 +217,7 @@ class Criteria:
                 price += _FAILURE_COST * (str(candidate.version) in failures)
                 if price:
                     costs[name, candidate.version] = price
-        pairs = {
+        pairs: dict[tuple[Choice, PairedChoice], int] = {
             (left, right): 1
             for rule in self._rules.conflicts
             if rule.severity == "discouraged"
@@ -230,15 +230,19 @@ class Criteria:
         """Whole steps behind the best candidate of each measured framework, its companions counted in pairs."""
         offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
         costs: dict[Choice, int] = {}
-        pairs: dict[tuple[Choice, Choice], int] = {}
+        pairs: dict[tuple[Choice, PairedChoice], int] = {}
         for gains in self._estimator.terms(offered, self._baseline).frameworks:
             name = NormalizedName(gains.framework)
             alone = {version: speed_steps(gain, gains.comparisons) for version, gain in gains.alone.items()}
             # What a version gains with its best companion counts as its own; each pair pays what it stays behind that.
             behind = _steps_behind_best_companion(gains, alone)
             for (version, companion, other), (best, steps) in behind.items():
-                if steps < best:
-                    pairs[(name, version), (NormalizedName(companion), other)] = best - steps
+                # Without a companion that gains, its absence counts as what the baseline has: a cost of absence would
+                # reward packages that nothing requires.
+                if steps < best and (other is not None or best > 0):
+                    pairs[(name, version), (NormalizedName(companion), other)] = best - (
+                        max(0, steps) if other is None else steps
+                    )
             bonus: dict[tuple[Version, str], int] = {
                 (v, companion): best for (v, companion, _), (best, _) in behind.items()
             }
@@ -263,17 +267,17 @@ def speed_steps(gain: PredictedGain, comparisons: int) -> int:
 
 def _steps_behind_best_companion(
     gains: FrameworkGains, alone: Mapping[Version, int]
-) -> dict[tuple[Version, str, Version], tuple[int, int]]:
+) -> dict[tuple[Version, str, Version | None], tuple[int, int]]:
     """Return, for each version with each companion: the steps that its best companion adds, and that this one adds.
 
     A companion that leaves the baseline without a significant gain of its own adds nothing to what the framework gains.
+    A companion that is absent is one of its versions: none.
     """
-    added: dict[tuple[Version, str], dict[Version, int]] = {}
+    added: dict[tuple[Version, str], dict[Version | None, int]] = {}
     for (version, companion, other), gain in gains.beside.items():
-        if other is not None:
-            steps = speed_steps(gain.joint, gains.comparisons) - alone[version]
-            kept = steps if steps < 0 or gain.own.is_significant(gains.comparisons) else 0
-            added.setdefault((version, companion), {})[other] = kept
+        steps = speed_steps(gain.joint, gains.comparisons) - alone[version]
+        kept = steps if steps < 0 or gain.own.is_significant(gains.comparisons) else 0
+        added.setdefault((version, companion), {})[other] = kept
     return {
         (version, companion, other): (max(0, *others.values()), steps)
         for (version, companion), others in added.items()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from packaging.utils import NormalizedName
 
-from advisor.resolve.encode import SHOWN, Candidates, Choice, Encoding, Limits
+from advisor.resolve.encode import SHOWN, Candidates, Choice, Encoding, Limits, PairedChoice
 from advisor.resolve.problem import Candidate, CandidateSource, Problem
 from advisor.resolve.search import Search, needed_by
 from advisor.resolve.solver import Answer, Effort, Literal, Model, negated
@@ -34,12 +34,13 @@ class Objective:
         name: Name for the proof.
         costs: Cost of each choice, whole numbers; what is absent costs nothing. Negative costs are rewards, which a
             package earns only where something chosen requires it; such packages must be reached from the beginning.
-        pairs: Cost of each pair of choices.
+        pairs: Cost of each pair of choices; the second one may be that a package is absent. What costs less than the
+            absence earns a reward as above.
     """
 
     name: str
     costs: Mapping[Choice, int] = field(default_factory=dict)
-    pairs: Mapping[tuple[Choice, Choice], int] = field(default_factory=dict)
+    pairs: Mapping[tuple[Choice, PairedChoice], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,7 @@ class _Stages:
             SearchLimitError: If that remained open.
         """
         costs = [self._encoding.costs(o.costs, o.pairs) for o in objectives]
-        self._rewarded = tuple(sorted({c[0] for o in objectives for c, cost in o.costs.items() if cost < 0}))
+        self._rewarded = tuple(sorted(_rewarded(objectives)))
         model = self._with_support(self._encoding.model.copy())
         answer = self._as_good_as_before(model, costs)
         bounds: list[Bound] = []
@@ -303,6 +304,14 @@ class _Stages:
                 model.require(before, given=alike)
             newer_at.append(here)
         model.require_any(newer_at)
+
+
+def _rewarded(objectives: Sequence[Objective]) -> set[NormalizedName]:
+    """Return the packages that a stack may gain by holding."""
+    found = {name for o in objectives for (name, _), cost in o.costs.items() if cost < 0}
+    return found | {
+        name for o in objectives for (_, (name, version)), cost in o.pairs.items() if version is None and cost
+    }
 
 
 def _total(terms: Mapping[Literal, int], answer: Answer) -> int:

@@ -25,10 +25,11 @@ LENGTHS = (1.0, 3.0, 9.0)
 MOST_FOR_AMPLITUDES = 300
 """So many contrasts, evenly taken, decide the amplitudes; all of them give the posterior."""
 _LEAST_ERROR = 0.005
-_LEAST_LASTING_VARIANCE = 0.01**2
-"""Least variance of what a slot, or one indicator of it, keeps through a block: one block cannot tell it from an effect
-of the version. That the place of a program in memory alone changes its speed is known (Mytkowicz et al., "Producing
-wrong data without doing anything obviously wrong!", ASPLOS 2009); the 1 % is a judgement."""
+_LEAST_LASTING = {"label": 2 * 0.01**2, "slot": 2 * 0.015**2}
+"""Least variance of a contrast for what each of its two slots keeps through a block, of one indicator and of all: a
+standard deviation of 1 % and 1.5 %. One block cannot tell it from an effect of the version. That the place of a program
+in memory alone changes its speed is known (Mytkowicz et al., "Producing wrong data without doing anything obviously
+wrong!", ASPLOS 2009); the sizes are a judgement."""
 _TYPICAL_VARIANCE = 0.05**2
 _LOOSE = 2.5
 _CONFIDENCE = 0.9
@@ -112,8 +113,8 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
         return float(value + 0.5 * away @ away), gradient + away / loose
 
     # What the rounds tell of the noise is not argued away: its factor is at least 1.
-    lasting = (math.log(_LEAST_LASTING_VARIANCE), 4.0)
-    bounds = [*[(-25.0, 4.0)] * len(spoken), lasting, lasting, (0.0, 4.0)]
+    lasting = [(math.log(_LEAST_LASTING[what]), 4.0) for what in ("label", "slot")]
+    bounds = [*[(-25.0, 4.0)] * len(spoken), *lasting, (0.0, 4.0)]
     found = minimize(objective, typical, jac=True, method="L-BFGS-B", bounds=bounds)
     fitted = np.exp(found.x)
     variances = np.zeros(len(PARTS))

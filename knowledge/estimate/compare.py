@@ -34,6 +34,7 @@ class Comparison:
         degrees: Degrees of freedom of the standard error.
         confidence: Of the interval, corrected for the number of comparisons.
         of_medians: log(median of the reference's rounds / median of the slot's), over the same rounds.
+        medians_error: Standard error of ``of_medians``. It is not paired: drift of the machine is in it.
         twin: Whether slot and reference are the same stack with the same settings (an A/A comparison).
     """
 
@@ -48,6 +49,7 @@ class Comparison:
     degrees: float
     confidence: float
     of_medians: float
+    medians_error: float
     twin: bool
 
     @property
@@ -64,10 +66,11 @@ class Comparison:
     def conclusive(self) -> bool:
         """Whether there is a result: the rounds are enough, and quiet enough.
 
-        The ends of the interval lie within :data:`WIDEST_FACTOR`, and the ratio of the two medians lies between them.
+        The ends of the interval lie within :data:`WIDEST_FACTOR`, and the ratio does not contradict the medians that
+        tables print beside it: they differ by no more than the interval and three standard errors of the medians.
         """
         narrow = self.high - self.low <= math.log(WIDEST_FACTOR)
-        return narrow and self.low <= self.of_medians <= self.high
+        return narrow and abs(self.of_medians - self.mean) <= self._half + 3 * self.medians_error
 
     @property
     def significant(self) -> bool:
@@ -165,9 +168,9 @@ def common_shares(observations: Iterable[Observation]) -> dict[str, float]:
     """
     ratios: dict[tuple[str, int], list[dict[int, float]]] = defaultdict(list)
     for pair in _pairs(observations):
-        (block, _, slot), runs, reference = pair
+        block, _, slot = pair[0]
         if len(shared := _shared_rounds(pair)) > _FEWEST_ROUNDS:
-            ratios[block, slot].append({r: math.log(_median(reference[r]) / _median(runs[r])) for r in shared})
+            ratios[block, slot].append(dict(zip(shared, _log_ratios(pair), strict=True)))
     shares: dict[str, list[float]] = defaultdict(list)
     for (block, _), rows in sorted(ratios.items()):
         rounds = sorted(set.intersection(*(set(row) for row in rows)))
@@ -222,7 +225,7 @@ def _shared_rounds(pair: _Pair) -> list[int]:
 def _log_ratios(pair: _Pair) -> list[float]:
     """Return log(reference seconds / slot seconds) of every round in which both ran under equal conditions."""
     _, slot, reference = pair
-    return [math.log(_median(reference[r]) / _median(slot[r])) for r in _shared_rounds(pair)]
+    return [math.log(_median(reference[r])) - math.log(_median(slot[r])) for r in _shared_rounds(pair)]
 
 
 def _priors(located: Sequence[tuple[_Key, Location]]) -> dict[_Key, Prior]:
@@ -247,7 +250,7 @@ def _compare(pair: _Pair, location: Location, rounds: int, prior: Prior, confide
     variance, degrees = prior.moderate(location.variance, location.degrees)
     first, other = slot[min(slot)], reference[min(reference)]
     shared = _shared_rounds(pair)
-    medians = [statistics.median(_median(runs[r]) for r in shared) for runs in (reference, slot)]
+    logs = [[math.log(_median(runs[r])) for r in shared] for runs in (reference, slot)]
     return Comparison(
         block=key[0],
         indicator=key[1],
@@ -259,7 +262,8 @@ def _compare(pair: _Pair, location: Location, rounds: int, prior: Prior, confide
         standard_error=math.sqrt(variance / rounds),
         degrees=degrees,
         confidence=confidence,
-        of_medians=math.log(medians[0] / medians[1]),
+        of_medians=statistics.median(logs[0]) - statistics.median(logs[1]),
+        medians_error=math.sqrt(sum(locate(values).variance for values in logs) / rounds),
         twin=first.stack.identity == other.stack.identity and dict(first.settings) == dict(other.settings),
     )
 

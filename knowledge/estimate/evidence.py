@@ -22,8 +22,9 @@ _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 WITNESS = 0.5
 """From this trust on, a source is believed that a version does not run."""
 _KIND = "evidence"
-_FORMAT = 3
-LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * 1.959964)
+_FORMAT = 4
+_QUANTILE = 1.959964
+LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
 """A contrast with a larger standard error is none: its own 95 % interval is wider than that of any result."""
 
 
@@ -76,7 +77,7 @@ class Contrast:
         mean: Log speed-up of the slot over the reference: a trimmed mean over rounds.
         error: Standard error of the mean, such that a normal interval is as wide as Student's.
         common: The part of it that all indicators of the slot have in common, as a standard error.
-        low: Lower end of its interval, corrected for the block's comparisons.
+        low: Lower end of its own 95 % interval.
         high: Upper end of it.
         rounds: How many rounds both ran in.
         twin: Whether both are the same stack with the same settings.
@@ -208,8 +209,8 @@ def _contrast(c: Comparison, common_share: float) -> Contrast | None:
         mean=c.mean,
         error=error,
         common=error * math.sqrt(common_share),
-        low=c.low,
-        high=c.high,
+        low=c.mean - _QUANTILE * error,
+        high=c.mean + _QUANTILE * error,
         rounds=c.rounds,
         twin=c.twin,
     )

@@ -79,6 +79,10 @@ class JaxBackend(Backend):
         wide = found if np.iscomplexobj(found) or found.dtype.kind == "i" else found.astype(np.float64)
         return list(np.asarray(wide).reshape(-1).tolist())
 
+    def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
+        """Ask JAX."""
+        return bool(jnp.isfinite(result[tuple(index)]).all())
+
     def _put(self, plain: Any, dtype: str) -> Array:
         with jax.default_device(self._place):
             return jax.device_put(jnp.asarray(plain, dtype=dtype), self._place)

@@ -48,6 +48,10 @@ class NumpyBackend(Backend):
         """Return the elements behind an index."""
         return list(np.asarray(result[tuple(index)]).reshape(-1).tolist())
 
+    def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
+        """Ask NumPy."""
+        return bool(np.isfinite(result[tuple(index)]).all())
+
     def copy(self, x: Array) -> Array:
         """Copy."""
         return x.copy()

@@ -216,6 +216,10 @@ class OnnxruntimeBackend(Backend):
         """Return the shape of an array; complex numbers are pairs to ONNX Runtime, and one element here."""
         return tuple(result.shape[:-1] if self._pairs else result.shape)
 
+    def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
+        """Ask NumPy: results are its arrays."""
+        return bool(np.isfinite(result[tuple(index)]).all())
+
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
         found = np.asarray(result[tuple(index)])

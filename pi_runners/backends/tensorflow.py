@@ -86,6 +86,13 @@ class TensorflowBackend(Backend):
         wide = found if found.dtype.is_complex or found.dtype.is_integer else tf.cast(found, tf.float64)
         return list(wide.numpy().reshape(-1).tolist())
 
+    def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
+        """Ask TensorFlow, of what has real elements."""
+        found = result[tuple(index)]
+        if not found.dtype.is_floating:
+            return super().all_finite(result, index)
+        return bool(tf.reduce_all(tf.math.is_finite(found)))
+
     def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         by_xla = True if self.settings.get("xla") == "on" else None
         traced: Callable[..., Any] = tf.function(function, jit_compile=by_xla, autograph=False)

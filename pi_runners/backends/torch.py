@@ -89,6 +89,10 @@ class TorchBackend(Backend):
         found: List[Any] = result[tuple(index)].reshape(-1).tolist()
         return found
 
+    def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
+        """Ask PyTorch."""
+        return bool(torch.isfinite(result[tuple(index)]).all())
+
     def _ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Put `amp` around a function, and `torch.compile` around both."""
         amp = self.settings.get("amp", "off")

@@ -14,7 +14,7 @@ from typing import Optional
 
 from pi_runners.harness.contract import Backend
 
-_MISUSE = (AttributeError, TypeError, NameError, LookupError, AssertionError)
+MISUSE = (AttributeError, TypeError, NameError, LookupError, AssertionError)
 """What a backend of ours raises itself where it does not know a version of its framework.
 
 C code of a framework raises some of these, too, and then without a frame of its own. Both say that our call was wrong,
@@ -34,7 +34,7 @@ def is_ours(error: BaseException, instruments: Optional[str] = None) -> bool:
     for frame in reversed(frames):
         module = str(frame.f_globals.get("__name__", ""))
         if module.startswith("pi_runners.backends.") or isinstance(frame.f_locals.get("self"), Backend):
-            return isinstance(error, _MISUSE)
+            return isinstance(error, MISUSE)
         if module.startswith("pi_runners."):
             return True
         if instruments and frame.f_code.co_filename.startswith(instruments):

@@ -8,7 +8,7 @@ import platform
 import sys
 import time
 import traceback
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Optional
 
 from pi_runners.backends import make_backend
 from pi_runners.harness.contract import Backend, Plan, Unsupported
@@ -23,7 +23,7 @@ def main() -> int:
     if part == "startup":
         from pi_runners.indicators.startup import start
 
-        sys.stdout.write(json.dumps(start(*arguments)) + "\n")
+        sys.stdout.write(json.dumps(describe_end(lambda: start(*arguments))) + "\n")
     elif part == "rank":
         from pi_runners.indicators.communication_rank import take_part
 
@@ -66,20 +66,24 @@ def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, A
         document["environment"].update(backend.describe())
     except Unsupported as error:
         return dict(document, status="unsupported", failure=str(error))
-    except BaseException:
-        # BaseException: a framework may call `sys.exit` or raise what is no Exception while it is imported. What our
-        # backend misses when it is made is a failed import, too: an empty package of the framework's name looks so.
-        return dict(document, status="import-error", failure=traceback.format_exc()[-2000:])
-    try:
-        document.update(_measure(backend, request, entry))
-    except Unsupported as error:
-        document.update(status="unsupported", failure=str(error))
     except BaseException as error:
-        ours = is_ours(error, request.get("instruments"))
-        status = "harness-error" if ours else failure_class(error)
-        document.update(status=status, failure=traceback.format_exc()[-2000:])
+        # BaseException: a framework may call `sys.exit` or raise what is no Exception while it is imported.
+        status = "harness-error" if is_ours(error) else "import-error"
+        return dict(document, status=status, failure=traceback.format_exc()[-2000:])
+    document.update(describe_end(lambda: _measure(backend, request, entry), request.get("instruments")))
     document["environment"]["load_after"] = load_average()
     return document
+
+
+def describe_end(measure: Callable[[], Dict[str, Any]], instruments: Optional[str] = None) -> Dict[str, Any]:
+    """Return what a measurement returns, or how it failed: the framework's failure, or ours."""
+    try:
+        return measure()
+    except Unsupported as error:
+        return {"status": "unsupported", "failure": str(error)}
+    except BaseException as error:
+        status = "harness-error" if is_ours(error, instruments) else failure_class(error)
+        return {"status": status, "failure": traceback.format_exc()[-2000:]}
 
 
 def _measure(backend: Backend, request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, Any]:

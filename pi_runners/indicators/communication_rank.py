@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any, Dict, NoReturn
 
 from pi_runners.harness.contract import Plan, Unsupported
+from pi_runners.harness.origin import MISUSE
 from pi_runners.harness.timing import measure_stretches, rounded, time_calls
 from pi_runners.indicators.communication_patterns import PATTERNS, WrongResultError
 
@@ -122,10 +123,10 @@ def _failure(error: BaseException) -> Dict[str, Any]:
         return {"status": "wrong-result", "failure": str(error), "error": error.finite, "tolerance": error.tolerance}
     if isinstance(error, Unsupported):
         return {"status": "unsupported", "failure": str(error)}
-    from pi_runners.harness.origin import is_ours
     from pi_runners.harness.worker import failure_class
 
-    status = "harness-error" if is_ours(error) else failure_class(error)
+    # Patterns call PyTorch themselves, and its C code leaves no frame: what it raises there looks like ours.
+    status = "harness-error" if isinstance(error, (*MISUSE, ArithmeticError)) else failure_class(error)
     return {"status": status, "failure": traceback.format_exc()[-2000:]}
 
 

@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, List
 from pi_runners.harness.contract import Backend, Parameters, Plan, Trial, decode, random_bytes
 from pi_runners.indicators.checks import EVERY, FINITE, Result, difference, pick, worst_error
 from pi_runners.indicators.indicator import (
+    ELEMENT_ERROR,
     ITEM_BYTES,
     PROCESS_BYTES,
-    ROUND_OFF,
     Indicator,
     Operation,
     Parameter,
@@ -77,7 +77,7 @@ class Memory(Operation):
                 errors.append(difference(backend.read_all(result, (place,)), expected))
             return worst_error(errors)
 
-        return Trial(run, check, 8 * ROUND_OFF[backend.precision])
+        return Trial(run, check, ELEMENT_ERROR[backend.precision])
 
 
 class Transfer(Indicator):

@@ -24,7 +24,7 @@ from pi_runners.indicators.checks import (
     worst_error,
 )
 from pi_runners.indicators.exact import whole_numbers
-from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, ROUND_OFF, UNIT, Operation, Parameter
+from pi_runners.indicators.indicator import ELEMENT_ERROR, ITEM_BYTES, PROCESS_BYTES, UNIT, Operation, Parameter
 
 _ROWS = {"rows": Parameter("rows"), "columns": Parameter("columns, along which is computed")}
 _SETS: Dict[str, Tuple[Parameters, ...]] = {
@@ -32,7 +32,7 @@ _SETS: Dict[str, Tuple[Parameters, ...]] = {
     "medium": ({"rows": 4096, "columns": 2048},),
     "large": ({"rows": 65536, "columns": 4096},),
 }
-_TOLERANCE = {name: 8 * error for name, error in ROUND_OFF.items()}
+_TOLERANCE = ELEMENT_ERROR
 
 
 def _with_kinds(*kinds: str) -> Any:

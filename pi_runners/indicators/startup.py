@@ -27,7 +27,7 @@ from typing import Any, Dict, List
 from pi_runners.harness.contract import Backend, Parameters, Plan, decode, random_bytes
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks import pick, worst_error
-from pi_runners.indicators.indicator import ROUND_OFF, Indicator, Parameter, refuse_error
+from pi_runners.indicators.indicator import PROCESS_BYTES, ROUND_OFF, Indicator, Parameter, refuse_error
 
 _PROCESSES = 1
 """Measured processes a run; the next rounds start more."""
@@ -77,8 +77,8 @@ class Startup(Indicator):
         return 0.0
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Three small matrices."""
-        return float(3 * 8 * parameters["n"] ** 2)
+        """Three small matrices, and two processes with the framework: this one waits for the measured one."""
+        return 2 * PROCESS_BYTES + float(3 * 8 * parameters["n"] ** 2)
 
     def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
         """Start processes one after the other; the first only warms the page cache."""
@@ -97,6 +97,8 @@ class Startup(Indicator):
                 tail = done.stderr.decode("utf-8", "replace")[-2000:]
                 return {"status": "crashed", "failure": "exit status {}: {}".format(done.returncode, tail)}
             document = json.loads(done.stdout.decode().splitlines()[-1])
+            if "status" in document:
+                return dict(document)
             if wrong := refuse_error(document["error"], document["tolerance"]):
                 return wrong
             found.append(document)

@@ -106,6 +106,40 @@ def test_a_companion_counts_as_the_estimator_says(index: PackageIndex, tmp_path:
     assert gained[chosen["a"], chosen["b"]] == max(gained.values())
 
 
+@given(with_old=st.integers(-8, 8), with_new=st.integers(-8, 8), without=st.integers(0, 8))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_absent_companion_earns_nothing_of_what_a_present_one_gains(
+    index: PackageIndex, tmp_path: Path, with_old: int, with_new: int, without: int
+) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0", ["b"])
+    index.add("b", "1.0")
+    index.add("b", "2.0")
+    # By versions of `a` and `b`: 1.0 does not need `b`, and would gain with it.
+    gained = {("2.0", "2.0"): 0, ("2.0", "1.0"): with_old, ("1.0", ""): without, ("1.0", "1.0"): with_new}
+    gains = FrameworkGains(
+        framework="a",
+        alone={Version("2.0"): certain(0.0), Version("1.0"): certain(without * 0.0101)},
+        beside={
+            (Version(a), "b", Version(b) if b else None): CompanionGain(
+                joint=certain(steps * 0.0101),
+                own=certain((steps - (without if a == "1.0" else 0)) * 0.0101),
+            )
+            for (a, b), steps in gained.items()
+        },
+    )
+
+    class Stated(Scores):
+        def terms(self, candidates: object, baseline: object) -> ScoreTerms:
+            return ScoreTerms(frameworks=(gains,))
+
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Stated({}))
+
+    chosen = versions(advice.optimum.stack)
+    possible = {("2.0", "2.0"): 0, ("2.0", "1.0"): with_old, ("1.0", ""): without}
+    assert possible[chosen["a"], chosen.get("b", "")] == max(possible.values())
+
+
 def test_no_package_leaves_the_baseline_for_a_gain_that_is_not_significant() -> None:
     doubtful = PredictedGain(mean=0.032, variance=0.0215**2)
     clear = PredictedGain(mean=0.046, variance=0.0215**2)
