@@ -67,7 +67,7 @@ class Block:
     slots: tuple[Slot, ...]
     rounds: int
     hardware: HardwareProfile
-    samples: int = 20
+    samples: int = 10
     min_seconds: float = 0.05
     max_warmup_seconds: float = 5.0
     timeout_seconds: float = 600.0
