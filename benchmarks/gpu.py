@@ -187,10 +187,11 @@ def _run(options: Any, started: float) -> int:
     devices = [d for d in ("cuda", "cpu") if options.device in (d, "both") and (d == "cpu" or hardware.gpu)]
     planned, refused = plan_blocks(environment, hardware, sizes=sizes, devices=devices, rounds=options.rounds)
     planned = tuple(p for p in planned if not options.only or any(text in p.name for text in options.only))
+    if not planned and options.only:
+        raise InputError(f"no block has `{'` or `'.join(options.only)}` in its name", hint="`--list` prints the blocks")
     if not planned:
         raise InputError(
-            "there is nothing to measure",
-            hint="install one of numpy, torch, jax, onnxruntime or tensorflow; `--list` prints the blocks",
+            "there is nothing to measure", hint="install one of numpy, torch, jax, onnxruntime or tensorflow"
         )
     for text in refused:
         say(f"left out, or a smaller case instead: {text}")
@@ -201,6 +202,7 @@ def _run(options: Any, started: float) -> int:
             missing, total = count_missing([one], folder, session=session)
             print(f"{one.name}: {len(one.block.slots)} slots, {total} runs, {missing} missing")
         return 0
+    folder.lock()
     runner = FreshProcesses(interval_seconds=_TELEMETRY_SECONDS if hardware.gpu else 1.0)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: runner.stop())
@@ -232,13 +234,24 @@ def _summary(tally: Tally, missing: int, total: int) -> int:
     return MORE_TO_MEASURE if missing else 0
 
 
+def _rounds(text: str) -> int:
+    """Read a number of rounds.
+
+    Raises:
+        ArgumentTypeError: If it is none.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number from 1")
+    return int(text)
+
+
 def _parse(arguments: Sequence[str] | None) -> Any:
     parser = argparse.ArgumentParser(prog="benchmarks/gpu.sh", description=__doc__)
     parser.add_argument("folder", type=Path, help="folder of observation files; what is in it is not measured again")
     parser.add_argument("--minutes", type=float, default=9.0, help="end after this time (default: 9)")
     parser.add_argument("--size", choices=("large", "small", "both"), default="both", help="parameter sets on the GPU")
     parser.add_argument("--device", choices=("cuda", "cpu", "both"), default="both", help="devices to measure on")
-    parser.add_argument("--rounds", type=int, default=4, help="rounds of each block (default: 4)")
+    parser.add_argument("--rounds", type=_rounds, default=4, help="rounds of each block (default: 4)")
     parser.add_argument("--only", action="append", help="measure only blocks whose name contains this (repeatable)")
     parser.add_argument("--list", action="store_true", help="print the blocks and how much is missing, and end")
     return parser.parse_args(arguments)

@@ -77,7 +77,7 @@ def test_a_bare_interpreter_measures_what_it_has_and_the_knowledge_base_accepts_
     first = start(bare, *asked).communicate()[0]
     again = start(bare, *asked)
     second = again.communicate()[0]
-    (file,) = (tmp_path / "out").iterdir()
+    (file,) = (tmp_path / "out").glob("*.jsonl")
     imported = advisor_here("knowledge", "import", str(file))
     twice = advisor_here("knowledge", "import", str(file))
 
@@ -130,7 +130,7 @@ def test_a_choice_that_leaves_nothing_to_measure_is_refused(bare: Path, tmp_path
     told = process.communicate()[0]
 
     assert process.returncode == 2
-    assert "there is nothing to measure" in told
+    assert "no block has `no-such-block` in its name" in told
     assert not (tmp_path / "out").exists()
 
 

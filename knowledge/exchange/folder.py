@@ -66,10 +66,28 @@ class ObservationFolder:
         self._described: set[str] = set()
         try:
             path.mkdir(parents=True, exist_ok=True)
-            for file in sorted(path.glob(_PATTERN)):
+            for file in sorted(path.glob(_PATTERN), key=lambda f: (len(f.name), f.name)):
                 self._read(file)
         except OSError as error:
             raise UnavailableError(f"the folder `{path}` cannot be used: {error}") from None
+
+    def lock(self) -> None:
+        """Keep the folder for this process until it ends; reading it stays possible.
+
+        Raises:
+            UnavailableError: If another process measures into it.
+        """
+        import fcntl
+
+        try:
+            self._lock = (self._path / ".lock").open("w", encoding="utf-8")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UnavailableError(
+                f"another process measures into the folder `{self._path}`", hint="wait for it, or name another folder"
+            ) from None
+        except OSError as error:
+            raise UnavailableError(f"the folder `{self._path}` cannot be written: {error}") from None
 
     @property
     def runs(self) -> Mapping[MeasuredRun, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations
 from knowledge.exchange.folder import MeasuredRun, ObservationFolder
@@ -21,7 +21,7 @@ def runs(count: int, *, block: str = "b") -> list[Observation]:
 
 def read(folder: Path) -> list[Observation]:
     found: list[Observation] = []
-    for file in sorted(folder.iterdir()):
+    for file in sorted(folder.glob("*.jsonl")):
         # Each file is read alone: it must name its own stacks and machines.
         found += read_observations(file.read_text(encoding="utf-8").splitlines(), where=file.name)
     return found
@@ -84,6 +84,24 @@ def test_a_damaged_line_in_the_middle_is_refused_with_its_place(tmp_path: Path) 
 
     with pytest.raises(InputError, match=f"`{file}`, line 2"):
         ObservationFolder(tmp_path, session="s")
+
+
+def test_two_processes_do_not_measure_into_one_folder(tmp_path: Path) -> None:
+    first, second = ObservationFolder(tmp_path, session="a"), ObservationFolder(tmp_path, session="a")
+    first.lock()
+
+    with pytest.raises(UnavailableError, match="another process measures into the folder"):
+        second.lock()
+
+
+def test_files_beyond_a_thousand_are_read_in_order(tmp_path: Path) -> None:
+    for number in (999, 1000, 1001):
+        (tmp_path / f"observations-a-{number:03d}.jsonl").write_text("")
+
+    folder = ObservationFolder(tmp_path, session="a")
+    folder.add([observation()])
+
+    assert (tmp_path / "observations-a-1001.jsonl").stat().st_size > 0
 
 
 def test_an_observation_that_is_known_is_not_written_twice(tmp_path: Path) -> None:
