@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -10,8 +11,9 @@ from scipy.stats import t as student
 
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.observation import Observation
+from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.compare import compare_block
-from knowledge.estimate.evidence import evidence_of
+from knowledge.estimate.evidence import evidence_of, machine_of
 from knowledge.estimate.fits import Fits
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.posterior import PosteriorEstimator
@@ -85,6 +87,23 @@ def test_three_rounds_of_a_busy_machine_are_no_result() -> None:
     assert not found.significant
     # The estimate stays with the medians of the rounds; a mean would say that it is faster.
     assert found.mean == pytest.approx(math.log(0.5), abs=0.02)
+
+
+def test_drift_does_not_make_a_result_none() -> None:
+    generator = random.Random(5)
+    rows = []
+    for number in range(60):
+        drift = generator.gauss(0, 0.1)
+        for slot, version in enumerate(("2.0.0", "1.26.4")):
+            seconds = math.exp(drift + generator.gauss(0, 0.005) - 0.02 * slot)
+            rows.append(observation(version, seconds=seconds, round=number, slot=slot, reference=slot == 0))
+
+    (found,) = compare_block(rows)
+
+    # The medians of the two differ by chance, since drift is in them; the paired ratio does not.
+    assert found.conclusive
+    assert found.significant
+    assert found.mean == pytest.approx(0.02, abs=0.004)
 
 
 def test_a_ratio_that_its_medians_contradict_is_no_result() -> None:
@@ -226,3 +245,29 @@ def test_the_weights_of_every_workload_sum_to_one() -> None:
         assert sum(workload.weights.values()) == pytest.approx(1)
         assert set(workload.weights) <= set(INDICATORS)
         assert set(workload.backends) <= set(BACKENDS)
+
+
+def test_two_rounds_are_compared_and_one_is_not() -> None:
+    assert len(compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}, rounds=2))) == 1
+    assert compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}, rounds=1)) == ()
+
+
+def test_a_known_failure_names_the_numpy_beside_it() -> None:
+    packages = [PackageVersion(name="torch", version="2.8.0"), PackageVersion(name="numpy", version="2.0.0")]
+    stack = make_stack(packages, python="3.11.7", platform="manylinux_2_28_x86_64")
+    broken = replace(observation(status="import-error"), framework="torch", stack=stack)
+
+    found = estimator([broken, observation("2.1.0", status="import-error")])
+
+    assert found.failures("torch")["2.8.0"].endswith("beside numpy 2.0.0")
+    assert "beside" not in found.failures("numpy")["2.1.0"]
+
+
+def test_a_gpu_is_alike_by_its_compute_capability() -> None:
+    gpu = Accelerator(vendor="nvidia", model="NVIDIA H100 80GB HBM3", compute_capability="9.0")
+    hardware = replace(MACHINE, accelerators=(gpu,))
+
+    found = machine_of(hardware, "cuda")
+
+    assert (found.identity, found.kind, found.family) == (hardware.identity, "sm 9.0", "sm 9")
+    assert machine_of(hardware, "cpu").kind == "cpu zen4"
