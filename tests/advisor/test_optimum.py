@@ -13,7 +13,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.index.page import DistributionFile
-from advisor.resolve.baseline import Impossible, resolve_baseline
+from advisor.resolve.baseline import Impossible, TooDeep, resolve_baseline
 from advisor.resolve.conflict import find_conflict
 from advisor.resolve.encode import NO_LIMITS, Candidates, Limits
 from advisor.resolve.optimise import NoSolution, Objective, Optimum, optimise
@@ -248,6 +248,9 @@ def test_the_baseline_exists_where_any_stack_does(made: Made, roots: dict[str, A
     source.fetch(c for name in NAMES for c in source.candidates(canonicalize_name(name)))
     try:
         found = {str(c.name): c.version.major for c in resolve_baseline(problem(roots), source)}
+    except TooDeep:
+        # resolvelib recurses without end where packages that it gave up require each other: advice goes on without it.
+        return
     except Impossible:
         found = None
 
