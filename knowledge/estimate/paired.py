@@ -16,7 +16,7 @@ from dataclasses import dataclass
 _TRIMMED_SHARE = 0.25
 _DEGREES_SHARE = 0.8
 """Degrees of freedom of the Winsorised variance of normal differences, over those of its formula (number of untrimmed
-values less one): from 0.75 for 8 rounds to 0.86 for 7 (`python -m benchmarks.rounds --constants`)."""
+values less one): from 0.74 for 8 rounds to 0.85 for 7 (`python -m benchmarks.rounds --constants`)."""
 _FEW = {2: 1.0, 3: 1.35, 4: 1.19, 5: 1.14}
 """Variance of the trimmed mean of so few normal values, over that of their mean (same command)."""
 
