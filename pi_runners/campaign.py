@@ -53,7 +53,7 @@ class Block:
         slots: The stacks, in order.
         rounds: Passes over all slots.
         hardware: The machine.
-        samples: Samples an indicator in each process.
+        samples: Samples of an indicator in each process; up to three times as many where they vary.
         min_seconds: Least duration of one sample.
         max_warmup_seconds: Longest warm-up.
         timeout_seconds: Longest time of one process.
@@ -67,7 +67,7 @@ class Block:
     slots: tuple[Slot, ...]
     rounds: int
     hardware: HardwareProfile
-    samples: int = 10
+    samples: int = 7
     min_seconds: float = 0.05
     max_warmup_seconds: float = 5.0
     timeout_seconds: float = 600.0

@@ -66,7 +66,7 @@ class _File(_Table):
     size: str = "small"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     rounds: Annotated[int, Field(ge=1)] = 8
-    samples: Annotated[int, Field(ge=2)] = 10
+    samples: Annotated[int, Field(ge=2)] = 7
     min_time: Annotated[float, Field(alias="min-time", ge=0.001)] = 0.05
     timeout: Annotated[float, Field(ge=1)] = 600.0
     memory_limit_gigabytes: Annotated[float | None, Field(alias="memory-limit-gigabytes", gt=0)] = None

@@ -92,7 +92,14 @@ def run(
     ] = None,
     dtype: Annotated[list[str] | None, typer.Option("--dtype", help="Element type (repeatable).")] = None,
     device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")] = "auto",
-    samples: Annotated[int, typer.Option("--samples", min=2, help="Samples of an indicator in each process.")] = 10,
+    samples: Annotated[
+        int,
+        typer.Option(
+            "--samples",
+            min=2,
+            help="Samples of an indicator in each process; up to three times as many where they vary.",
+        ),
+    ] = 7,
     min_time: Annotated[float, typer.Option("--min-time", min=0.001, help="Least seconds of one sample.")] = 0.05,
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Longest seconds of one process.")] = 600.0,
     memory_limit: MemoryLimitOption = None,

@@ -36,7 +36,7 @@ class Plan(NamedTuple):
     """How an indicator is to be sampled.
 
     Attributes:
-        samples: How many samples to take.
+        samples: How many samples to take; up to three times as many where they vary.
         min_seconds: Least duration of one sample; calls are repeated within it.
         max_warmup_seconds: The warm-up ends here even where the timings have not settled.
         instruments: Directory of measuring libraries that are no part of the stack, or none.

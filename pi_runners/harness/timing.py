@@ -9,6 +9,9 @@ from pi_runners.harness.contract import Plan
 
 _WINDOW = 4
 _SETTLED_SHARE = 0.05
+_WIDEST_SPREAD = 0.05
+_MOST_SAMPLES = 3
+"""At most this many times the samples of the plan."""
 
 
 class ClockError(Exception):
@@ -88,7 +91,10 @@ def measure_stretches(time_stretch: Callable[[int], float], plan: Plan) -> Timin
 
     A warm-up ends when the faster one of two stretches is no more than 5 % faster than that of the two before them.
     Other work on the machine only ever makes a stretch slower: it must not keep a warm-up from ending, as a limit on
-    the spread would.
+    the spread would. Those last two stretches ran in the steady state, and so they are the first two samples.
+
+    Samples are added, up to three times as many, while their quartiles lie more than 5 % apart: where other work slows
+    about half of them down, the median of a few is now one speed, now the other.
 
     Args:
         time_stretch: Makes a number of calls and returns the seconds per call.
@@ -107,4 +113,16 @@ def measure_stretches(time_stretch: Callable[[int], float], plan: Plan) -> Timin
         recent = (recent + [seconds])[-_WINDOW:]
         half = _WINDOW // 2
         steady = len(recent) == _WINDOW and min(recent[half:]) >= (1 - _SETTLED_SHARE) * min(recent[:half])
-    return Timing([time_stretch(loops) for _ in range(plan.samples)], loops, spent, steady)
+    samples = recent[_WINDOW // 2 :][: plan.samples] if steady else []
+    warmup_seconds = spent - sum(samples) * loops
+    while not are_enough(samples, plan.samples):
+        samples.append(time_stretch(loops))
+    return Timing(samples, loops, warmup_seconds, steady)
+
+
+def are_enough(samples: List[float], least: int) -> bool:
+    """Whether there are so many samples that no more are needed: three times the least, or quartiles that agree."""
+    if len(samples) < least or len(samples) >= _MOST_SAMPLES * least:
+        return len(samples) >= least
+    ordered, quarter = sorted(samples), len(samples) // 4
+    return ordered[-1 - quarter] <= (1 + _WIDEST_SPREAD) * ordered[quarter]

@@ -68,7 +68,8 @@ def test_loops_grow_tenfold_at_most(clock: Clock) -> None:
     taken = timing.measure(clock.takes(1.0 / 2**20, 1.0 / 2**10), nothing, plan(at_least=1.0))
 
     assert taken.loops == 1025
-    assert clock.calls == 1 + 10 + 100 + 1000 + (4 + 3) * 1025
+    # Four stretches of warm-up, the last two of them samples, and a third sample.
+    assert clock.calls == 1 + 10 + 100 + 1000 + (4 + 1) * 1025
 
 
 def test_loops_grow_while_samples_are_too_short(clock: Clock) -> None:
@@ -83,27 +84,28 @@ def test_the_warm_up_lasts_until_calls_stop_getting_faster(clock: Clock) -> None
     taken = timing.measure(clock.takes(5.0, 4.0, 3.0, 2.0, 1.0), nothing, plan(samples=2))
 
     assert taken.steady
-    # The last two are no faster than the two before them.
-    assert taken.warmup_seconds == 5 + 4 + 3 + 2 + 3 * 1
+    # The last two are no faster than the two before them, and are the samples.
+    assert taken.warmup_seconds == 5 + 4 + 3 + 2 + 1
     assert taken.samples == [1.0, 1.0]
+    assert clock.calls == 7
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 64.0])
-@pytest.mark.parametrize(("faster", "calls"), [(0.96, 4), (0.94, 5)])
+@pytest.mark.parametrize(("faster", "calls"), [(0.96, 4), (0.94, 6)])
 def test_less_than_a_twentieth_is_not_faster(clock: Clock, faster: float, calls: int, unit: float) -> None:
-    taken = timing.measure(clock.takes(unit, unit, unit, faster * unit), nothing, plan(samples=1))
+    taken = timing.measure(clock.takes(unit, unit, unit, faster * unit), nothing, plan(samples=2))
 
     assert taken.steady
-    # The next call is as fast as the last one, so that it is waited for where that one was faster.
-    assert clock.calls >= calls + 1
-    assert (clock.calls == calls + 1) is (calls == 4)
+    # Both samples are calls of the warm-up.
+    assert clock.calls == calls
 
 
 def test_other_work_on_the_machine_does_not_prolong_the_warm_up(clock: Clock) -> None:
     taken = timing.measure(clock.takes(1.0, 100.0, 3.0, 1.0), nothing, plan())
 
     assert taken.steady
-    assert taken.warmup_seconds == 1 + 100 + 3 + 1
+    assert taken.warmup_seconds == 1 + 100
+    assert taken.samples[:2] == [3.0, 1.0]
 
 
 def test_a_warm_up_that_never_settles_ends_at_its_longest_time(clock: Clock) -> None:
@@ -113,7 +115,8 @@ def test_a_warm_up_that_never_settles_ends_at_its_longest_time(clock: Clock) -> 
 
     assert not taken.steady
     assert taken.warmup_seconds == 64 + 32 + 16 + 8 + 4 + 2
-    assert taken.samples == [1.0, 0.5]
+    # None of them is from the warm-up, and as they never agree, there are three times as many.
+    assert taken.samples == [1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125]
 
 
 def test_a_single_call_is_warm_up_enough_where_there_is_no_time(clock: Clock) -> None:
@@ -129,7 +132,33 @@ def test_shorter_samples_do_not_count_for_agreement(clock: Clock) -> None:
     taken = timing.measure(clock.takes(0.5), nothing, plan(at_least=1.0))
 
     assert taken.loops == 3
-    assert taken.warmup_seconds == 0.5 + 4 * 3 * 0.5
+    assert taken.warmup_seconds == 0.5 + 2 * 3 * 0.5
+
+
+def slowed(share: float) -> Iterable[float]:
+    """Seconds of calls of which this share takes twice as long, evenly spread."""
+    return (2.0 if (number * share) % 1.0 < share else 1.0 for number in itertools.count(1))
+
+
+@pytest.mark.parametrize(("share", "taken"), [(0.0, 8), (0.2, 8), (0.5, 24)])
+def test_more_samples_are_taken_where_they_vary(clock: Clock, share: float, taken: int) -> None:
+    assert len(timing.measure(clock.takes(1.0, then=slowed(share)), nothing, plan(samples=8)).samples) == taken
+
+
+def test_no_more_samples_are_taken_than_it_takes_to_agree(clock: Clock) -> None:
+    # Three of the first eight are slow; that is more than a quarter of them, but not of twelve and more.
+    found = timing.measure(clock.takes(1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 1.0), nothing, plan(samples=8))
+
+    assert found.samples == [1.0, 1.0, 2.0, 2.0, 2.0] + [1.0] * 7
+
+
+@pytest.mark.parametrize(("apart", "more"), [(0.049, False), (0.051, True)])
+def test_quartiles_agree_within_a_twentieth(clock: Clock, apart: float, more: bool) -> None:
+    seconds = itertools.cycle([1.0, 1.0 + apart])
+
+    found = timing.measure(clock.takes(1.0, then=seconds), nothing, plan(samples=8))
+
+    assert (len(found.samples) > 8) is more
 
 
 def test_waiting_for_the_device_counts_and_waiting_for_what_was_before_does_not(clock: Clock) -> None:
