@@ -101,12 +101,16 @@ def measure_piece(
                     sink=tally,
                     runner=runner,
                     environments=Path(scratch),
-                    rounds=[number],
+                    is_missing=partial(_is_round, number),
                     progress=partial(_say_progress, f"block {place}/{len(planned)} {one.name}"),
                 )
                 if runner.stopped:
                     return tally
     return tally
+
+
+def _is_round(wanted: int, number: int, slot: int) -> bool:
+    return number == wanted
 
 
 def _say_progress(block: str, text: str) -> None:

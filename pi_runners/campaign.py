@@ -7,7 +7,7 @@ import importlib.resources
 import io
 import os
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,14 +101,18 @@ def observed(block: Block, known: Iterable[Observation]) -> frozenset[tuple[int,
     return frozenset(done)
 
 
+def all_but(done: Collection[tuple[int, int]]) -> Callable[[int, int], bool]:
+    """Return whether a round of a slot is missing, where these were measured."""
+    return lambda number, slot: (number, slot) not in done
+
+
 def run_block(
     block: Block,
     *,
     sink: ObservationSink,
     runner: Runner,
     environments: Path,
-    done: frozenset[tuple[int, int]] = frozenset(),
-    rounds: Iterable[int] | None = None,
+    is_missing: Callable[[int, int], bool] = lambda *_: True,
     keep_environments: bool = True,
     progress: Callable[[str], None] = lambda _: None,
     begin: Callable[[int, Slot], str] = lambda *_: "",
@@ -120,8 +124,7 @@ def run_block(
         sink: Receives the observations of each process as soon as it ends.
         runner: Runs the processes.
         environments: Directory in which environments are kept.
-        done: ``(round, slot)`` pairs already observed, which are not run again.
-        rounds: Only these rounds; all by default.
+        is_missing: Whether a round of a slot, given by its number, is to be measured; all are by default.
         keep_environments: Whether environments stay for a later block; uv's cache keeps their files either way.
         progress: Called with a short text before each step.
         begin: Called before a slot is measured in a round; the reason for giving it up, or an empty text.
@@ -131,9 +134,9 @@ def run_block(
     """
     missing = [
         (number, slot)
-        for number in (range(block.rounds) if rounds is None else rounds)
+        for number in range(block.rounds)
         for slot in _turned(block.slots, number)
-        if (number, slot.number) not in done and slot.indicators
+        if slot.indicators and is_missing(number, slot.number)
     ]
     program = write_program(environments)
     instruments = build_instruments(block.instruments, environments) if block.instruments and missing else None

@@ -84,6 +84,7 @@ def work(
     for cell, path in mine:
         # A former worker may have died between writing and reporting.
         deliver(cell, path.read_bytes())
+    done = {(cell.round, cell.slot) for cell, _ in mine}
     diary = _Diary(home, task, hardware, number)
     with diary:
         return run_block(
@@ -91,8 +92,7 @@ def work(
             sink=_Spool(home, plan, deliver),
             runner=FreshProcesses(),
             environments=environments,
-            rounds=(round_,),
-            done=frozenset((cell.round, cell.slot) for cell, _ in mine),
+            is_missing=lambda number, slot: number == round_ and (number, slot) not in done,
             keep_environments=keep_environments,
             progress=progress,
             begin=diary.begin,

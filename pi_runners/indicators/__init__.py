@@ -11,8 +11,9 @@ from pi_runners.indicators.indicator import Indicator
 from pi_runners.indicators.inference import Inference
 from pi_runners.indicators.matmul import Matmul
 from pi_runners.indicators.memory import Memory, Roofline, Transfer
+from pi_runners.indicators.normalisation import Normalisation
 from pi_runners.indicators.recurrent import Recurrent
-from pi_runners.indicators.rows import Elementwise, Embedding, Fft, Normalisation, Reduction, Softmax, Sort
+from pi_runners.indicators.rows import Elementwise, Embedding, Fft, Reduction, Softmax, Sort
 from pi_runners.indicators.startup import Startup
 from pi_runners.indicators.training import TimeToQuality, TrainingStep
 

@@ -13,7 +13,7 @@ import random
 from operator import add, sub
 from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Backend, product
+from pi_runners.harness.contract import Backend, decode, product
 
 EVERY = 2**20
 """Elements up to which all are compared: about a quarter of a second in Python."""
@@ -59,6 +59,11 @@ def pick_groups(count: int, most: int) -> List[List[int]]:
 def random_signs(count: int) -> List[int]:
     """Return fresh random signs, 1 or -1."""
     return [_fresh.choice((1, -1)) for _ in range(count)]
+
+
+def decoded_row(raw: bytes, columns: int, i: int) -> List[float]:
+    """Return the numbers that row ``i`` of random bytes stands for."""
+    return decode(raw[i * columns : (i + 1) * columns], "float32")
 
 
 def signed_sum(rows: Iterable[Sequence[Any]], signs: Sequence[int]) -> List[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from abc import ABC, abstractmethod
 from array import array
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -45,7 +46,7 @@ def buffer_bytes(payload: str) -> List[int]:
     return [(_SMALL, _MEDIUM, _LARGE)[i % 3] for i in range(_BUFFERS)]
 
 
-class Pattern:
+class Pattern(ABC):
     """What one rank does.
 
     Attributes:
@@ -73,24 +74,24 @@ class Pattern:
         self._dtype = getattr(torch, request["dtype"])
         self._make()
 
-    def _make(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _make(self) -> None: ...
 
+    @abstractmethod
     def prepare(self, stretch: int, calls: int) -> None:
         """Fill the buffers for a stretch of calls."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self) -> None:
         """Do the operation once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self, stretch: int, calls: int) -> float:
         """Return the largest relative error of what this rank holds after a stretch of calls.
 
         Raises:
             WrongResultError: If it is above the tolerance, or not a number.
         """
-        raise NotImplementedError
 
     def synchronise(self, result: Any) -> None:
         """Wait for the GPU; Gloo has sent and received when it returns."""
@@ -381,7 +382,7 @@ class Scaling(Pattern):
                 place += count
 
 
-PATTERNS = {
+PATTERNS: Dict[str, Callable[..., Pattern]] = {
     "all_reduce": AllReduce,
     "broadcast": Broadcast,
     "latency": Latency,

@@ -1,4 +1,4 @@
-"""Operations along the rows of an array: elementwise, reduction, softmax, normalisation, fft, sort, embedding.
+"""Operations along the rows of an array: elementwise, reduction, softmax, fft, sort, embedding.
 
 All of these are bound by memory bandwidth where the framework spells them well.
 """
@@ -16,6 +16,7 @@ from pi_runners.indicators.checks import (
     EVERY,
     FINITE,
     Result,
+    decoded_row,
     difference,
     pick,
     random_signs,
@@ -56,10 +57,6 @@ class _Rows(Operation):
         return float(2 * ITEM_BYTES[dtype] * parameters["rows"] * parameters["columns"])
 
 
-def _row(raw: bytes, columns: int, i: int) -> List[float]:
-    return decode(raw[i * columns : (i + 1) * columns], "float32")
-
-
 class Elementwise(_Rows):
     """Sum, product, and a chain that a compiler can fuse."""
 
@@ -90,7 +87,7 @@ class Elementwise(_Rows):
         arrays = [backend.array(raw, shape) for raw in raws[: 1 if parameters["kind"] == "tanh" else 2]]
 
         def expected(i: int) -> List[float]:
-            return list(map(exact, *(_row(raw, shape[1], i) for raw in raws[: len(arrays)])))
+            return list(map(exact, *(decoded_row(raw, shape[1], i) for raw in raws[: len(arrays)])))
 
         return Trial(
             backend.compile(function, arrays),
@@ -176,7 +173,7 @@ class Softmax(_Rows):
         raw = random_bytes(54, product(shape))
 
         def expected(i: int) -> List[float]:
-            powers = list(map(math.exp, _row(raw, shape[1], i)))
+            powers = list(map(math.exp, decoded_row(raw, shape[1], i)))
             total = math.fsum(powers)
             return [power / total for power in powers]
 
@@ -185,94 +182,6 @@ class Softmax(_Rows):
             lambda result: row_errors(backend, result, shape, expected, 3.0 / shape[1]),
             _TOLERANCE[backend.precision],
         )
-
-
-class Normalisation(Operation):
-    """Layer normalisation of rows, batch normalisation of images."""
-
-    copies = 3.0
-    name = "normalisation"
-    summary = "layer normalisation of rows, batch normalisation of images by the batch's statistics"
-    corresponds = (
-        "Triton's layer norm tutorial (https://triton-lang.org/main/getting-started/tutorials/05-layer-norm.html)"
-    )
-    flops_formula = "7 rows columns"
-    bytes_formula = "2 item rows columns"
-    source = "counted from the definition"
-    parameters = {  # noqa: RUF012
-        "kind": Parameter("what is normalised", choices=("layer", "batch")),
-        "rows": Parameter("rows; or images times their pixels"),
-        "columns": Parameter("columns; or channels"),
-    }
-    sets = {  # noqa: RUF012
-        "small": ({"kind": "layer", "rows": 512, "columns": 1024}, {"kind": "batch", "rows": 8 * 28**2, "columns": 64}),
-        "medium": (
-            {"kind": "layer", "rows": 4096, "columns": 2048},
-            {"kind": "batch", "rows": 32 * 56**2, "columns": 64},
-        ),
-        "large": (
-            {"kind": "layer", "rows": 65536, "columns": 4096},
-            {"kind": "batch", "rows": 256 * 56**2, "columns": 128},
-        ),
-    }
-
-    def flops(self, parameters: Parameters) -> float:
-        """Two sums, a difference, a square, a product with the inverse deviation, gain and offset."""
-        return float(7 * parameters["rows"] * parameters["columns"])
-
-    def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Read once, written once."""
-        return float(2 * ITEM_BYTES[dtype] * parameters["rows"] * parameters["columns"])
-
-    def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare rows, or channels, with the definition."""
-        rows, columns = parameters["rows"], parameters["columns"]
-        raw = random_bytes(55, rows * columns)
-        gain = backend.array(random_bytes(56, columns), (columns,), 0.5, 1.0)
-        offset = backend.array(random_bytes(57, columns), (columns,), 0.5)
-        gains, offsets = decode(random_bytes(56, columns), "float32"), decode(random_bytes(57, columns), "float32")
-
-        slopes = [1.0 + 0.5 * g for g in gains]
-        starts = [0.5 * o for o in offsets]
-        if parameters["kind"] == "layer":
-
-            def expected(i: int) -> List[float]:
-                return list(map(add, map(mul, _standardised(_row(raw, columns, i)), slopes), starts))
-
-            run = backend.compile(
-                lambda b, x, g, o: b.layer_norm(x, g, o), [backend.array(raw, (rows, columns)), gain, offset]
-            )
-            return Trial(
-                run,
-                lambda result: row_errors(backend, result, (rows, columns), expected, 4.0),
-                _TOLERANCE[backend.precision],
-            )
-
-        # (1, channels, rows, 1): the statistics of a channel do not depend on how rows are spread over images.
-        shape = (1, columns, rows, 1)
-
-        def check_channels(result: Any) -> float:
-            made = Result(backend, result, backend.image_index(shape))
-            if not made.sound:
-                return math.inf
-            places = pick(columns, max(2, EVERY // rows))
-            errors = [0.0 if len(places) == columns or made.finite() else math.inf]
-            for c in places:
-                expected = [x * slopes[c] + starts[c] for x in _standardised(_row(raw, rows, c))]
-                errors.append(difference(made.channel(0, c), expected))
-            return worst_error(errors)
-
-        run = backend.compile(
-            lambda b, x, g, o: b.batch_norm(x, g, o, True), [backend.images(raw, shape), gain, offset]
-        )
-        return Trial(run, check_channels, 4 * _TOLERANCE[backend.precision])
-
-
-def _standardised(row: List[float]) -> List[float]:
-    mean = math.fsum(row) / len(row)
-    centred = [x - mean for x in row]
-    deviation = math.sqrt(math.fsum(map(mul, centred, centred)) / len(row) + 1e-5)
-    return [x / deviation for x in centred]
 
 
 class Fft(_Rows):
@@ -362,7 +271,7 @@ class Sort(_Rows):
         run = backend.compile(lambda b, x: b.sort(x), [mixed])
 
         def expected(i: int) -> List[float]:
-            row = zip(_row(high, shape[1], i), _row(low, shape[1], i))
+            row = zip(decoded_row(high, shape[1], i), decoded_row(low, shape[1], i))
             return sorted(x + 0.004 * y for x, y in row)
 
         return Trial(run, lambda result: row_errors(backend, result, shape, expected), 4 * UNIT[backend.dtype])
@@ -411,6 +320,6 @@ class Embedding(Operation):
         run = backend.compile(lambda b, table, which: b.gather(table, which), arrays)
 
         def check(result: Any) -> float:
-            return row_errors(backend, result, (lookups, width), lambda i: _row(raw, width, indices[i]))
+            return row_errors(backend, result, (lookups, width), lambda i: decoded_row(raw, width, indices[i]))
 
         return Trial(run, check, 2 * UNIT[backend.dtype])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
@@ -16,7 +18,14 @@ from advisor.resolve.recommend import Advice, Inquiry, inquire, recommend
 from advisor.resolve.target import make_target
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.fits import Fits
-from knowledge.estimate.interface import Estimator
+from knowledge.estimate.interface import (
+    CompanionGain,
+    Estimator,
+    FrameworkGains,
+    PredictedGain,
+    Prediction,
+    ScoreTerms,
+)
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload
 from knowledge.rules.engine import RuleBook
@@ -89,3 +98,49 @@ def ask(
 def versions(stack: tuple[Candidate, ...]) -> dict[str, str]:
     """Return a stack as plain text."""
     return {c.name: str(c.version) for c in stack}
+
+
+class Scores:
+    """An estimator that says what a test needs it to say, beyond doubt."""
+
+    def __init__(
+        self,
+        scores: dict[tuple[str, str], float],
+        failing: dict[str, dict[str, str]] | None = None,
+        beside: dict[tuple[str, str], float] | None = None,
+    ) -> None:
+        """Remember log speed-ups by package and version; of `a` beside versions of `b`, by both versions."""
+        self._scores = {(name, Version(version)): score for (name, version), score in scores.items()}
+        self._failing = failing or {}
+        self._beside = {(Version(v), Version(w)): score for (v, w), score in (beside or {}).items()}
+
+    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: object) -> ScoreTerms:
+        return ScoreTerms(
+            frameworks=tuple(
+                FrameworkGains(
+                    framework=name,
+                    alone={v: certain(self._scores.get((name, v), 0.0)) for v in candidates[name]},
+                    beside={
+                        (v, "b", w): CompanionGain(
+                            joint=certain(score), own=certain(score - self._scores.get((name, v), 0.0))
+                        )
+                        for (v, w), score in self._beside.items()
+                        if name == "a"
+                    },
+                )
+                for name in sorted({name for name, _ in self._scores} & set(candidates))
+            )
+        )
+
+    def predict(self, stack: object, baseline: object) -> Prediction:
+        return no_knowledge().predict({}, {})
+
+    def failures(self, name: str) -> dict[str, str]:
+        return self._failing.get(name, {})
+
+    def is_measured(self, name: str, version: Version) -> bool:
+        return any(name == package for package, _ in self._scores) <= ((name, version) in self._scores)
+
+
+def certain(score: float) -> PredictedGain:
+    return PredictedGain(mean=score, variance=0.0)

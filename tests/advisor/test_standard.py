@@ -21,8 +21,7 @@ from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import Policy, Problem, RootRequirement
 from advisor.resolve.recommend import inquire, recommend
 from knowledge.rules.engine import RuleBook
-from tests.advisor.made import MACHINE, advise, ask, client_of, no_knowledge, problem_of, versions
-from tests.advisor.test_resolve import Scores
+from tests.advisor.made import MACHINE, Scores, advise, ask, client_of, no_knowledge, problem_of, versions
 from tests.package_index import PackageIndex
 
 

@@ -217,7 +217,7 @@ def test_processes_are_measured_and_their_results_checked(tmp_path: Path, parame
     found = measured(write_program(tmp_path), parameters)
 
     assert found["status"] == "ok", found["failure"]
-    assert len(found["samples"]) == 2
+    assert 2 <= len(found["samples"]) <= 6
     assert found["error"] <= found["tolerance"]
 
 

@@ -70,7 +70,7 @@ def test_the_archive_runs_alone_and_writes_a_line_an_indicator(tmp_path: Path) -
     documents = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [(d["number"], d["status"]) for d in documents] == [(0, "ok"), (1, "unsupported")]
     assert "backward" in documents[1]["failure"] or "training" in documents[1]["failure"]
-    assert len(documents[0]["samples"]) == 3
+    assert len(documents[0]["samples"]) >= 3
     assert documents[0]["environment"]["numpy"]
 
 

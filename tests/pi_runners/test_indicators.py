@@ -66,7 +66,7 @@ def test_numpy_computes_what_the_reference_says(name: str, case: Parameters, dty
 
     assert measured["status"] == "ok", measured
     assert measured["error"] <= measured["tolerance"]
-    assert len(measured["samples"]) == 2
+    assert len(measured["samples"]) >= 2
 
 
 def test_numpy_says_that_it_goes_through_im2col() -> None:

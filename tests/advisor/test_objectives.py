@@ -1,0 +1,106 @@
+"""What the optimiser maximises: gains of frameworks and companions, as far as they are significant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from advisor.resolve.objectives import SPEED_STEP, speed_steps
+from knowledge.estimate.interface import CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
+from tests.advisor.made import Scores, advise, certain, problem_of, versions
+from tests.package_index import PackageIndex
+
+
+@given(steps=st.lists(st.integers(-8, 8), min_size=4, max_size=4))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_companion_counts_as_the_estimator_says(index: PackageIndex, tmp_path: Path, steps: list[int]) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("a", version, ["b"])
+        index.add("b", version)
+    both = [("2.0", "2.0"), ("2.0", "1.0"), ("1.0", "2.0"), ("1.0", "1.0")]
+    gained = dict(zip(both, steps, strict=True))
+    # A little more than whole steps, so that cutting towards none takes nothing away.
+    beside = {pair: count * 0.0101 for pair, count in gained.items()}
+    alone = {("a", v): beside[v, "2.0"] for v in ("1.0", "2.0")}
+
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores(alone, beside=beside))
+
+    chosen = versions(advice.optimum.stack)
+    assert gained[chosen["a"], chosen["b"]] == max(gained.values())
+
+
+@given(with_old=st.integers(-8, 8), with_new=st.integers(-8, 8), without=st.integers(0, 8))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_absent_companion_earns_nothing_of_what_a_present_one_gains(
+    index: PackageIndex, tmp_path: Path, with_old: int, with_new: int, without: int
+) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0", ["b"])
+    index.add("b", "1.0")
+    index.add("b", "2.0")
+    # By versions of `a` and `b`: 1.0 does not need `b`, and would gain with it.
+    gained = {("2.0", "2.0"): 0, ("2.0", "1.0"): with_old, ("1.0", ""): without, ("1.0", "1.0"): with_new}
+    gains = FrameworkGains(
+        framework="a",
+        alone={Version("2.0"): certain(0.0), Version("1.0"): certain(without * 0.0101)},
+        beside={
+            (Version(a), "b", Version(b) if b else None): CompanionGain(
+                joint=certain(steps * 0.0101),
+                own=certain((steps - (without if a == "1.0" else 0)) * 0.0101),
+            )
+            for (a, b), steps in gained.items()
+        },
+    )
+
+    class Stated(Scores):
+        def terms(self, candidates: object, baseline: object) -> ScoreTerms:
+            return ScoreTerms(frameworks=(gains,))
+
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Stated({}))
+
+    chosen = versions(advice.optimum.stack)
+    possible = {("2.0", "2.0"): 0, ("2.0", "1.0"): with_old, ("1.0", ""): without}
+    assert possible[chosen["a"], chosen.get("b", "")] == max(possible.values())
+
+
+def test_no_package_leaves_the_baseline_for_a_gain_that_is_not_significant() -> None:
+    doubtful = PredictedGain(mean=0.032, variance=0.0215**2)
+    clear = PredictedGain(mean=0.046, variance=0.0215**2)
+
+    assert doubtful.cautious > SPEED_STEP
+    assert speed_steps(doubtful, 1) == 0
+    assert speed_steps(clear, 1) > 0
+    assert speed_steps(PredictedGain(mean=-0.032, variance=0.0215**2), 1) < 0
+    # The best of ten versions is likely to look that much better by luck.
+    assert speed_steps(clear, 10) == 0
+
+
+def test_a_companion_does_not_leave_the_baseline_for_the_gain_of_its_framework(
+    index: PackageIndex, tmp_path: Path
+) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("a", version, ["b"])
+        index.add("b", version)
+    gains = FrameworkGains(
+        framework="a",
+        alone={Version("1.0"): certain(0.05), Version("2.0"): certain(0.0)},
+        beside={
+            (Version(v), "b", Version(w)): CompanionGain(
+                joint=certain((0.05 if v == "1.0" else 0.0) + (0.02 if w == "1.0" else 0.0)),
+                own=PredictedGain(mean=0.02 if w == "1.0" else 0.0, variance=0.02**2),
+            )
+            for v in ("1.0", "2.0")
+            for w in ("1.0", "2.0")
+        },
+    )
+
+    class Doubtful(Scores):
+        def terms(self, candidates: object, baseline: object) -> ScoreTerms:
+            return ScoreTerms(frameworks=(gains,))
+
+    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Doubtful({}))
+
+    assert versions(advice.optimum.stack) == {"a": "1.0", "b": "2.0"}
