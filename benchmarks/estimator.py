@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 from packaging.version import Version
 from scipy.stats import norm, spearmanr
 
+from advisor.resolve.objectives import SPEED_STEP, speed_steps
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Machine, Side, evidence_of
+from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.mlperf import score_submissions, software_gains
 from knowledge.estimate.process import Process, Term, foresee
 from knowledge.estimate.workloads import workload_catalogue
@@ -294,9 +296,13 @@ def regret_of_choices(
         families = {c.family for c in inside} & workload.weights.keys()
         if not families or (workload.backends and inside[0].backend not in workload.backends):
             continue
-        wanted = [c for c in inside if c.family in families]
+        # What was not compared for every version would make those without it look as fast as the reference.
+        complete = {c.label for c in inside if sum(d.label == c.label for d in inside) == len(versions) - 1}
+        wanted = [c for c in inside if c.family in families and c.label in complete]
         labels = sorted({(c.label, c.family) for c in wanted})
-        total = sum(workload.weights[f] for f in families)
+        if not labels:
+            continue
+        total = sum(workload.weights[f] for f in {family for _, family in labels})
         share = {
             label: workload.weights[family] / total / sum(f == family for _, f in labels) for label, family in labels
         }
@@ -311,12 +317,15 @@ def regret_of_choices(
         found = process.posterior([Term(side=sides[v]) for v in versions], shares, inside[0].machine)
         # The newest is what the advice departs from.
         gained = found.less(range(len(versions)), len(versions) - 1)
-        for risk in risks:
-            # What gains less than a step counts as none, as in the advice.
-            gains = gained.mean - risk / 2 * process.amplitudes.widening**2 * gained.variance
-            steps = np.trunc(gains / 0.01)
-            chosen = max((float(step), i) for i, step in enumerate(steps))[1]
-            lost[f"model, risk {risk:g}"].append(math.expm1(best - truth[versions[chosen]]))
+        widened = process.amplitudes.widening**2 * gained.variance
+        # What gains less than a step counts as none, as in the advice.
+        steps = {f"model, risk {risk:g}": np.trunc((gained.mean - risk / 2 * widened) / SPEED_STEP) for risk in risks}
+        comparisons = len({c.side.version for c in shown} & set(versions[:-1]))
+        gains = [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(gained.mean, widened, strict=True)]
+        steps["as shipped"] = np.array([speed_steps(gain, comparisons) for gain in gains])
+        for name, counted in steps.items():
+            chosen = max((float(step), i) for i, step in enumerate(counted))[1]
+            lost[name].append(math.expm1(best - truth[versions[chosen]]))
         lost["newest"].append(math.expm1(best - truth[versions[-1]]))
         for name in ("nearest", "mean", "ridge"):
             guessed = dict.fromkeys(versions, 0.0)

@@ -97,7 +97,7 @@ def measure_piece(
             block, rounds = begun(one, folder, session=session)
             for number, slots in rounds:
                 run_block(
-                    replace(block, slots=slots),
+                    replace(block, slots=slots, rounds=number + 1),
                     sink=tally,
                     runner=runner,
                     environments=Path(scratch),
