@@ -152,7 +152,19 @@ class FrameworkModel:
                 for i, v in enumerate(own)
                 for j, w in enumerate(grids[companion][0])
             },
-            comparisons=max(1, len(self.versions - {anchor})),
+            comparisons=max(1, len(self.versions - {anchor}) + self._measured_companions(candidates, baseline)),
+        )
+
+    def _measured_companions(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> int:
+        """Return how many versions of companions were measured and could be chosen instead of the baseline's."""
+        sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
+        measured = {
+            (name, side.companions[name]) for side in sides for name in self._companions if name in side.companions
+        }
+        return sum(
+            (name, str(version)) in measured and version != baseline.get(name)
+            for name in self._companions
+            for version in candidates.get(name, ())
         )
 
     def differs(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> bool:

@@ -64,8 +64,8 @@ class FrameworkGains:
         alone: By its version, with every companion as in the baseline.
         beside: By its version, companion and the companion's version (none: absent); what the baseline has is among
             them, with no gain of its own.
-        comparisons: How many versions of the framework were measured beside the baseline's: the best of many looks
-            better than it is.
+        comparisons: How many versions of the framework and of its companions were measured beside the baseline's: the
+            best of many looks better than it is.
     """
 
     framework: str

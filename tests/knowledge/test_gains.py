@@ -203,3 +203,20 @@ def test_with_one_companion_a_gain_is_the_posterior_of_the_whole_stacks() -> Non
     exact = process.posterior(whole, {(LABEL, "sort"): 1.0}, HERE).less([0], 1)
     assert gain.mean == pytest.approx(exact.mean[0])
     assert gain.variance == pytest.approx(process.amplitudes.widening**2 * exact.variance[0])
+
+
+def test_every_measured_version_that_could_be_chosen_is_a_comparison() -> None:
+    measured = [
+        contrast(side("2.4.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.3.0"}), 0.0, 0.1),
+        contrast(side("2.6.0", {"numpy": "2.0.0"}), side("2.9.0", {"numpy": "2.3.0"}), 0.0, 0.1, block="other"),
+    ]
+    offered = {
+        "torch": [Version("2.9.0"), Version("2.4.0"), Version("2.5.0")],
+        "numpy": [Version("2.3.0"), Version("2.2.0"), Version("1.26.4")],
+    }
+    baseline = {"torch": Version("2.9.0"), "numpy": Version("2.3.0")}
+
+    found = model(measured).gains(offered, baseline, share=1.0)
+
+    # Two versions of the framework, and the one version of NumPy that was measured, is offered and is another one.
+    assert found.comparisons == 3
