@@ -164,6 +164,18 @@ def test_half_the_trust_is_twice_the_variance(store: SqlKnowledgeBase) -> None:
     assert _contrasts(store) == []
 
 
+def test_the_interval_of_a_source_that_is_half_trusted_is_wider_on_both_sides(store: SqlKnowledgeBase) -> None:
+    _told("lab-a", block({"2.0.0": 1.0, "2.1.0": 1.2}), store)
+    (full,) = gather(store).contrasts
+
+    store.trust("lab-a", 0.25)
+    (weighed,) = gather(store).contrasts
+
+    assert weighed.low == pytest.approx(full.mean - 2 * (full.mean - full.low))
+    assert weighed.high == pytest.approx(full.mean + 2 * (full.high - full.mean))
+    assert weighed.common == pytest.approx(2 * full.common)
+
+
 def test_who_is_not_trusted_cannot_say_that_a_version_does_not_run(store: SqlKnowledgeBase) -> None:
     _told("lab-a", [observation("2.0.0", status="import-error")], store)
     assert [run.status for run in gather(store).runs] == ["import-error"]

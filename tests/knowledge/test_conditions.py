@@ -13,7 +13,7 @@ from scipy.special import polygamma
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
-from knowledge.estimate.conditions import instabilities
+from knowledge.estimate.conditions import instabilities, spread
 from knowledge.estimate.moderation import digamma, estimate_prior, trigamma
 from knowledge.estimate.summary import bootstrap, roofs, summarise_block
 from tests.knowledge.samples import RUN, block, observation
@@ -67,6 +67,12 @@ def test_instability_has_a_reason_and_a_remedy(change: dict[str, object], code: 
     assert [i.code for i in found] == [code]
     assert found[0].reason
     assert found[0].remedy
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_spread_is_a_share_of_the_mean(scale: float) -> None:
+    assert spread([1.0 * scale, 2.0 * scale, 3.0 * scale]) == pytest.approx(0.5)
+    assert spread([scale]) == 0.0
 
 
 def test_processes_that_differ_are_told() -> None:

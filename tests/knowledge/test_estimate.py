@@ -271,3 +271,23 @@ def test_a_gpu_is_alike_by_its_compute_capability() -> None:
 
     assert (found.identity, found.kind, found.family) == (hardware.identity, "sm 9.0", "sm 9")
     assert machine_of(hardware, "cpu").kind == "cpu zen4"
+
+
+@pytest.mark.parametrize("name", ["nvidia-nccl-cu12", "nccl"])
+def test_the_library_of_cuda_beside_a_framework_is_a_companion_by_its_plain_name(name: str) -> None:
+    made = [
+        replace(
+            o,
+            stack=make_stack(
+                [*o.stack.packages, PackageVersion(name=name, version=f"2.{o.slot}")],
+                python=o.stack.python,
+                platform=o.stack.platform,
+            ),
+        )
+        for o in block({"2.0.0": 1.0, "2.1.0": 1.2})
+    ]
+
+    (contrast,) = evidence_of(made).contrasts
+
+    assert contrast.side.companions == {"nccl": "2.1"}
+    assert contrast.reference.companions == {"nccl": "2.0"}
