@@ -146,11 +146,13 @@ def bootstrap(rounds: Sequence[Sequence[float]], *, confidence: float = 0.95) ->
     import numpy as np
 
     generator = np.random.default_rng(_SEED)
-    width = min(len(samples) for samples in rounds)
-    table = np.array([list(samples)[:width] for samples in rounds])
     drawn = generator.integers(0, len(rounds), size=(_RESAMPLES, len(rounds)))
-    within = generator.integers(0, width, size=(_RESAMPLES, len(rounds), width))
-    medians = np.median(np.median(table[drawn[:, :, None], within], axis=2), axis=1)
+    found = np.empty(drawn.shape)
+    for number, samples in enumerate(rounds):
+        places = drawn == number
+        within = generator.integers(0, len(samples), size=(int(places.sum()), len(samples)))
+        found[places] = np.median(np.array(samples)[within], axis=1)
+    medians = np.median(found, axis=1)
     tail = 100 * (1 - confidence) / 2
     low, high = np.percentile(medians, [tail, 100 - tail])
     return float(low), float(high)

@@ -100,6 +100,15 @@ def test_the_bootstrap_interval_holds_the_median_as_often_as_it_says() -> None:
     assert exact / 1.3 < statistics.median(widths) < exact * 1.3
 
 
+def test_every_sample_counts_in_the_bootstrap_where_rounds_have_different_numbers_of_them() -> None:
+    # The first process took few samples and is quick to say so; the other one's first samples are not like the rest.
+    rounds = [[1.0] * 7, [9.0] * 4 + [1.0] * 17]
+
+    low, high = bootstrap(rounds)
+
+    assert (low, high) == (1.0, 1.0)
+
+
 def test_the_interval_of_the_median_is_the_same_every_time() -> None:
     assert bootstrap([[1.0, 2.0], [3.0, 4.0]]) == bootstrap([[1.0, 2.0], [3.0, 4.0]])
 

@@ -143,7 +143,7 @@ def test_an_interrupted_local_campaign_leaves_nothing_running(bench: Bench) -> N
 
     process.send_signal(signal.SIGINT)
 
-    assert process.wait(300) == 130
+    assert process.wait(60) == 130
     assert not workers(bench)
     # Ending is no death: a stack is not given up for it.
     (noted,) = [json.loads(path.read_text()) for path in bench.folder.rglob("tasks/*.json")]
