@@ -235,7 +235,7 @@ class Criteria:
             name = NormalizedName(gains.framework)
             alone = {version: speed_steps(gain, gains.comparisons) for version, gain in gains.alone.items()}
             # What a version gains with its best companion counts as its own; each pair pays what it stays behind that.
-            behind = _steps_behind_best_companion(gains, alone)
+            behind = _steps_behind_best_companion(gains, alone, self._baseline[name])
             for (version, companion, other), (best, steps) in behind.items():
                 # Without a companion that gains, its absence counts as what the baseline has: a cost of absence would
                 # reward packages that nothing requires.
@@ -266,18 +266,31 @@ def speed_steps(gain: PredictedGain, comparisons: int) -> int:
 
 
 def _steps_behind_best_companion(
-    gains: FrameworkGains, alone: Mapping[Version, int]
+    gains: FrameworkGains, alone: Mapping[Version, int], baseline: Version
 ) -> dict[tuple[Version, str, Version | None], tuple[int, int]]:
     """Return, for each version with each companion: the steps that its best companion adds, and that this one adds.
 
-    A companion that leaves the baseline without a significant gain of its own adds nothing to what the framework gains.
-    A companion that is absent is one of its versions: none.
+    A companion that leaves the baseline without a significant gain of its own adds nothing to what the framework gains,
+    and a framework that does adds nothing to what the companion gains beside the baseline's version of it. A companion
+    that is absent is one of its versions: none.
+
+    Args:
+        gains: Of the framework.
+        alone: Steps of its versions with every companion as in the baseline.
+        baseline: The framework's version in the baseline.
     """
     added: dict[tuple[Version, str], dict[Version | None, int]] = {}
-    for (version, companion, other), gain in gains.beside.items():
-        steps = speed_steps(gain.joint, gains.comparisons) - alone[version]
-        kept = steps if steps < 0 or gain.own.is_significant(gains.comparisons) else 0
-        added.setdefault((version, companion), {})[other] = kept
+    stayed: dict[tuple[str, Version | None], int] = {}
+    # The baseline's version first: the others are held against it.
+    for (version, companion, other), gain in sorted(gains.beside.items(), key=lambda item: item[0][0] != baseline):
+        steps = int(gain.joint.cautious / SPEED_STEP)
+        if not gain.own.is_significant(gains.comparisons):
+            steps = min(steps, alone[version])
+        if version == baseline:
+            stayed[companion, other] = steps
+        elif not gain.framework.is_significant(gains.comparisons):
+            steps = min(steps, stayed.get((companion, other), 0))
+        added.setdefault((version, companion), {})[other] = steps - alone[version]
     return {
         (version, companion, other): (max(0, *others.values()), steps)
         for (version, companion), others in added.items()

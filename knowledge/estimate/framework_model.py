@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
@@ -58,6 +58,26 @@ class Estimate:
     confidence: float
     measured: bool
     carried: tuple[tuple[float, Contrast], ...]
+
+
+class _Grid(NamedTuple):
+    """What a framework's candidates (rows) gain beside the versions of one companion (columns), the baseline's first.
+
+    Attributes:
+        means: Over the baseline's framework and companion; the framework's own part is left out.
+        variances: Of those, with twice the covariance with the framework's own part.
+        moved: Over the same version of the framework beside the baseline's companion.
+        moved_variance: Of those.
+        beside: Over the baseline's framework beside the same version of the companion; without its own part.
+        beside_variance: Of those, with twice the covariance with the framework's own part.
+    """
+
+    means: Array
+    variances: Array
+    moved: Array
+    moved_variance: Array
+    beside: Array
+    beside_variance: Array
 
 
 class FrameworkModel:
@@ -110,45 +130,51 @@ class FrameworkModel:
             now = baseline.get(companion)
             versions = [now, *(v for v in [*candidates.get(companion, ()), None] if v != now)]
             grids[companion] = versions, len(asked)
-            asked += [_beside(v, companion, w) for v in own for w in versions]
-            asked.append(_beside(anchor, companion, now))
+            # The last row is the baseline's version of the framework, beside each version of the companion.
+            asked += [_beside(v, companion, w) for v in [*own, anchor] for w in versions]
         found = self._process.posterior(asked, self._shares, self._machine)
         mine = found.less(range(len(own)), len(own))
         mean, variance = np.array(mine.mean), np.array(mine.variance)
-        changes: dict[str, tuple[Array, Array, Array, Array]] = {}
+        changes: dict[str, _Grid] = {}
         for companion, (versions, start) in grids.items():
             shape = len(own), len(versions)
-            theirs = found.less(range(start, start + shape[0] * shape[1]), start + shape[0] * shape[1])
+            rows = range(start, start + shape[0] * shape[1])
+            last = rows.stop
+            theirs = found.less(rows, last)
             covariance = -np.einsum("ik,ijk->ij", mine.told, theirs.told.reshape(*shape, -1))
-            means, variances = theirs.mean.reshape(shape), theirs.variance.reshape(shape) + 2 * covariance
             # The first column is what the baseline has; of a move away from it the own variance counts, too.
-            moves = [
-                found.less(range(start + i * shape[1], start + (i + 1) * shape[1]), start + i * shape[1])
-                for i in range(shape[0])
-            ]
-            changes[companion] = (
-                means,
-                variances,
-                np.array([m.mean for m in moves]),
-                np.array([m.variance for m in moves]),
+            moves = [found.less(rows[i * shape[1] : (i + 1) * shape[1]], rows[i * shape[1]]) for i in range(shape[0])]
+            beside = [found.less(rows[j :: shape[1]], last + j) for j in range(shape[1])]
+            changes[companion] = _Grid(
+                means=theirs.mean.reshape(shape),
+                variances=theirs.variance.reshape(shape) + 2 * covariance,
+                moved=np.array([m.mean for m in moves]),
+                moved_variance=np.array([m.variance for m in moves]),
+                beside=np.array([b.mean for b in beside]).T,
+                beside_variance=np.array([b.variance - 2 * np.einsum("ik,ik->i", mine.told, b.told) for b in beside]).T,
             )
-            mean, variance = mean + means[:, 0], variance + variances[:, 0]
+            mean, variance = mean + changes[companion].means[:, 0], variance + changes[companion].variances[:, 0]
         factor = share**2 * self._process.amplitudes.widening**2
+
+        def gain(value: float, doubt: float) -> PredictedGain:
+            return PredictedGain(mean=float(share * value), variance=float(factor * doubt))
+
         return FrameworkGains(
             framework=self._name,
-            alone={
-                v: PredictedGain(mean=float(share * mean[i]), variance=float(factor * variance[i]))
-                for i, v in enumerate(own)
-            },
+            alone={v: gain(mean[i], variance[i]) for i, v in enumerate(own)},
             beside={
                 (v, companion, w): CompanionGain(
-                    joint=PredictedGain(
-                        mean=float(share * (mean[i] + means[i, j] - means[i, 0])),
-                        variance=float(factor * (variance[i] + variances[i, j] - variances[i, 0])),
+                    joint=gain(
+                        mean[i] + grid.means[i, j] - grid.means[i, 0],
+                        variance[i] + grid.variances[i, j] - grid.variances[i, 0],
                     ),
-                    own=PredictedGain(mean=float(share * moved[i, j]), variance=float(factor * moved_variance[i, j])),
+                    own=gain(grid.moved[i, j], grid.moved_variance[i, j]),
+                    framework=gain(
+                        mean[i] + grid.beside[i, j] - grid.means[i, 0],
+                        variance[i] + grid.beside_variance[i, j] - grid.variances[i, 0],
+                    ),
                 )
-                for companion, (means, variances, moved, moved_variance) in changes.items()
+                for companion, grid in changes.items()
                 for i, v in enumerate(own)
                 for j, w in enumerate(grids[companion][0])
             },

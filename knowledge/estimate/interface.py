@@ -49,10 +49,12 @@ class CompanionGain:
     Attributes:
         joint: PredictedGain of both over the baseline.
         own: PredictedGain of the companion's change alone, beside that version of the framework.
+        framework: PredictedGain of the framework's change alone, beside that version of the companion.
     """
 
     joint: PredictedGain
     own: PredictedGain
+    framework: PredictedGain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,8 @@ class FrameworkGains:
         alone: By its version, with every companion as in the baseline.
         beside: By its version, companion and the companion's version (none: absent); what the baseline has is among
             them, with no gain of its own.
-        comparisons: How many versions of the framework and of its companions were measured beside the baseline's: the
-            best of many looks better than it is.
+        comparisons: How many versions of frameworks and companions were measured beside the baseline's: the best of
+            many looks better than it is.
     """
 
     framework: str

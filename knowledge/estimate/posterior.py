@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -60,7 +61,9 @@ class PosteriorEstimator:
             modelled = self.model(name)
             if modelled is not None and candidates.get(name):
                 found.append(modelled.gains(candidates, against, share=1 / len(measured)))
-        return ScoreTerms(frameworks=tuple(found))
+        # The luck of any of them could change the stack.
+        comparisons = sum(gains.comparisons for gains in found)
+        return ScoreTerms(frameworks=tuple(replace(gains, comparisons=comparisons) for gains in found))
 
     def is_measured(self, name: str, version: Version) -> bool:
         """Whether a comparison bears on a version; true of what is no framework, since nobody measures that."""
@@ -139,7 +142,7 @@ class PosteriorEstimator:
         if name not in self._modelled:
             device = self._device(name)
             process = self._fits.process(name, device)
-            shares = label_shares(process.contrasts, self._workload) if process is not None else {}
+            shares = label_shares(process.contrasts, self._workload, process.amplitudes.scales) if process else {}
             self._modelled[name] = (
                 FrameworkModel(name, process, shares, machine_of(self._hardware, device))
                 if process is not None and shares
@@ -164,32 +167,40 @@ def find_failures(runs: Iterable[Run], machine: Machine) -> dict[str, str]:
     return {version: reason for version, reason in failed.items() if version not in ran}
 
 
-def label_shares(contrasts: Sequence[Contrast], workload: Workload) -> dict[tuple[str, str], float]:
-    """Return the weight of each measured indicator, by label and family; they sum to 1, or there are none.
+def label_shares(
+    contrasts: Sequence[Contrast], workload: Workload, shipped: Collection[str] = ()
+) -> dict[tuple[str, str], float]:
+    """Return the weight of each indicator that counts, by label and family; they sum to 1, or there are none.
 
-    A family's weight is shared by its sizes and element types. Only indicators at which versions were compared count,
-    and of each only the newest version of its definition.
+    Only families count of which versions were compared. A family's weight is shared by its sizes and element types that
+    ship with the program, where any of them was compared; else by those of the first block that compared the family, in
+    the order of block names, and of those by the newest definition. So a later block tells something of them, and never
+    changes what is predicted.
+
+    Args:
+        contrasts: What was compared, of one framework and device.
+        workload: Weights of families.
+        shipped: Labels that ship.
     """
-    compared = sorted(
-        {
-            (c.label, c.family)
-            for c in contrasts
-            if c.side.version != c.reference.version and (not workload.backends or c.backend in workload.backends)
+    blocks: dict[str, dict[str, set[str]]] = {}
+    for c in contrasts:
+        counts = not workload.backends or c.backend in workload.backends
+        if counts and c.side.version != c.reference.version and workload.weight_of(c.label, c.family) > 0:
+            blocks.setdefault(c.family, {}).setdefault(c.block, set()).add(c.label)
+    total = sum(workload.weights[family] for family in blocks)
+    shares: dict[tuple[str, str], float] = {}
+    for family, compared in sorted(blocks.items()):
+        labels = set().union(*compared.values()) & set(shipped)
+        if not labels:
+            first = compared[min(compared)]
+            newest = max(map(definition_version, first))
+            labels = {label for label in first if definition_version(label) == newest}
+        weights = {label: workload.weight_of(label, family) for label in sorted(labels)}
+        shares |= {
+            (label, family): workload.weights[family] / total * weight / sum(weights.values())
+            for label, weight in weights.items()
         }
-    )
-    newest: dict[str, int] = {}
-    for label, family in compared:
-        newest[family] = max(newest.get(family, 0), definition_version(label))
-    labels = [(label, family) for label, family in compared if definition_version(label) == newest[family]]
-    weights = {label: workload.weight_of(*label) for label in labels}
-    families = {family for (_, family), weight in weights.items() if weight > 0}
-    total = sum(workload.weights[family] for family in families)
-    inside = {family: sum(w for (_, f), w in weights.items() if f == family) for family in families}
-    return {
-        label: workload.weights[label[1]] / total * weight / inside[label[1]]
-        for label, weight in weights.items()
-        if weight > 0
-    }
+    return shares
 
 
 def definition_version(label: str) -> int:

@@ -114,7 +114,7 @@ class Scores:
         self._failing = failing or {}
         self._beside = {(Version(v), Version(w)): score for (v, w), score in (beside or {}).items()}
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: object) -> ScoreTerms:
+    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         return ScoreTerms(
             frameworks=tuple(
                 FrameworkGains(
@@ -122,7 +122,9 @@ class Scores:
                     alone={v: certain(self._scores.get((name, v), 0.0)) for v in candidates[name]},
                     beside={
                         (v, "b", w): CompanionGain(
-                            joint=certain(score), own=certain(score - self._scores.get((name, v), 0.0))
+                            joint=certain(score),
+                            own=certain(score - self._scores.get((name, v), 0.0)),
+                            framework=certain(score - self._beside[baseline[name], w]),
                         )
                         for (v, w), score in self._beside.items()
                         if name == "a"

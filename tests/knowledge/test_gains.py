@@ -15,7 +15,9 @@ from knowledge.estimate.evidence import LARGEST_ERROR, Contrast, Machine, Side
 from knowledge.estimate.fits import shipped_amplitudes
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain, ScoreTerms
+from knowledge.estimate.posterior import label_shares
 from knowledge.estimate.process import Process, Term
+from knowledge.estimate.workloads import find_workload
 
 HERE = Machine(identity="here", name="zen4", kind="cpu zen4", family="cpu AuthenticAMD")
 ELSEWHERE = Machine(identity="there", name="icelake", kind="cpu icelake", family="cpu GenuineIntel")
@@ -147,6 +149,49 @@ def test_a_block_moves_a_prediction_towards_itself_by_what_its_error_warrants(
     assert abs(now.mean - was.mean) <= warranted * (1 + 1e-9) + 1e-12
 
 
+SIZES = [f"{name}[n={n}] float32 torch/cpu" for name in ("sort@1", "sort@2", "matmul@1") for n in (8, 16, 32)]
+
+
+@given(
+    first=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
+    later=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
+    shipped=st.sets(st.sampled_from(SIZES), max_size=3),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_later_block_does_not_change_what_is_predicted_of_a_family(
+    first: list[str], later: list[str], shipped: set[str]
+) -> None:
+    known = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b1", label=label) for label in first]
+    added = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b2", label=label) for label in later]
+    # What ships is there from the beginning.
+    known += [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="z", label=label) for label in shipped]
+    workload = find_workload("equal")
+
+    was, now = label_shares(known, workload, shipped), label_shares([*known, *added], workload, shipped)
+
+    families = {family for _, family in was}
+    total = sum(share for (_, family), share in now.items() if family in families)
+    assert {key: share / total for key, share in now.items() if key[1] in families} == pytest.approx(was)
+    assert sum(now.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("label", ["sort@1[n=99] float32 torch/cpu", "sort@2[n=8] float32 torch/cpu"])
+def test_a_noisy_block_of_another_size_or_definition_neither_shifts_nor_sharpens(label: str) -> None:
+    quiet = [contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="b1")]
+    noisy = contrast(side("2.4.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block="b2", label=label)
+    workload = find_workload("equal")
+
+    def gain(contrasts: Sequence[Contrast]) -> PredictedGain:
+        process = Process(contrasts, shipped_amplitudes("torch", "cpu"))
+        found = FrameworkModel("torch", process, label_shares(contrasts, workload), HERE)
+        return found.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
+
+    was, now = gain(quiet), gain([*quiet, noisy])
+
+    assert was.mean <= now.mean <= was.mean + was.variance / (was.variance + noisy.error**2) * abs(was.mean)
+    assert 1 / now.variance <= 1 / was.variance + 1 / noisy.error**2
+
+
 def test_a_busy_block_of_other_indicators_leaves_a_prediction_alone() -> None:
     quiet = [contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03)]
     busy = [
@@ -203,6 +248,33 @@ def test_with_one_companion_a_gain_is_the_posterior_of_the_whole_stacks() -> Non
     exact = process.posterior(whole, {(LABEL, "sort"): 1.0}, HERE).less([0], 1)
     assert gain.mean == pytest.approx(exact.mean[0])
     assert gain.variance == pytest.approx(process.amplitudes.widening**2 * exact.variance[0])
+
+
+@pytest.mark.parametrize("baseline", [{"torch": "2.9.0", "numpy": "2.2.0"}, {"torch": "2.9.0"}])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_gains_of_framework_and_companion_are_those_of_the_whole_stacks(baseline: dict[str, str], share: float) -> None:
+    rows = [
+        contrast(side("2.4.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.1, 0.02),
+        contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, slot=2),
+        contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, slot=3),
+    ]
+    found = model(rows)
+    offered = {name: [Version(v) for v in listed] for name, listed in {"torch": FRAMEWORK, **COMPANIONS}.items()}
+
+    gains = found.gains(offered, versions(baseline), share=share)
+
+    def over(stack: dict[str, Version], other: dict[str, Version]) -> tuple[object, object]:
+        gain = found.gain(stack, other)
+        return pytest.approx(share * gain.mean, abs=1e-9), pytest.approx(share**2 * gain.variance, abs=1e-9)
+
+    anchor = Version(baseline["torch"])
+    for (framework, name, companion), gain in gains.beside.items():
+        beside = {} if companion is None else {name: companion}
+        stayed = {"numpy": Version(baseline["numpy"])} if "numpy" in baseline else {}
+        both = {"torch": framework, **beside}
+        assert (gain.joint.mean, gain.joint.variance) == over(both, {"torch": anchor, **stayed})
+        assert (gain.framework.mean, gain.framework.variance) == over(both, {"torch": anchor, **beside})
+        assert (gain.own.mean, gain.own.variance) == over(both, {"torch": framework, **stayed})
 
 
 def test_every_measured_version_that_could_be_chosen_is_a_comparison() -> None:
