@@ -66,11 +66,17 @@ class Comparison:
     def conclusive(self) -> bool:
         """Whether there is a result: the rounds are enough, and quiet enough.
 
-        The ends of the interval lie within :data:`WIDEST_FACTOR`, and the ratio does not contradict the medians that
-        tables print beside it: they differ by no more than the interval and three standard errors of the medians.
+        The ends of the interval lie within :data:`WIDEST_FACTOR`, and the ratio agrees with the medians.
         """
-        narrow = self.high - self.low <= math.log(WIDEST_FACTOR)
-        return narrow and abs(self.of_medians - self.mean) <= self._half + 3 * self.medians_error
+        return self.high - self.low <= math.log(WIDEST_FACTOR) and self.agrees_with_medians
+
+    @property
+    def agrees_with_medians(self) -> bool:
+        """Whether the ratio does not contradict the medians that tables print beside it.
+
+        They differ by no more than the interval and three standard errors of the medians.
+        """
+        return abs(self.of_medians - self.mean) <= self._half + 3 * self.medians_error
 
     @property
     def significant(self) -> bool:

@@ -22,7 +22,7 @@ _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 WITNESS = 0.5
 """From this trust on, a source is believed that a version does not run."""
 _KIND = "evidence"
-_FORMAT = 4
+_FORMAT = 5
 _QUANTILE = 1.959964
 LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
 """A contrast with a larger standard error is none: its own 95 % interval is wider than that of any result."""
@@ -189,12 +189,15 @@ def _of_block(observations: Iterable[Observation]) -> Evidence:
 def _contrast(c: Comparison, common_share: float) -> Contrast | None:
     """Turn a comparison into a contrast.
 
-    There is none where a version is not known, the frameworks differ, or the rounds are too few or too noisy.
+    There is none where a version is not known, the frameworks differ, the rounds are too few or too noisy, or their
+    ratio contradicts their medians.
     """
     o = c.observation
     versions = o.stack.version_of(o.framework), c.reference.stack.version_of(o.framework)
     error = c.normal_error
-    if o.framework != c.reference.framework or None in versions or error > LARGEST_ERROR:
+    if not c.agrees_with_medians or error > LARGEST_ERROR:
+        return None
+    if o.framework != c.reference.framework or None in versions:
         return None
     return Contrast(
         block=c.block,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+from contextlib import contextmanager
 from operator import add, sub
 from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple
 
@@ -77,6 +78,23 @@ def signed_sum(rows: Iterable[Sequence[Any]], signs: Sequence[int]) -> List[Any]
         else:
             total = list(map(add if sign > 0 else sub, total, row))
     return total
+
+
+class ReferenceFailedError(Exception):
+    """Raised when what a result is to be compared with could not be computed: nothing is known of the result."""
+
+
+@contextmanager
+def making_reference() -> Iterator[None]:
+    """Let an error inside count as one of the check, also where the code of a framework raised it.
+
+    Raises:
+        ReferenceFailedError: Instead of any exception inside.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise ReferenceFailedError("the reference failed: {}: {}".format(type(error).__name__, error)) from error
 
 
 class Result:

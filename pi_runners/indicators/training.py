@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Plan, Training, Trial, random_bytes
 from pi_runners.harness.timing import rounded
-from pi_runners.indicators.checks import stretches, worst_error
+from pi_runners.indicators.checks import making_reference, stretches, worst_error
 from pi_runners.indicators.indicator import ITEM_BYTES, LEARNING, PROCESS_BYTES, Indicator, Operation, Parameter
 from pi_runners.indicators.models import MODELS, model_parameters
 
@@ -123,13 +123,15 @@ class _StepCheck:
         """Return how far the step is from a right one, in steps."""
         if self._backend.precision in _LOSS_ROUND_OFF:
             return _error_of_decrease(self._training, result, _LOSS_ROUND_OFF[self._backend.precision])
-        wide = self._backend.reference()
-        trained = _train(wide, self._p, _RATE)
-        before = _probe(wide, trained)
-        exact = trained.step()
-        gradient = [(x - y) / _RATE for x, y in zip(before, _probe(wide, trained))]
-        losses = [self._training.loss(result), trained.loss(exact)]
-        norms = [self._training.squared_norm(result), trained.squared_norm(exact)]
+        with making_reference():
+            wide = self._backend.reference()
+            trained = _train(wide, self._p, _RATE)
+            before = _probe(wide, trained)
+            exact = trained.step()
+            gradient = [(x - y) / _RATE for x, y in zip(before, _probe(wide, trained))]
+            known = trained.loss(exact), trained.squared_norm(exact)
+        losses = [self._training.loss(result), known[0]]
+        norms = [self._training.squared_norm(result), known[1]]
         if not all(math.isfinite(x) and x > 0 for x in (*losses, *norms, _square(gradient))):
             return math.inf
         return worst_error(

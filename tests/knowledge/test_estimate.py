@@ -109,8 +109,23 @@ def test_drift_does_not_make_a_result_none() -> None:
 def test_a_ratio_that_its_medians_contradict_is_no_result() -> None:
     found = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}))[0]
 
+    allowed = found.high - found.mean + 3 * found.medians_error
+
     assert found.conclusive
-    assert not replace(found, of_medians=math.log(2.1)).conclusive
+    for sign in (-1, 1):
+        assert replace(found, of_medians=found.mean + 0.99 * sign * allowed).conclusive
+        assert not replace(found, of_medians=found.mean + 1.01 * sign * allowed).conclusive
+
+
+def test_a_ratio_that_its_medians_contradict_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = list(block({"2.0.0": 1.0, "1.26.4": 1.1}))
+    (found,) = compare_block(rows)
+    assert len(evidence_of(rows).contrasts) == 1
+
+    contradicted = replace(found, of_medians=math.log(2.1))
+    monkeypatch.setattr("knowledge.estimate.evidence.compare_block", lambda _: [contradicted])
+
+    assert evidence_of(rows).contrasts == ()
 
 
 def test_what_is_no_result_is_no_evidence() -> None:

@@ -96,3 +96,20 @@ def test_what_im2col_takes_is_counted_for_numpy_only() -> None:
 
 def test_the_backends_of_stacks_are_known_before_they_are_locked() -> None:
     assert backends_of(["numpy==2.0", "torch numpy", "six", "numpy>>1"]) == ("numpy", "torch")
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "backend", "arrays"),
+    [
+        # Scores of (batch, heads, length, length), scaled, and their exponentials.
+        ("attention", {"batch": 2, "heads": 4, "length": 128, "width": 64}, "numpy", 3 * 2 * 4 * 128 * 128),
+        ("attention", {"batch": 2, "heads": 4, "length": 128, "width": 64}, "torch", 0),
+        # Views of (batch, channels, kernel) at every pixel.
+        ("conv1d", {"batch": 2, "channels": 3, "filters": 4, "size": 8, "kernel": 5}, "numpy", 2 * 3 * 5 * 8),
+        ("conv1d", {"batch": 2, "channels": 3, "filters": 4, "size": 8, "kernel": 5}, "torch", 0),
+    ],
+)
+def test_a_backend_that_holds_more_says_how_much(name: str, case: Parameters, backend: str, arrays: int) -> None:
+    indicator = INDICATORS[name]
+
+    assert indicator.extra_memory(indicator.complete(case), "float32", backend) == 4 * arrays

@@ -15,7 +15,7 @@ from pi_runners.backends.numpy import NumpyBackend
 from pi_runners.harness import contract, timing, worker
 from pi_runners.harness.contract import Backend, random_bytes
 from pi_runners.harness.origin import is_ours
-from pi_runners.indicators import matmul
+from pi_runners.indicators import INDICATORS, inference, matmul
 
 REQUEST: dict[str, Any] = {
     "backend": "numpy",
@@ -137,3 +137,43 @@ def test_chunks_of_random_bytes_are_what_one_draw_gives(monkeypatch: pytest.Monk
 
 def test_more_bytes_than_one_draw_can_give() -> None:
     assert len(random_bytes(1, 2**28 + 5)) == 2**28 + 5
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no kernel"), MemoryError(), SystemError("inside")])
+def test_what_fails_in_the_reference_of_a_check_says_nothing_of_the_version(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail = framework().fail
+
+    class Reference(NumpyBackend):
+        def matmul(self, *_: object) -> Any:
+            return fail(error)
+
+    monkeypatch.setattr(inference, "_reference", lambda backend: Reference("cpu", "float64", {}))
+    case = INDICATORS["inference"].complete(INDICATORS["inference"].sets["small"][0])
+    entry = {"name": "inference", "parameters": case, "device": "cpu", "dtype": "float32"}
+
+    document = worker.run_indicator(REQUEST, entry)
+
+    assert document["status"] == "harness-error"
+    assert "the reference failed" in document["failure"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(ImportError("libcudart.so.13"), "import-error"), (AttributeError("ours"), "harness-error")]
+)
+def test_an_error_while_a_framework_is_imported_is_its_own_unless_it_is_ours(
+    error: Exception, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(*_: object) -> Backend:
+        return framework().fail(error) if status == "import-error" else own()
+
+    def own() -> Backend:
+        raise error
+
+    monkeypatch.setattr(worker, "make_backend", make)
+    for function in (make, own):
+        # They stand for code of this program.
+        monkeypatch.setitem(function.__globals__, "__name__", "pi_runners.backends")
+
+    assert worker.run_indicator(REQUEST, ENTRY)["status"] == status
