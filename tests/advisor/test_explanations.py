@@ -134,6 +134,18 @@ def test_the_cheapest_change_is_told(index: PackageIndex, tmp_path: Path) -> Non
     assert "give up `a==1.0` (line 1): then `a` becomes 3.0" in caught.value.hint
 
 
+def test_a_constraint_is_given_up_and_the_others_stay(index: PackageIndex, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0", "3.0"):
+        index.add("a", version, ["b>=2"] if version == "3.0" else [])
+        index.add("b", version)
+
+    with pytest.raises(Impossible) as caught:
+        ask(index, tmp_path, problem_of("a>=3", constraints=("a<9", "b<2")))
+
+    assert "give up `b<2`" in caught.value.hint
+    assert "then `b` becomes 3.0" in caught.value.hint
+
+
 def test_a_version_for_another_python_is_named_in_the_conflict(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b>=2"])
     index.add("b", "1.0")
