@@ -17,7 +17,7 @@ import random
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -261,7 +261,7 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
     Methods are shown the even rounds of every block and judged by the odd ones: else the luck of what was shown would
     count as truth.
     """
-    lost: dict[str, list[float]] = defaultdict(list)
+    lost: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     generator = random.Random(20261121)
     shown_half = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
     judging_half = by_framework(evidence_of(o for o in observations if o.round % 2).contrasts)
@@ -277,18 +277,20 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
                 shown = [c for c in every if not hidden & {c.side.version, c.reference.version}]
                 for name, value in regret_of_choices(inside, shown, versions, risks).items():
                     lost[name] += value
-    print("\n| method | choices | mean regret | 90th percentile | worst |\n| --- | --- | --- | --- | --- |")
-    for name, values in lost.items():
+    print("\n| method | choices | not the newest | mean regret | 90th percentile | worst |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, choices in lost.items():
+        values, left = [value for value, _ in choices], sum(moved for _, moved in choices)
         mean, high = statistics.fmean(values), float(np.quantile(values, 0.9))
-        print(f"| {name} | {len(values)} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
+        print(f"| {name} | {len(values)} | {left} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
 
 
 def regret_of_choices(
     inside: Sequence[Contrast], shown: Sequence[Contrast], versions: Sequence[str], risks: Sequence[float]
-) -> dict[str, list[float]]:
-    """Return the regrets, one for each workload, of each method's choices."""
+) -> dict[str, list[tuple[float, bool]]]:
+    """Return the regret of each method's choice for each workload, and whether it left the newest version."""
     process = Process(shown)
-    lost: dict[str, list[float]] = defaultdict(list)
+    lost: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     simple = [c for c in shown if plain(c)]
     reference = inside[0].reference
     sides: dict[str, Side] = {c.side.version: c.side for c in inside} | {reference.version: reference}
@@ -313,6 +315,10 @@ def regret_of_choices(
         if max(doubt.values()) > CLEAR_CHOICE**2:
             continue
         best = max(truth.values())
+
+        def note(name: str, version: str, best: float = best, truth: Mapping[str, float] = truth) -> None:
+            lost[name].append((math.expm1(best - truth[version]), version != versions[-1]))
+
         shares = {(label, family): share[label] for label, family in labels}
         found = process.posterior([Term(side=sides[v]) for v in versions], shares, inside[0].machine)
         # The newest is what the advice departs from.
@@ -325,14 +331,14 @@ def regret_of_choices(
         steps["as shipped"] = np.array([speed_steps(gain, comparisons) for gain in gains])
         for name, counted in steps.items():
             chosen = max((float(step), i) for i, step in enumerate(counted))[1]
-            lost[name].append(math.expm1(best - truth[versions[chosen]]))
-        lost["newest"].append(math.expm1(best - truth[versions[-1]]))
+            note(name, versions[chosen])
+        note("newest", versions[-1])
         for name in ("nearest", "mean", "ridge"):
             guessed = dict.fromkeys(versions, 0.0)
             for c, value in zip(wanted, BASELINES[name](simple, wanted), strict=True):
                 guessed[c.side.version] += value * share[c.label]
             chosen_version = max(versions, key=lambda v: (guessed[v], place(v)))
-            lost[name].append(math.expm1(best - truth[chosen_version]))
+            note(name, chosen_version)
     return lost
 
 
