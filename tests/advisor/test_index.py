@@ -8,8 +8,9 @@ from packaging.utils import canonicalize_name
 
 from advisor.index import transport
 from advisor.index.cache import DiskCache
-from advisor.index.client import IndexClient, MetadataError
+from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from advisor.index.distributions import MetadataError
 from advisor.index.pages import IndexAnswerError, OfflineError
 from advisor.index.transport import IndexUnreachableError
 from tests.advisor.made import client_of
