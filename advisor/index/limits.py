@@ -1,7 +1,7 @@
 """How much is read of what an index serves; nobody needs to trust it for that.
 
-The largest pages of pypi.org have 2 MB (as JSON), the largest wheels there 3 GB. Everything above these limits is an
-error that names the address and the limit.
+Large ones are normal: the page of `ddtrace` on pypi.org has 21 MB as JSON, and there are wheels of 3 GB. Everything
+above these limits is an error that names the address and the limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ METADATA_BYTES = 16 * MIB
 """Longest core metadata document: ``METADATA``, ``PKG-INFO``, or separate metadata."""
 HEADER_BYTES = 2 * MIB
 """Longest header of such a document; the rest of it is the description, which is not read."""
-DIRECTORY_BYTES = 32 * MIB
+DIRECTORY_BYTES = 16 * MIB
 """Longest table of contents of a zip archive, and longest part of one that is read at a time."""
 FILE_BYTES = 4 * GIB
 """Longest wheel or sdist that is fetched whole."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
 from advisor.index.configuration import without_credentials
@@ -132,33 +132,69 @@ def _optional(value: object, kind: type[_T]) -> _T | None:
     return None if value is None else _typed(value, kind)
 
 
+class _Links:
+    """Gathers the links of a page while it is parsed: a tree of the elements takes up to forty times the page."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.base: str | None = None
+        self.found: list[tuple[str, Mapping[str, str]]] = []
+        self._attributes: Mapping[str, str] | None = None
+        self._text = ""
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Begin an element."""
+        self._finish()
+        if tag == "base" and self.base is None and "href" in attributes:
+            # Only the first one counts (HTML standard, section 4.2.3).
+            self.base = urljoin(self.url, attributes["href"])
+        elif tag == "a" and attributes.get("href"):
+            self._attributes, self._text = attributes, ""
+
+    def data(self, text: str) -> None:
+        """Take a piece of text."""
+        if self._attributes is not None:
+            self._text += text
+
+    def end(self, _: str) -> None:
+        """End an element."""
+        self._finish()
+
+    def close(self) -> None:
+        """End the page."""
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._attributes is not None:
+            self.found.append((self._text.strip(), self._attributes))
+            self._attributes = None
+
+
 def _html_entries(body: bytes, url: str) -> Iterator[_Entry]:
     from lxml import etree
 
+    links = _Links(url)
     try:
-        root = etree.HTML(body, etree.HTMLParser(encoding="utf-8")) if body.strip() else None
+        if b"<" in body:
+            etree.HTML(body, etree.HTMLParser(encoding="utf-8", target=cast(Any, links)))
     except etree.LxmlError as error:
         raise ValueError(str(error)) from None
-    if root is None or b"<" not in body:
+    if b"<" not in body:
         raise ValueError("the page holds no links")
-    base = url
-    for element in root.iter("base"):
-        base = urljoin(base, element.get("href", ""))
-    for element in root.iter("a"):
-        if element.get("href"):
-            yield (element.text or "").strip(), partial(_from_html, element, url, base)
+    for text, attributes in links.found:
+        yield text, partial(_from_html, text, attributes, url, links.base or url)
 
 
-def _from_html(element: Any, page: str, base: str, index: str) -> DistributionFile:
-    address, _, fragment = element.get("href").partition("#")
-    metadata = element.get("data-core-metadata", element.get("data-dist-info-metadata", "false"))
+def _from_html(text: str, attributes: Mapping[str, str], page: str, base: str, index: str) -> DistributionFile:
+    address, _, fragment = attributes["href"].partition("#")
+    metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata", "false"))
     return DistributionFile(
-        filename=element.text.strip(),
+        filename=text,
         url=_address(page, base, address),
         index=index,
         sha256=fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None,
-        requires_python=element.get("data-requires-python"),
-        yanked=element.get("data-yanked") is not None,
+        requires_python=attributes.get("data-requires-python"),
+        yanked="data-yanked" in attributes,
         metadata_sha256=_metadata_hash(metadata),
     )
 

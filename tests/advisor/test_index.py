@@ -58,6 +58,18 @@ def test_links_of_a_page_are_relative_to_its_base(index: PackageIndex, tmp_path:
     assert [str(r) for r in client.metadata(file).requires] == ["b>=2"]
 
 
+def test_only_the_first_base_of_a_page_counts(index: PackageIndex, tmp_path: Path) -> None:
+    wheel = "a-1.0-py3-none-any.whl"
+    links = f'<A HREF="x/{wheel}"> {wheel}\n<a href="&#x79;/b.whl">a-2.0-py3-none-any.<b>w</b>hl</a><a>c.whl</a>'
+    index.garbage = f'<base target="_top"><base href="/files/"><base href="/other/">{links}'
+    index.garbage_type = "text/html"
+
+    (file,) = client_of(index, tmp_path).files(A)
+
+    # As before an element within a link ends its name.
+    assert (file.filename, file.url) == (wheel, index.url.replace("/simple/", f"/files/x/{wheel}"))
+
+
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_wheel_is_read_with_the_credentials_of_its_index(index: PackageIndex, tmp_path: Path, ranges: bool) -> None:
     index.separate_metadata, index.ranges, index.password = False, ranges, "hunter2"
