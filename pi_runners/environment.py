@@ -207,7 +207,9 @@ def _install(lock: StackLock, scratch: Path, where: Sequence[str]) -> None:
 
 
 def _run_uv(arguments: Sequence[str], lock: StackLock) -> None:
-    done = subprocess.run([find_uv(), "--quiet", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [find_uv(), "--quiet", *arguments], capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode:
         reason = " ".join(done.stderr.split())[-500:]
         if "no space left on device" in reason.lower() or "os error 28" in reason.lower():
@@ -241,7 +243,9 @@ def read_interpreter(interpreter: Path) -> tuple[str, dict[str, str]]:
     )
     try:
         # `-I`: neither the working directory nor PYTHONPATH may add distributions.
-        done = subprocess.run([interpreter, "-I", "-c", program], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [interpreter, "-I", "-c", program], capture_output=True, encoding="utf-8", errors="replace", check=True
+        )
         version, found = json.loads(done.stdout)
     except (OSError, subprocess.CalledProcessError, ValueError) as error:
         raise EnvironmentBuildError(f"the environment's interpreter `{interpreter}` does not run: {error}") from None

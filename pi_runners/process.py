@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from knowledge.domain.lines import lines_of
 from pi_runners.telemetry import INTERVAL_SECONDS, Reading, Sampler
 
 _TAIL = 2000
@@ -146,4 +147,4 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _whole_lines(path: Path) -> list[str]:
     """Return complete lines: a process killed while writing leaves half a line, which was not reported."""
     text = path.read_text(encoding="utf-8", errors="replace")
-    return [line for line in text[: text.rfind("\n") + 1].splitlines() if line]
+    return [line for line in lines_of(text[: text.rfind("\n") + 1]) if line]

@@ -7,6 +7,7 @@ import hashlib
 import html
 import io
 import json
+import ssl
 import tarfile
 import threading
 import time
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 
 
@@ -38,6 +40,13 @@ class PackageIndex:
         vulnerabilities: Identifiers of the vulnerabilities of versions.
         records: What is told of vulnerabilities, as it is sent.
         base: Name the address of the files once, as an HTML page's base, and each file below it.
+        garbage_type: Media type of that text.
+        raw: Answers by path, sent as they are.
+        content_range: What is said of a part instead of its place.
+        retry_after: When to try again, sent with errors.
+        certificate: File of a certificate and its key: serve over TLS.
+        redirects: Where requests for a path are sent.
+        authorizations: The `Authorization` that each request for a path carried.
     """
 
     json: bool = True
@@ -53,6 +62,13 @@ class PackageIndex:
     not_modified: int = 0
     cache_control: str = ""
     base: bool = False
+    garbage_type: str = "application/vnd.pypi.simple.v1+json"
+    raw: dict[str, tuple[bytes, dict[str, str]]] = field(default_factory=dict)
+    content_range: str = ""
+    retry_after: str = ""
+    certificate: Path | None = None
+    redirects: dict[str, str] = field(default_factory=dict)
+    authorizations: dict[str, str | None] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     vulnerabilities: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -119,7 +135,7 @@ class PackageIndex:
     @property
     def url(self) -> str:
         """Base address of the simple API."""
-        return f"http://127.0.0.1:{self._server.server_port}/simple/"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self._server.server_port}/simple/"
 
     def __enter__(self) -> Self:
         index = self
@@ -150,6 +166,10 @@ class PackageIndex:
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        if self.certificate:
+            trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            trust.load_cert_chain(self.certificate)
+            self._server.socket = trust.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
@@ -161,15 +181,21 @@ class PackageIndex:
         """Return status, body, content type and further headers for a request."""
         parts = path.strip("/").split("/")
         self.requests[parts[0]] += 1
+        self.authorizations[path] = headers.get("Authorization")
+        if path in self.redirects:
+            return 302, b"", "text/plain", {"Location": self.redirects[path]}
         if self.password is not None:
             expected = "Basic " + base64.b64encode(f"me:{self.password}".encode()).decode()
             if headers.get("Authorization") != expected:
                 return 401, b"who are you", "text/plain", {}
+        if path in self.raw:
+            body, more = self.raw[path]
+            return 200, body, "application/vnd.pypi.simple.v1+json", more
         if parts[0] == "files":
             return self._file(parts[1], headers)
         if self.status != 200 and self.failures != 0:
             self.failures = self.failures and self.failures - 1
-            return self.status, b"no", "text/plain", {}
+            return self.status, b"no", "text/plain", {"Retry-After": self.retry_after} if self.retry_after else {}
         if parts[0] == "pypi":
             version = (parts[1], parts[2])
             found = self.records.get(version)
@@ -178,7 +204,7 @@ class PackageIndex:
             record = json.dumps({"vulnerabilities": found}).encode()
             return (404, b"", "text/plain", {}) if found is None else (200, record, "text/json", {})
         if self.garbage is not None:
-            return 200, self.garbage.encode(), "application/vnd.pypi.simple.v1+json", {}
+            return 200, self.garbage.encode(), self.garbage_type, {}
         if parts[1] not in self.entries:
             return 404, b"not found", "text/plain", {}
         status, body, kind, more = self._page(parts[1], "json" in headers.get("Accept", "") and self.json)
@@ -201,7 +227,7 @@ class PackageIndex:
             first, _, last = asked.removeprefix("bytes=").partition("-")
             start = max(0, len(body) - int(last)) if not first else int(first)
             end = len(body) - 1 if not first or not last else min(int(last), len(body) - 1)
-            piece = {"Content-Range": f"bytes {start}-{end}/{len(body)}"}
+            piece = {"Content-Range": self.content_range or f"bytes {start}-{end}/{len(body)}"}
             return 206, body[start : end + 1], "application/octet-stream", piece
         return 200, body, "application/octet-stream", {}
 

@@ -14,6 +14,7 @@ from advisor.config import nearest
 from advisor.gate.codes import Level, gate_codes
 from advisor.gate.findings import Finding, Place
 from knowledge.domain.errors import InputError
+from knowledge.domain.lines import lines_of
 
 KEYS = ("fail", "extend-fail", "max-regression", "max-gap", "indexes", "ignore")
 _IGNORE_KEYS = ("code", "package", "subject", "reason", "expires")
@@ -223,5 +224,5 @@ def _ignore(entry: Mapping[str, Any], path: str, text: str) -> Ignore:
         package=canonicalize_name(str(entry.get("package", ""))),
         subject=str(entry.get("subject", "")),
         expires=expires,
-        line=next((n for n, line in enumerate(text.splitlines(), 1) if entry["reason"] in line), 0),
+        line=next((n for n, line in enumerate(lines_of(text), 1) if entry["reason"] in line), 0),
     )

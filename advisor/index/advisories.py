@@ -53,5 +53,5 @@ def _ids(body: bytes) -> list[str] | None:
     try:
         records = json.loads(body)["vulnerabilities"]
         return sorted(str(record["id"]) for record in records if not record.get("withdrawn"))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import struct
 import tarfile
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, cast
 
-from advisor.index.transport import Transport, local_path
+from advisor.index.limits import KIB, METADATA_BYTES, MIB, BoundedFile, BoundedStream, bytes_text
+from advisor.index.transport import Transport
 from knowledge.domain.errors import UnavailableError
 
-_TAIL_BYTES = 128 * 1024
+_TAIL_BYTES = 128 * KIB
+_AHEAD_BYTES = 64 * KIB
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_UNREADABLE = (
+    *(OSError, EOFError, ValueError, OverflowError, NotImplementedError, RuntimeError),
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error),
+)
+"""What the standard library raises for an archive that is damaged, encrypted or of an unknown kind."""
 
 
 class ArchiveError(UnavailableError):
@@ -18,85 +32,153 @@ class ArchiveError(UnavailableError):
     code = "distribution-archive"
 
 
-def read_wheel_metadata(transport: Transport, url: str, filename: str) -> tuple[str, int | None]:
-    """Return the ``METADATA`` of a wheel and, where known, the wheel's size in bytes.
-
-    A remote wheel is read by ranged requests for the archive's directory and that one member; a server that does
-    not serve ranges is asked for the whole file.
+class RangedFile:
+    """A file at an address, of which only the parts that are read are fetched; the end of it first.
 
     Raises:
-        UnavailableError: If the wheel cannot be read.
+        UnavailableError: If the server does not serve parts, or does not answer.
     """
-    if (path := local_path(url)) is not None:
-        try:
-            with zipfile.ZipFile(path) as archive:
-                return _member(archive, filename), path.stat().st_size
-        except (OSError, zipfile.BadZipFile) as error:
-            raise ArchiveError(f"`{path}` is not a readable wheel: {error}") from None
-    from remotezip import RemoteZip, RemoteZipError
 
-    transport.requests_made["ranged"] += 1
-    try:
-        with RemoteZip(
-            url, initial_buffer_size=_TAIL_BYTES, session=transport.session, timeout=transport.timeout_seconds
-        ) as archive:
-            return _member(archive, filename), archive.size()
-    except (RemoteZipError, OSError, zipfile.BadZipFile):
-        body = transport.fetch(url)
-        try:
-            with zipfile.ZipFile(io.BytesIO(body)) as archive:
-                return _member(archive, filename), len(body)
-        except zipfile.BadZipFile as error:
-            raise ArchiveError(f"`{filename}` from its index is not a readable wheel: {error}") from None
+    def __init__(self, transport: Transport, url: str) -> None:
+        self._transport = transport
+        self._url = url
+        self._content, self._start, self.size = transport.part(url, -_TAIL_BYTES)
+        self._position = 0
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Set the position, as of a file."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        if base + offset < 0:
+            raise ValueError("negative position")
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def read(self, size: int) -> bytes:
+        """Read as a file does; what is not there yet is fetched.
+
+        Raises:
+            UnavailableError: If the server does not answer.
+        """
+        first, end = self._position, min(self._position + size, self.size)
+        if end <= first:
+            return b""
+        if first < self._start or end > self._start + len(self._content):
+            last = min(max(end, first + _AHEAD_BYTES), self.size) - 1
+            self._content, self._start, _ = self._transport.part(self._url, first, last)
+        self._position = end
+        return self._content[first - self._start : end - self._start]
 
 
-def read_unpacked_size(transport: Transport, url: str) -> int | None:
-    """Return how many bytes the files of a wheel have once unpacked, or none where the server serves no ranges.
+def read_wheel_metadata(wheel: BinaryIO | RangedFile, filename: str) -> str:
+    """Return the ``METADATA`` of a wheel.
 
     Raises:
-        UnavailableError: If a local wheel cannot be read.
+        ArchiveError: If the archive cannot be read or holds none.
+        UnavailableError: If it exceeds a limit, or its server does not answer.
     """
-    from remotezip import RemoteZip, RemoteZipError
-
-    try:
-        if (path := local_path(url)) is not None:
-            with zipfile.ZipFile(path) as local:
-                return sum(entry.file_size for entry in local.infolist())
-        transport.requests_made["ranged"] += 1
-        with RemoteZip(
-            url, initial_buffer_size=_TAIL_BYTES, session=transport.session, timeout=transport.timeout_seconds
-        ) as archive:
-            return int(sum(entry.file_size for entry in archive.infolist()))
-    except (RemoteZipError, OSError, zipfile.BadZipFile):
-        return None
+    with open_zip(wheel, filename, "wheel") as archive:
+        names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")]
+        if len(names) != 1:
+            raise ArchiveError(f"`{filename}` holds {len(names)} `.dist-info/METADATA` files, not one")
+        return _text(archive, names[0], filename)
 
 
-def _member(archive: zipfile.ZipFile, filename: str) -> str:
-    names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")]
-    if len(names) != 1:
-        raise ArchiveError(f"`{filename}` holds {len(names)} `.dist-info/METADATA` files, not one")
-    return archive.read(names[0]).decode("utf-8", "replace")
+def read_unpacked_size(wheel: BinaryIO | RangedFile, filename: str) -> int:
+    """Return how many bytes the files of a wheel have once unpacked.
+
+    Raises:
+        UnavailableError: As for :func:`read_wheel_metadata`.
+    """
+    with open_zip(wheel, filename, "wheel") as archive:
+        return sum(entry.file_size for entry in archive.infolist())
 
 
-def read_sdist_metadata(body: bytes, filename: str) -> str:
+def read_sdist_metadata(sdist: BinaryIO, filename: str) -> str:
     """Return the ``PKG-INFO`` at the top of an sdist.
 
     Raises:
         ArchiveError: If the archive cannot be read or holds none.
+        UnavailableError: If it exceeds a limit.
+    """
+    if filename.endswith(".zip"):
+        with open_zip(sdist, filename) as archive:
+            for name in archive.namelist():
+                if name.count("/") == 1 and name.endswith("/PKG-INFO"):
+                    return _text(archive, name, filename)
+    else:
+        with open_tar(sdist, filename) as tar:
+            for member in tar:
+                if member.name.count("/") == 1 and member.name.endswith("/PKG-INFO"):
+                    extracted = tar.extractfile(member)
+                    if extracted is not None:
+                        _check_length(member.size, "PKG-INFO", filename)
+                        return extracted.read().decode("utf-8", "replace")
+    raise ArchiveError(f"`{filename}` holds no `PKG-INFO`")
+
+
+class _Member(tarfile.TarInfo):
+    """A member of a tar archive; the library reads long names and further fields of one whole into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        found = super().frombuf(buf, encoding, errors)
+        ordinary = found.type in tarfile.REGULAR_TYPES or found.type in (tarfile.DIRTYPE, tarfile.SYMTYPE)
+        if not ordinary and found.size > MIB:
+            raise ArchiveError(f"a header of a member exceeds {bytes_text(MIB)}")
+        return found
+
+
+@contextmanager
+def open_tar(sdist: BinaryIO, filename: str) -> Iterator[tarfile.TarFile]:
+    """Open an sdist that is a compressed tar archive; its members can be read in their order.
+
+    Raises:
+        ArchiveError: If it cannot be read.
+        TooLargeError: If it decompresses to too much.
     """
     try:
-        if filename.endswith(".zip"):
-            with zipfile.ZipFile(io.BytesIO(body)) as archive:
-                for name in archive.namelist():
-                    if name.count("/") == 1 and name.endswith("/PKG-INFO"):
-                        return archive.read(name).decode("utf-8", "replace")
-        else:
-            with tarfile.open(fileobj=io.BytesIO(body), mode="r:gz") as tar:
-                for member in tar:
-                    if member.name.count("/") == 1 and member.name.endswith("/PKG-INFO"):
-                        extracted = tar.extractfile(member)
-                        if extracted is not None:
-                            return extracted.read().decode("utf-8", "replace")
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
-        raise ArchiveError(f"`{filename}` is not a readable sdist: {error}") from None
-    raise ArchiveError(f"`{filename}` holds no `PKG-INFO`")
+        with gzip.GzipFile(fileobj=sdist, mode="rb") as plain:
+            stream = BoundedStream(cast(BinaryIO, plain), filename)
+            with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", tarinfo=_Member) as tar:
+                yield tar
+    except _UNREADABLE as error:
+        raise ArchiveError(f"`{filename}` is not a readable sdist: {_reason(error)}") from None
+
+
+@contextmanager
+def open_zip(file: BinaryIO | RangedFile, filename: str, kind: str = "sdist") -> Iterator[zipfile.ZipFile]:
+    """Open a wheel, or an sdist that is a zip archive.
+
+    Raises:
+        ArchiveError: If it cannot be read.
+        TooLargeError: If its table of contents is too long.
+    """
+    try:
+        with zipfile.ZipFile(cast(BinaryIO, BoundedFile(cast(BinaryIO, file), filename))) as archive:
+            # Other methods decompress without a bound, and wheels and sdists do not use them.
+            if any(entry.compress_type not in _METHODS for entry in archive.infolist()):
+                raise ArchiveError(f"`{filename}` is not a readable {kind}: it is compressed by an unusual method")
+            yield archive
+    except _UNREADABLE as error:
+        raise ArchiveError(f"`{filename}` is not a readable {kind}: {_reason(error)}") from None
+
+
+def _text(archive: zipfile.ZipFile, name: str, filename: str) -> str:
+    entry = archive.getinfo(name)
+    _check_length(entry.file_size, name, filename)
+    with archive.open(entry) as member:
+        # Without a length, the library decompresses as much as there is before it cuts.
+        return member.read(max(1, entry.file_size)).decode("utf-8", "replace")
+
+
+def _check_length(length: int, name: str, filename: str) -> None:
+    if length > METADATA_BYTES:
+        raise ArchiveError(f"`{name}` of `{filename}` exceeds {bytes_text(METADATA_BYTES)}")
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:160] or type(error).__name__

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import email.message
-import io
 import tarfile
 import tempfile
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
+from advisor.index.archive import open_tar, open_zip
+from advisor.index.limits import MEMBERS, METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
 from knowledge.domain.errors import UnavailableError
 
 
@@ -19,36 +19,66 @@ class BuildError(UnavailableError):
     code = "sdist-build"
 
 
-def build_metadata(body: bytes, filename: str) -> str:
+def build_metadata(sdist: BinaryIO, filename: str) -> str:
     """Return the core metadata that an sdist's own build backend gives (PEP 517).
 
     Args:
-        body: The sdist.
+        sdist: The sdist.
         filename: Its name.
 
     Raises:
-        BuildError: If it cannot be unpacked, or its backend fails.
+        BuildError: If its backend fails, or gives no metadata.
+        UnavailableError: If it cannot be unpacked.
     """
     import subprocess
 
     from build import BuildBackendException, BuildException
-    from build.util import project_wheel_metadata
     from pyproject_hooks import BackendUnavailable
 
     with tempfile.TemporaryDirectory(prefix="seshat-sdist-") as folder:
+        source, output = Path(folder, "source"), Path(folder, "metadata")
+        source.mkdir()
+        output.mkdir()
         try:
-            _unpack(body, filename, Path(folder))
-            (source,) = [path for path in Path(folder).iterdir() if path.is_dir()]
-            found = project_wheel_metadata(source, isolated=True, runner=_run)
-            assert isinstance(found, email.message.Message)
-            return found.as_bytes().decode("utf-8", "replace")
-        except (BuildBackendException, BuildException, BackendUnavailable, subprocess.CalledProcessError) as error:
-            output = getattr(getattr(error, "exception", error), "output", None) or b""
-            lines = output.decode("utf-8", "replace").strip().splitlines() if isinstance(output, bytes) else []
-            reason = (lines[-1] if lines else str(error))[:200]
-            raise BuildError(f"building the metadata of `{filename}` failed: {reason}") from None
-        except (tarfile.TarError, zipfile.BadZipFile, OSError, ValueError) as error:
+            _unpack(sdist, filename, source)
+        except OSError as error:
             raise BuildError(f"`{filename}` cannot be unpacked: {error}") from None
+        found = [path for path in source.iterdir() if path.is_dir()]
+        if len(found) != 1:
+            raise BuildError(f"`{filename}` holds {len(found)} directories at its top, not one")
+        try:
+            return _prepared(found[0], output)
+        except (BuildBackendException, BuildException, BackendUnavailable, subprocess.CalledProcessError) as error:
+            raise BuildError(f"building the metadata of `{filename}` failed: {_reason(error)}") from None
+        except OSError as error:
+            raise BuildError(f"building the metadata of `{filename}` left none: {error}") from None
+
+
+def _prepared(source: Path, output: Path) -> str:
+    """Return the ``METADATA`` that the build backend writes, as it writes it.
+
+    The standard library's messages cannot be turned back into text: a description of several lines that stands in a
+    header, as older build backends write it, is refused there.
+    """
+    from build import ProjectBuilder
+    from build.env import DefaultIsolatedEnv
+
+    with DefaultIsolatedEnv() as environment:
+        builder = ProjectBuilder.from_isolated_env(environment, source, runner=_run)
+        environment.install(builder.build_system_requires)
+        environment.install(builder.get_requires_for_build("wheel"))
+        with Path(builder.metadata_path(output), "METADATA").open("rb") as written:
+            content = written.read(METADATA_BYTES + 1)
+    if len(content) > METADATA_BYTES:
+        raise BuildError(f"the built metadata exceeds {bytes_text(METADATA_BYTES)}")
+    return content.decode("utf-8", "replace")
+
+
+def _reason(error: Exception) -> str:
+    """Return the last line that a build backend wrote, or the error where it wrote none."""
+    output = getattr(getattr(error, "exception", error), "output", None) or b""
+    lines = output.decode("utf-8", "replace").strip().split("\n") if isinstance(output, bytes) else []
+    return (lines[-1] if any(lines) else str(error))[:200]
 
 
 def _run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
@@ -58,11 +88,29 @@ def _run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str,
     quiet_subprocess_runner(cmd, cwd, extra_environ)
 
 
-def _unpack(body: bytes, filename: str, folder: Path) -> None:
+def _unpack(sdist: BinaryIO, filename: str, folder: Path) -> None:
     if filename.endswith(".zip"):
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        with open_zip(sdist, filename) as archive:
+            entries = archive.infolist()
+            _check(sum(entry.file_size for entry in entries), len(entries), filename)
             archive.extractall(folder)
         return
-    with tarfile.open(fileobj=io.BytesIO(body), mode="r:gz") as tar:
+    with open_tar(sdist, filename) as tar:
         # No member may leave the folder, be a device or keep special rights (PEP 706).
-        tar.extractall(folder, filter="data")
+        tar.extractall(folder, members=_counted(tar, filename), filter="data")
+
+
+def _counted(tar: tarfile.TarFile, filename: str) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive up to the limits."""
+    total = 0
+    for count, member in enumerate(tar, start=1):
+        total += member.size
+        _check(total, count, filename)
+        yield member
+
+
+def _check(total: int, count: int, filename: str) -> None:
+    if total > UNPACKED_BYTES:
+        raise TooLargeError(f"`{filename}` unpacks to more than {bytes_text(UNPACKED_BYTES)}")
+    if count > MEMBERS:
+        raise TooLargeError(f"`{filename}` holds more than {MEMBERS} members")

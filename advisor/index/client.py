@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
@@ -14,13 +12,13 @@ from typing import Any, TypeVar
 from packaging.utils import NormalizedName
 
 from advisor.index.advisories import Advisories
-from advisor.index.archive import ArchiveError, read_sdist_metadata, read_unpacked_size, read_wheel_metadata
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
-from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
+from advisor.index.distributions import Distributions, MetadataError
+from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile
-from advisor.index.pages import IndexAnswerError, OfflineError, Pages, ProjectPage, index_directory
-from advisor.index.transport import GoneError, Transport, local_path
+from advisor.index.pages import IndexAnswerError, Pages, ProjectPage, index_directory
+from advisor.index.transport import Transport, local_path
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.identity import content_hash
 
@@ -37,10 +35,6 @@ class _Inline(Executor):
         except Exception as error:
             done.set_exception(error)
         return done
-
-
-class MetadataError(ValueError):
-    """Raised when one distribution's metadata is malformed: that distribution cannot be a candidate."""
 
 
 class IndexClient:
@@ -67,6 +61,7 @@ class IndexClient:
         self.cache = cache
         self.offline = offline
         self.transport = Transport(self.configuration, credentials)
+        self._distributions = Distributions(self.transport, cache, offline=offline)
         self._reader = Pages(self.configuration, self.transport, cache, offline=offline, refresh=refresh)
         self._advisories = Advisories(self.transport, cache, offline=offline, refresh=refresh)
         self._records: dict[str, Future[tuple[str, ...] | None]] = {}
@@ -199,35 +194,17 @@ class IndexClient:
 
     def _record_future(self, file: DistributionFile, name: str, version: str) -> Future[tuple[str, ...] | None]:
         with self._lock:
-            if file.url not in self._records:
-                self._records[file.url] = self._pool.submit(self._advisories.read, file, name, version)
-            return self._records[file.url]
+            if (key := f"{file.identity} {name} {version}") not in self._records:
+                self._records[key] = self._pool.submit(self._advisories.read, file, name, version)
+            return self._records[key]
 
     def size(self, file: DistributionFile) -> int | None:
         """Return the size of a file in bytes, asking for it where the index page does not tell."""
-        if file.size is not None:
-            return file.size
-        if (path := local_path(file.url)) is not None:
-            return path.stat().st_size
-        if (known := self.cache.read("size", file.url)) is not None:
-            return int(known)
-        if self.offline:
-            return None
-        length = self.transport.length(file.url)
-        if length is not None:
-            self.cache.write("size", file.url, str(length).encode())
-        return length
+        return self._distributions.size(file)
 
     def unpacked_size(self, url: str) -> int | None:
         """Return how many bytes a wheel takes once it is installed, or none where that cannot be told."""
-        if (known := self.cache.read("unpacked", url)) is not None:
-            return int(known)
-        if self.offline and local_path(url) is None:
-            return None
-        size = read_unpacked_size(self.transport, url)
-        if size is not None:
-            self.cache.write("unpacked", url, str(size).encode())
-        return size
+        return self._distributions.unpacked_size(url)
 
     def prefetch_sizes(self, files: Iterable[DistributionFile]) -> None:
         """Ask for the sizes that index pages did not tell, in one parallel batch."""
@@ -250,9 +227,9 @@ class IndexClient:
 
     def _metadata_future(self, file: DistributionFile) -> Future[CoreMetadata]:
         with self._lock:
-            if file.url not in self._metadata:
-                self._metadata[file.url] = self._pool.submit(self._fetch_metadata, file)
-            return self._metadata[file.url]
+            if file.identity not in self._metadata:
+                self._metadata[file.identity] = self._pool.submit(self._distributions.metadata, file)
+            return self._metadata[file.identity]
 
     def built_metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the metadata that building an sdist gives; its code runs once, then the answer is kept.
@@ -261,70 +238,14 @@ class IndexClient:
             MetadataError: If the build fails, or gives malformed metadata.
             UnavailableError: As for :meth:`pages`.
         """
-        key = f"built by {sys.version_info.major}.{sys.version_info.minor} {file.sha256 or file.url}"
-        stored = self.cache.read("metadata", key)
-        if stored is None:
-            if self.offline:
-                raise MetadataError(f"metadata of `{file.filename}` needs a build, and `--offline` forbids it")
-            from advisor.index.build import BuildError, build_metadata
-
-            path = local_path(file.url)
-            body = path.read_bytes() if path else self.transport.fetch(file.url)
-            self._check_hash(body, file.sha256 or "", file.url)
-            try:
-                stored = header_of(build_metadata(body, file.filename)).encode()
-            except BuildError as error:
-                raise MetadataError(f"metadata: {error.message}") from None
-            self.cache.write("metadata", key, stored)
-        return _parsed(stored.decode(), file)
-
-    def _fetch_metadata(self, file: DistributionFile) -> CoreMetadata:
-        key = f"{file.sha256 or file.url}"
-        stored = self.cache.read("metadata", key)
-        if stored is not None:
-            return _parsed(stored.decode(), file)
-        try:
-            text = self._read_metadata(file)
-        except GoneError:
-            raise MetadataError("metadata: listed on the index, but no longer there; try `--refresh`") from None
-        except ArchiveError as error:
-            raise MetadataError(f"metadata: {error.message}") from None
-        self.cache.write("metadata", key, text.encode())
-        return _parsed(text, file)
-
-    def _read_metadata(self, file: DistributionFile) -> str:
-        path = local_path(file.url)
-        if path is None and self.offline:
-            raise OfflineError(
-                f"the metadata of `{file.filename}` is not in the cache `{self.cache.directory}`",
-                hint="run the same command once without `--offline`",
-            )
-        if file.metadata_sha256 is not None:
-            answer = self.transport.get(file.url + ".metadata", accept="*/*")
-            if answer.status == 200:
-                self._check_hash(answer.body, file.metadata_sha256, file.url + ".metadata")
-                return header_of(answer.body.decode("utf-8", "replace"))
-        if not file.filename.endswith(".whl"):
-            body = path.read_bytes() if path else self.transport.fetch(file.url)
-            self._check_hash(body, file.sha256 or "", file.url)
-            return header_of(read_sdist_metadata(body, file.filename))
-        text, size = read_wheel_metadata(self.transport, file.url, file.filename)
-        if size is not None:
-            self.cache.write("size", file.url, str(size).encode())
-        return header_of(text)
-
-    def _check_hash(self, body: bytes, expected: str, url: str) -> None:
-        if expected and hashlib.sha256(body).hexdigest() != expected:
-            raise IndexAnswerError(
-                f"the hash of `{without_credentials(url)}` does not match the one on its index page",
-                hint="the file or the page was changed on the way: try again, or another index",
-            )
+        return self._distributions.built_metadata(file)
 
     def pinned(self, file: DistributionFile) -> DistributionFile:
         """Return a file with size and hash filled in, as a lock needs them.
 
         Raises:
             IndexAnswerError: If the index gives no SHA-256 and the file is not on this machine.
+            UnavailableError: If it cannot be read.
         """
         digest = file.sha256
         if digest is None:
@@ -334,13 +255,5 @@ class IndexClient:
                     f"`{without_credentials(file.index)}` gives no sha256 for `{file.filename}`, which a lock needs",
                     hint="use an index that publishes hashes",
                 )
-            with path.open("rb") as opened:
-                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+            digest = self._distributions.local_hash(file, path)
         return replace(file, sha256=digest, size=self._size_or_none(file))
-
-
-def _parsed(text: str, file: DistributionFile) -> CoreMetadata:
-    try:
-        return parse_metadata(text)
-    except ValueError as error:
-        raise MetadataError(f"metadata of `{file.filename}`: {error}") from None

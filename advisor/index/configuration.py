@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import configparser
+import netrc
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -61,24 +63,61 @@ class IndexConfiguration:
 
 def without_credentials(url: str) -> str:
     """Return an address with user name and password removed."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # Not an address: a message may still show it.
+        return re.sub(r"//[^/]*@", "//", url)
     if "@" not in parts.netloc:
         return url
     return urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[1]))
 
 
 Credentials = Mapping[str, tuple[str, str]]
-"""User name and password by network location (host, and port where it is named)."""
+"""User name and password by origin (:func:`origin_of`)."""
+
+_PORTS = {"http": 80, "https": 443}
 
 
-def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfiguration, Credentials]:
-    """Take the credentials out of a configuration's addresses, so that no lock, report or cache can hold them."""
-    credentials = {}
-    for url in (configuration.default, *configuration.extra, *configuration.bindings.values()):
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of an address, which is what credentials are bound to (RFC 6454).
+
+    Raises:
+        ValueError: If the port is not a number.
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or _PORTS.get(parts.scheme, 0)}"
+
+
+def split_credentials(
+    configuration: IndexConfiguration, environment: Mapping[str, str] | None = None
+) -> tuple[IndexConfiguration, Credentials]:
+    """Take the credentials out of a configuration's addresses, so that no lock, report or cache can hold them.
+
+    An index whose address has none takes those that the user's ``.netrc`` has for its host, over HTTPS only: that file
+    names neither scheme nor port. Its ``default`` entry is not used.
+
+    Args:
+        configuration: The configuration.
+        environment: Environment variables; the process's own by default.
+
+    Raises:
+        InputError: If an address is malformed.
+    """
+    urls = (configuration.default, *configuration.extra, *configuration.bindings.values())
+    machines = _netrc(os.environ if environment is None else environment)
+    credentials: dict[str, tuple[str, str]] = {}
+    for url in urls:
         parts = urlsplit(url)
+        if parts.scheme not in _PORTS:
+            continue
+        try:
+            origin = origin_of(url)
+        except ValueError as error:
+            raise InputError(f"the index address `{without_credentials(url)}` is malformed: {error}") from None
         if parts.username:
-            location = parts.netloc.rsplit("@", 1)[1]
-            credentials[location] = (unquote(parts.username), unquote(parts.password or ""))
+            credentials[origin] = (unquote(parts.username), unquote(parts.password or ""))
+        elif parts.scheme == "https" and (known := machines.get(parts.hostname or "")):
+            credentials.setdefault(origin, known)
     apart = replace(
         configuration,
         default=without_credentials(configuration.default),
@@ -86,6 +125,17 @@ def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfigura
         bindings={name: without_credentials(url) for name, url in configuration.bindings.items()},
     )
     return apart, credentials
+
+
+def _netrc(variables: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
+    """Return user names and passwords by host; nothing where the file is absent or unreadable, as pip."""
+    try:
+        path = Path(variables["NETRC"]) if "NETRC" in variables else Path.home() / ".netrc"
+        hosts = netrc.netrc(path).hosts
+    except (OSError, RuntimeError, ValueError, netrc.NetrcParseError):
+        return {}
+    # The third field of an entry, the account, is for FTP.
+    return {host: (user, word or "") for host, (user, _, word) in hosts.items() if user and host != "default"}
 
 
 def read_configuration(

@@ -10,6 +10,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from advisor.index.limits import HEADER_BYTES, bytes_text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreMetadata:
@@ -33,8 +35,15 @@ class CoreMetadata:
 
 
 def header_of(text: str) -> str:
-    """Return the header of a metadata document, without the long description."""
-    return text.replace("\r\n", "\n").partition("\n\n")[0] + "\n"
+    """Return the header of a metadata document, without the long description.
+
+    Raises:
+        ValueError: If it is longer than :data:`~advisor.index.limits.HEADER_BYTES`.
+    """
+    header = text.replace("\r\n", "\n").partition("\n\n")[0] + "\n"
+    if len(header) > HEADER_BYTES:
+        raise ValueError(f"its header exceeds {bytes_text(HEADER_BYTES)}")
+    return header
 
 
 def parse_metadata(header: str) -> CoreMetadata:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
-from urllib.parse import urljoin
+from typing import Any, TypeVar, cast
+from urllib.parse import urljoin, urlsplit
 
 from advisor.index.configuration import without_credentials
 
@@ -39,6 +39,11 @@ class DistributionFile:
     size: int | None = None
     uploaded: str | None = None
     metadata_sha256: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """What is remembered of the file is remembered under this: an index speaks for its own files only."""
+        return f"{self.index!r} {self.url!r} {self.sha256!r} {self.metadata_sha256!r}"
 
 
 Wanted = Callable[[str], bool]
@@ -93,51 +98,128 @@ def _json_entries(body: bytes, url: str) -> Iterator[_Entry]:
         raise ValueError(f"the page is not that of a project: {type(error).__name__} {error}") from None
 
 
-def _from_json(entry: Mapping[str, Any], base: str, index: str) -> DistributionFile:
-    metadata = entry.get("core-metadata", entry.get("data-dist-info-metadata", False))
-    uploaded = entry.get("upload-time")
-    return DistributionFile(
-        filename=entry["filename"],
-        url=_address(base, entry["url"]),
-        index=index,
-        sha256=entry.get("hashes", {}).get("sha256"),
-        requires_python=entry.get("requires-python"),
-        yanked=bool(entry.get("yanked")) or entry.get("yanked") == "",
-        size=entry.get("size"),
-        uploaded=datetime.fromisoformat(uploaded).astimezone(UTC).isoformat() if uploaded else None,
-        metadata_sha256=(metadata.get("sha256", "") if isinstance(metadata, dict) else "") if metadata else None,
-    )
+def _from_json(entry: Mapping[str, Any], page: str, index: str) -> DistributionFile:
+    try:
+        metadata = entry.get("core-metadata", entry.get("data-dist-info-metadata", False))
+        uploaded = entry.get("upload-time")
+        return DistributionFile(
+            filename=_typed(entry["filename"], str),
+            url=_address(page, page, _typed(entry["url"], str)),
+            index=index,
+            sha256=_optional(entry.get("hashes", {}).get("sha256"), str),
+            requires_python=_optional(entry.get("requires-python"), str),
+            yanked=bool(entry.get("yanked")) or entry.get("yanked") == "",
+            size=_optional(entry.get("size"), int),
+            uploaded=datetime.fromisoformat(uploaded).astimezone(UTC).isoformat() if uploaded else None,
+            metadata_sha256=_optional(metadata.get("sha256", "") if isinstance(metadata, dict) else "", str)
+            if metadata
+            else None,
+        )
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"the entry of `{entry['filename']}` is malformed: {type(error).__name__} {error}") from None
+
+
+_T = TypeVar("_T", str, int)
+
+
+def _typed(value: object, kind: type[_T]) -> _T:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"`{str(value)[:40]}` is not of type {kind.__name__}")
+    return value
+
+
+def _optional(value: object, kind: type[_T]) -> _T | None:
+    return None if value is None else _typed(value, kind)
+
+
+class _Links:
+    """Gathers the links of a page while it is parsed: a tree of the elements takes up to forty times the page."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.base: str | None = None
+        self.found: list[tuple[str, Mapping[str, str]]] = []
+        self._attributes: Mapping[str, str] | None = None
+        self._text = ""
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Begin an element."""
+        self._finish()
+        if tag == "base" and self.base is None and "href" in attributes:
+            # Only the first one counts (HTML standard, section 4.2.3).
+            self.base = urljoin(self.url, attributes["href"])
+        elif tag == "a" and attributes.get("href"):
+            self._attributes, self._text = attributes, ""
+
+    def data(self, text: str) -> None:
+        """Take a piece of text."""
+        if self._attributes is not None:
+            self._text += text
+
+    def end(self, _: str) -> None:
+        """End an element."""
+        self._finish()
+
+    def close(self) -> None:
+        """End the page."""
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._attributes is not None:
+            self.found.append((self._text.strip(), self._attributes))
+            self._attributes = None
 
 
 def _html_entries(body: bytes, url: str) -> Iterator[_Entry]:
     from lxml import etree
 
-    root = etree.HTML(body, etree.HTMLParser(encoding="utf-8")) if body.strip() else None
-    if root is None or b"<" not in body:
+    links = _Links(url)
+    try:
+        if b"<" in body:
+            etree.HTML(body, etree.HTMLParser(encoding="utf-8", target=cast(Any, links)))
+    except etree.LxmlError as error:
+        raise ValueError(str(error)) from None
+    if b"<" not in body:
         raise ValueError("the page holds no links")
-    for element in root.iter("base"):
-        url = urljoin(url, element.get("href", ""))
-    for element in root.iter("a"):
-        if element.get("href"):
-            yield (element.text or "").strip(), partial(_from_html, element, url)
+    for text, attributes in links.found:
+        yield text, partial(_from_html, text, attributes, url, links.base or url)
 
 
-def _from_html(element: Any, base: str, index: str) -> DistributionFile:
-    address, _, fragment = element.get("href").partition("#")
-    metadata = element.get("data-core-metadata", element.get("data-dist-info-metadata", "false"))
+def _from_html(text: str, attributes: Mapping[str, str], page: str, base: str, index: str) -> DistributionFile:
+    address, _, fragment = attributes["href"].partition("#")
+    metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata", "false"))
     return DistributionFile(
-        filename=element.text.strip(),
-        url=_address(base, address),
+        filename=text,
+        url=_address(page, base, address),
         index=index,
         sha256=fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None,
-        requires_python=element.get("data-requires-python"),
-        yanked=element.get("data-yanked") is not None,
-        metadata_sha256=None if metadata == "false" else metadata.removeprefix("sha256=") if "=" in metadata else "",
+        requires_python=attributes.get("data-requires-python"),
+        yanked="data-yanked" in attributes,
+        metadata_sha256=_metadata_hash(metadata),
     )
 
 
-def _address(base: str, url: str) -> str:
-    absolute = url if url.startswith(("http://", "https://")) else urljoin(base, url)
+def _metadata_hash(attribute: str) -> str | None:
+    """Return the hash of a ``data-core-metadata`` attribute; empty for `true` and for other kinds of hashes."""
+    if attribute == "false":
+        return None
+    return attribute.removeprefix("sha256=") if attribute.startswith("sha256=") else ""
+
+
+_REMOTE = ("http://", "https://")
+
+
+def _address(page: str, base: str, url: str) -> str:
+    """Return the absolute address of a link.
+
+    Raises:
+        ValueError: If a page from the network names something else than a file on the network.
+    """
+    absolute = url if url.startswith(_REMOTE) else urljoin(base, url)
+    if not absolute.startswith(_REMOTE):
+        scheme = urlsplit(absolute).scheme
+        if scheme not in ("http", "https") and (scheme != "file" or urlsplit(page).scheme != "file"):
+            raise ValueError(f"it links to `{absolute[:160]}`, and only an index of this machine may name local files")
     return without_credentials(absolute.partition("#")[0]) if "@" in absolute or "#" in absolute else absolute
 
 

@@ -89,7 +89,7 @@ class Pages:
             UnavailableError: If the index does not answer, or not with a page, or the cache lacks it while offline.
         """
         if (directory := index_directory(base)) is not None:
-            return self._directory_page(directory / project, project, base)
+            return self._directory_page(directory / project, base)
         # The default index is only named where it is asked: its name comes from a library that is slow to load.
         key = f"{base.rstrip('/')}/{project}/"
         about = self._stored(key)
@@ -139,16 +139,9 @@ class Pages:
         about = {"etag": answer.etag, "digest": digest, "known": known, "fetched": time.time(), "fresh": fresh}
         about |= {"type": answer.content_type, "url": url, "index": base}
         page = _page_of(answer.body if known else b"", about)
+        # Nothing is kept that is not a page.
+        page.read(lambda _: False)
         if known:
-            try:
-                # Nothing is kept that is not a page.
-                page.read(lambda _: False)
-            except ValueError as error:
-                reason = " ".join(str(error).split())[:200]
-                raise IndexAnswerError(
-                    f"`{without_credentials(url)}` did not answer with a project page: {reason}",
-                    hint="check the index address: it must end where project names begin, as `.../simple/` does",
-                ) from None
             self._cache.write("bodies", key, answer.body)
         self._cache.write("pages", key, json.dumps(about).encode())
         return page
@@ -199,11 +192,14 @@ class Pages:
             )
         return page
 
-    def _directory_page(self, directory: Path, project: NormalizedName, base: str) -> ProjectPage:
-        page, url = directory / "index.html", f"{base.rstrip('/')}/{project}/"
+    def _directory_page(self, directory: Path, base: str) -> ProjectPage:
+        page, url = directory / "index.html", f"{url_of_path(directory)}/"
         if not page.is_file():
             return _listed(_directory_files(directory, base), known=directory.is_dir())
-        body = page.read_bytes()
+        try:
+            body = page.read_bytes()
+        except OSError as error:
+            raise UnavailableError(f"the index page `{page}` cannot be read: {error.strerror}") from None
         digest = hashlib.sha256(url.encode() + body).hexdigest()
         return _page_of(body, {"digest": digest, "known": True, "type": "text/html", "url": url, "index": base})
 
@@ -219,12 +215,19 @@ def _listed(files: tuple[DistributionFile, ...], *, known: bool) -> ProjectPage:
 
 
 def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
-    """Return the page that a body is; reading raises ``ValueError`` where it is none."""
+    """Return the page that a body is; reading raises :class:`IndexAnswerError` where it is none."""
 
     def read(wanted: Wanted | None) -> tuple[DistributionFile, ...]:
         if not about["known"]:
             return ()
-        return parse_page(body, about["type"], url=about["url"], index=about["index"], wanted=wanted)
+        try:
+            return parse_page(body, about["type"], url=about["url"], index=about["index"], wanted=wanted)
+        except ValueError as error:
+            reason = " ".join(str(error).split())[:300]
+            raise IndexAnswerError(
+                f"`{without_credentials(about['url'])}` did not answer with a project page: {reason}",
+                hint="check the index address: it must end where project names begin, as `.../simple/` does",
+            ) from None
 
     return ProjectPage(digest=about["digest"], known=about["known"], read=read)
 
@@ -244,7 +247,7 @@ def _directory_files(directory: Path, base: str) -> tuple[DistributionFile, ...]
     return tuple(
         DistributionFile(filename=path.name, url=url_of_path(path), index=base, size=path.stat().st_size)
         for path in sorted(directory.iterdir())
-        if path.name.endswith(_DISTRIBUTION)
+        if path.name.endswith(_DISTRIBUTION) and path.is_file()
     )
 
 

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+import tempfile
 import threading
+import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
 from urllib.request import url2pathname
 
-from advisor.index.configuration import Credentials, IndexConfiguration, without_credentials
+from advisor.index.configuration import Credentials, IndexConfiguration, origin_of, without_credentials
+from advisor.index.limits import (
+    FILE_BYTES,
+    KIB,
+    MIB,
+    PAGE_BYTES,
+    REDIRECTS,
+    RETRY_AFTER_SECONDS,
+    TooLargeError,
+    bytes_text,
+)
 from knowledge.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
     import ssl
 
     import requests
-    from requests.adapters import HTTPAdapter
-    from urllib3.util import Retry
 
 RETRIES = 3
 BACKOFF_SECONDS = 0.3
 _RETRIED = (429, 500, 502, 503, 504)
+_CHUNK_BYTES = 64 * KIB
+_IN_MEMORY_BYTES = 16 * MIB
 
 
 class IndexUnreachableError(UnavailableError):
@@ -37,6 +53,12 @@ class GoneError(IndexUnreachableError):
     """Raised when an index does not have a file."""
 
     code = "index-gone"
+
+
+class RangeError(IndexUnreachableError):
+    """Raised when a server does not serve parts of a file."""
+
+    code = "index-ranges"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,34 +76,14 @@ def local_path(url: str) -> Path | None:
     """Return the path that a ``file:`` address or a plain path names, or none for a remote address."""
     parts = urlsplit(url)
     if parts.scheme == "file":
-        return Path(url2pathname(unquote(parts.path)))
+        # This also turns `%20` into a space; doing that twice would name another file.
+        return Path(url2pathname(parts.path))
     return None if parts.scheme in ("http", "https") else Path(url)
 
 
 def url_of_path(path: Path) -> str:
     """Return the ``file:`` address of a path."""
     return path.resolve().as_uri()
-
-
-def _adapter(trust: ssl.SSLContext, retry: Retry) -> HTTPAdapter:
-    """Return an adapter whose connections share one set of trusted authorities."""
-    from requests.adapters import HTTPAdapter
-
-    class Adapter(HTTPAdapter):
-        def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-            super().init_poolmanager(*arguments, **options, ssl_context=trust)
-
-        def build_connection_pool_key_attributes(
-            self, request: requests.PreparedRequest, verify: bool | str, cert: Any = None
-        ) -> Any:
-            # A path would be loaded again for every connection.
-            return super().build_connection_pool_key_attributes(request, True, cert)
-
-        def cert_verify(self, conn: Any, url: str, verify: bool | str, cert: Any) -> None:
-            """Require a certificate; the context knows the authorities."""
-            conn.cert_reqs = "CERT_REQUIRED"
-
-    return Adapter(max_retries=retry)
 
 
 class Transport:
@@ -98,26 +100,16 @@ class Transport:
         self.requests_made: Counter[str] = Counter()
 
     @property
-    def session(self) -> requests.Session:
-        """The calling thread's session; it retries what may pass and honours ``Retry-After``."""
+    def _session(self) -> requests.Session:
+        """The calling thread's session; it tries again where a connection fails."""
         if not hasattr(self._local, "session"):
-            import requests
             from urllib3.util import Retry
 
-            session = requests.Session()
-            session.headers["User-Agent"] = "seshat (advisor)"
-            if self._credentials:
-                session.auth = self._authorise
-            retry = Retry(
-                total=RETRIES,
-                backoff_factor=BACKOFF_SECONDS,
-                status_forcelist=_RETRIED,
-                allowed_methods=("GET", "HEAD"),
-                raise_on_status=False,
-            )
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, _adapter(self._trust, retry))
-            self._local.session = session
+            from advisor.index.session import make_session
+
+            # Answers that ask for another try are handled here: the library would read their bodies whole.
+            retry = Retry(total=RETRIES, backoff_factor=BACKOFF_SECONDS, respect_retry_after_header=False)
+            self._local.session = make_session(self._trust, self._authorise, retry)
         found: requests.Session = self._local.session
         return found
 
@@ -138,70 +130,189 @@ class Transport:
             ) from None
 
     def _authorise(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Send credentials to the host that they were given for, and to no other."""
+        """Send credentials to the scheme, host and port that they were given for, and to no other."""
         from requests.auth import HTTPBasicAuth
 
-        known = self._credentials.get(urlsplit(request.url or "").netloc)
+        known = self._credentials.get(origin_of(request.url or ""))
         return HTTPBasicAuth(*known)(request) if known else request
 
-    def get(self, url: str, *, accept: str, etag: str | None = None) -> Answer:
+    def get(self, url: str, *, accept: str, etag: str | None = None, limit: int = PAGE_BYTES) -> Answer:
         """Get an address; 404 and 304 are answers, every other error is raised.
+
+        Args:
+            url: The address.
+            accept: Media types that are understood.
+            etag: Tag of the answer that is known already.
+            limit: Most bytes of the body.
 
         Raises:
             IndexUnreachableError: If there is no answer, or an error.
+            TooLargeError: If the body is longer than the limit.
         """
         headers = {"Accept": accept} | ({"If-None-Match": etag} if etag else {})
         self.requests_made["GET"] += 1
-        response = self._ask("GET", url, headers)
-        return Answer(
-            status=response.status_code,
-            body=response.content,
-            content_type=response.headers.get("Content-Type", ""),
-            etag=response.headers.get("ETag", ""),
-            cache_control=response.headers.get("Cache-Control", ""),
-        )
+        with closing(self._checked(url, self._ask("GET", url, headers))) as response:
+            return Answer(
+                status=response.status_code,
+                body=b"".join(self._body(url, response, limit)) if response.status_code == 200 else b"",
+                content_type=response.headers.get("Content-Type", ""),
+                etag=response.headers.get("ETag", ""),
+                cache_control=response.headers.get("Cache-Control", ""),
+            )
 
-    def fetch(self, url: str) -> bytes:
-        """Get a whole file.
+    @contextmanager
+    def download(self, url: str) -> Iterator[tuple[IO[bytes], str]]:
+        """Get a whole file, into a temporary one where it is large.
+
+        Yields:
+            The file and its SHA-256.
 
         Raises:
             IndexUnreachableError: If there is no answer, or an error, a 404 among them.
+            TooLargeError: If the file is longer than :data:`FILE_BYTES`.
         """
-        answer = self.get(url, accept="*/*")
-        if answer.status == 404:
-            raise GoneError(f"`{without_credentials(url)}` is not there", hint="try again with `--refresh`")
-        if answer.status != 200:
-            raise self._error(url, f"it answers {answer.status}")
-        return answer.body
+        self.requests_made["GET"] += 1
+        digest = hashlib.sha256()
+        headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
+        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
+            with closing(self._checked(url, self._ask("GET", url, headers))) as response:
+                if response.status_code != 200:
+                    raise self._gone(url) if response.status_code == 404 else self._answered(url, response)
+                for chunk in self._body(url, response, FILE_BYTES):
+                    digest.update(chunk)
+                    try:
+                        file.write(chunk)
+                    except OSError as error:
+                        raise self._error(url, f"the temporary file cannot be written: {error.strerror}") from None
+            file.seek(0)
+            yield file, digest.hexdigest()
+
+    def part(self, url: str, first: int, last: int | None = None) -> tuple[bytes, int, int]:
+        """Get a part of a file.
+
+        Args:
+            url: Address of the file.
+            first: Position of the first byte; negative counts from the end.
+            last: Position of the last byte; by default the file's last.
+
+        Returns:
+            The bytes, the position of the first one, and the size of the file.
+
+        Raises:
+            GoneError: If the file is not there.
+            RangeError: If the server does not serve parts.
+            IndexUnreachableError: If there is no answer.
+        """
+        self.requests_made["ranged"] += 1
+        asked = f"bytes={first}" if first < 0 else f"bytes={first}-{'' if last is None else last}"
+        with closing(self._ask("GET", url, {"Range": asked, "Accept-Encoding": "identity"})) as response:
+            if response.status_code == 404:
+                raise self._gone(url)
+            found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", response.headers.get("Content-Range", ""))
+            start, end, size = map(int, found.groups()) if found else (0, -1, 0)
+            expected = (max(0, size + first) if first < 0 else first, size - 1 if last is None else min(last, size - 1))
+            if response.status_code != 206 or (start, end) != expected or end < start:
+                raise RangeError(f"`{without_credentials(url)}` is not served in parts")
+            content = b"".join(self._body(url, response, end - start + 1))
+        if len(content) != end - start + 1:
+            raise RangeError(f"`{without_credentials(url)}` is not served in parts")
+        return content, start, size
 
     def length(self, url: str) -> int | None:
-        """Return the size of a file in bytes, or none where the server does not tell."""
+        """Return the size of a file in bytes, or none where the server does not tell, or has no such file."""
         self.requests_made["HEAD"] += 1
-        length = self._ask("HEAD", url, {"Accept-Encoding": "identity"}).headers.get("Content-Length")
-        return int(length) if length else None
+        with closing(self._checked(url, self._ask("HEAD", url, {"Accept-Encoding": "identity"}))) as response:
+            length = response.headers.get("Content-Length", "")
+            return int(length) if response.status_code == 200 and re.fullmatch(r"\d{1,18}", length) else None
 
-    @property
-    def timeout_seconds(self) -> float:
-        """Longest wait for one answer."""
-        return self._configuration.timeout_seconds
+    def _ask(self, method: str, url: str, headers: Mapping[str, str]) -> requests.Response:
+        """Return an answer whose body is not read yet, after redirects."""
+        address = url
+        for _ in range(REDIRECTS + 1):
+            response = self._try(method, url, address, headers)
+            if not response.is_redirect:
+                return response
+            response.close()
+            location = response.headers["Location"].encode("latin-1", "replace").decode("utf-8", "replace")
+            address = self._joined(url, address, location)
+        raise self._error(url, f"more than {REDIRECTS} redirects")
 
-    def _ask(self, method: str, url: str, headers: dict[str, str]) -> requests.Response:
+    def _joined(self, url: str, address: str, location: str) -> str:
+        try:
+            joined = urljoin(address, location)
+            if urlsplit(joined).scheme in ("http", "https"):
+                return joined
+        except ValueError:
+            pass
+        raise self._error(url, f"it redirects to `{without_credentials(location)[:160]}`, which is no web address")
+
+    def _try(self, method: str, url: str, address: str, headers: Mapping[str, str]) -> requests.Response:
+        """Send a request; again where the answer asks for that, or may pass."""
         import requests
 
-        try:
-            response = self.session.request(method, url, headers=headers, timeout=self.timeout_seconds)
-        except (requests.RequestException, UnicodeError, ValueError) as error:
-            raise self._error(url, _cause(error)) from None
+        tries = 0
+        while True:
+            try:
+                response = self._session.request(
+                    method, address, headers=headers, timeout=self._configuration.timeout_seconds, stream=True
+                )
+            except (requests.RequestException, UnicodeError, ValueError) as error:
+                raise self._error(url, _cause(error)) from None
+            tries += 1
+            if response.status_code not in _RETRIED or tries > RETRIES:
+                return response
+            response.close()
+            time.sleep(_wait_seconds(response.headers.get("Retry-After", ""), tries))
+
+    def _checked(self, url: str, response: requests.Response) -> requests.Response:
         if response.status_code >= 400 and response.status_code != 404:
-            again = f" after {RETRIES + 1} tries" if response.status_code in _RETRIED else ""
-            raise self._error(url, f"it answers {response.status_code}{again}")
+            response.close()
+            raise self._answered(url, response)
         return response
+
+    def _body(self, url: str, response: requests.Response, limit: int) -> Iterator[bytes]:
+        """Yield a body in pieces, decompressed."""
+        import requests
+
+        # Each further compression multiplies what one piece can grow to.
+        if "," in response.headers.get("Content-Encoding", ""):
+            raise self._error(url, "the answer is compressed more than once")
+        length = 0
+        try:
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                length += len(chunk)
+                if length > limit:
+                    raise TooLargeError(
+                        f"the answer of `{without_credentials(url)}` exceeds {bytes_text(limit)}",
+                        hint="the program reads no larger ones: check the index address",
+                    )
+                yield chunk
+        except requests.RequestException as error:
+            raise self._error(url, _cause(error)) from None
+
+    def _gone(self, url: str) -> GoneError:
+        return GoneError(f"`{without_credentials(url)}` is not there", hint="try again with `--refresh`")
+
+    def _answered(self, url: str, response: requests.Response) -> IndexUnreachableError:
+        again = f" after {RETRIES + 1} tries" if response.status_code in _RETRIED else ""
+        return self._error(url, f"it answers {response.status_code}{again}")
 
     def _error(self, url: str, cause: str) -> IndexUnreachableError:
         return IndexUnreachableError(
             f"the index could not be read at `{without_credentials(url)}`: {cause}",
             hint="check the address and the network, or use `--offline` to answer from the cache",
         )
+
+
+def _wait_seconds(retry_after: str, tries: int) -> float:
+    """Return how long to wait before the next try (RFC 9110, section 10.2.3)."""
+    from urllib3.exceptions import InvalidHeader
+    from urllib3.util import Retry
+
+    named = 0.0
+    with suppress(InvalidHeader):
+        named = float(Retry().parse_retry_after(retry_after or "0"))
+    return min(max(named, float(BACKOFF_SECONDS * 2 ** (tries - 1))), RETRY_AFTER_SECONDS)
 
 
 def _cause(error: Exception) -> str:

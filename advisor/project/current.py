@@ -83,7 +83,14 @@ def is_pinned(path: Path) -> bool:
 def _installed(python: Path) -> Lock:
     """Ask an interpreter what is installed for it."""
     try:
-        done = subprocess.run([str(python), "-I", "-c", _LIST], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            [str(python), "-I", "-c", _LIST],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=True,
+            timeout=60,
+        )
         listed = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise InputError(

@@ -12,6 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
+from knowledge.domain.lines import lines_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ def settings_requirements(
 
 def line_of(path: Path, text: str, part: str) -> str:
     """Return the file and the first line that holds a part of it; empty where none does."""
-    for number, content in enumerate(text.splitlines(), start=1):
+    for number, content in enumerate(lines_of(text), start=1):
         if part in content:
             return f"{path.name}:{number}"
     return ""

@@ -25,6 +25,7 @@ from advisor.project import lock_formats
 from advisor.project.lock_formats import Document, Entry, holds
 from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
+from knowledge.domain.lines import lines_of
 
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
 _NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s*"(?P<key>[\w.-]+)":\s*\{\s*$')
@@ -178,7 +179,7 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
     """Return the line of each name and version that a lock in TOML or JSON spells one below the other."""
     found: dict[tuple[str, str], int] = {}
     name = ""
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines_of(text), start=1):
         if match := _NAME.match(line):
             name = canonicalize_name(match["name"] or match["key"])
         elif name and (match := _VERSION.match(line)):
@@ -205,6 +206,6 @@ def _read_freeze(path: Path, target: Target) -> Lock:
                 version=Version(pins[0]), line=root.line, path=root.path, files={}, hashes=frozenset(root.hashes)
             )
     named = [url for url in (project.index_url, *project.extra_index_urls) if url]
-    places = {url: next((n for n, line in enumerate(text.splitlines(), 1) if url in line), 1) for url in named}
+    places = {url: next((n for n, line in enumerate(lines_of(text), 1) if url in line), 1) for url in named}
     hashed = any(package.hashes for package in packages.values())
     return Lock(path=path, packages=packages, indexes=tuple(places.items()), records_hashes=hashed)

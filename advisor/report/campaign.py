@@ -13,6 +13,7 @@ from typing import Any
 from advisor.campaign.coordinate import Coordinator
 from advisor.campaign.home import Cell
 from advisor.campaign.submissions import TaskState
+from knowledge.domain.lines import lines_of
 
 COLUMNS = ("queued", "running", "done", "failed", "not run")
 """What a cell is: ``failed`` is an observation too; ``not run`` was cancelled or given up."""
@@ -208,7 +209,7 @@ def _skews(coordinator: Coordinator) -> list[str]:
 def statuses(path: Path) -> tuple[str, ...]:
     """Return the statuses of a cell's observations; a file never changes."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = lines_of(path.read_text(encoding="utf-8"))
     except OSError:
         return ()
     records = (json.loads(line) for line in lines)

@@ -12,7 +12,8 @@ from packaging.specifiers import Specifier
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.index.client import IndexClient, MetadataError
+from advisor.index.client import IndexClient
+from advisor.index.distributions import MetadataError
 from advisor.index.metadata import CoreMetadata
 from advisor.index.pages import ProjectPage
 from advisor.resolve.kept import KeptRequirements

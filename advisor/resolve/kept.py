@@ -43,4 +43,4 @@ class KeptRequirements:
             self._cache.write(_BUCKET, self._key(file, extra), json.dumps([str(r) for r in requirements]).encode())
 
     def _key(self, file: DistributionFile, extra: str | None) -> str:
-        return f"{self._target} {extra or ''} {file.sha256}"
+        return f"{self._target} {extra or ''} {file.identity}"

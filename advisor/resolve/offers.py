@@ -25,7 +25,7 @@ from advisor.resolve.target import Target
 
 _SDIST_RANK = 1 << 30
 _NO_WHEEL = "no wheel for the target"
-_FORMAT = 1
+_FORMAT = 2
 """To be raised when what is remembered changes its meaning."""
 
 

@@ -105,7 +105,11 @@ class StackLocker:
         if os.sep in python or self._elsewhere:
             return python
         done = subprocess.run(
-            [find_uv(), "python", "find", "--no-python-downloads", python], capture_output=True, text=True, check=False
+            [find_uv(), "python", "find", "--no-python-downloads", python],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
         )
         if done.returncode:
             raise InputError(
@@ -119,7 +123,9 @@ class StackLocker:
             return make_target(python=path, platform=None, hardware=self._hardware)
         program = "import platform; print(platform.python_version())"
         try:
-            done = subprocess.run([path, "-I", "-c", program], capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [path, "-I", "-c", program], capture_output=True, encoding="utf-8", errors="replace", check=True
+            )
         except (OSError, subprocess.CalledProcessError) as error:
             raise InputError(f"the interpreter `{path}` does not run: {error}") from None
         return make_target(python=done.stdout.strip(), platform=None, hardware=self._hardware)

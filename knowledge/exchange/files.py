@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
+from knowledge.domain.lines import lines_of
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
@@ -55,11 +56,11 @@ def read_lines(content: bytes, *, where: str, damaged: list[DamagedLine] | None 
             f"`{where}` cannot be read: {reason}", hint="nothing was stored; `--keep-valid` stores what can be read"
         )
     try:
-        lines = plain.decode("utf-8").splitlines()
+        lines = lines_of(plain.decode("utf-8"))
     except UnicodeDecodeError as error:
         if damaged is None:
             raise InputError(f"`{where}` cannot be read: {error}") from None
-        lines = plain.decode("utf-8", "replace").splitlines()
+        lines = lines_of(plain.decode("utf-8", "replace"))
     if reason and damaged is not None:
         damaged.append(DamagedLine(number=len(lines), reason=reason))
     return lines

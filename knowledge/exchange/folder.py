@@ -136,7 +136,7 @@ class ObservationFolder:
             if whole != content:
                 # The process was killed while it wrote: half a line is no observation.
                 os.truncate(file, len(whole))
-        for place, line in enumerate(whole.splitlines(), start=1):
+        for place, line in enumerate(whole.split(b"\n")[:-1], start=1):
             try:
                 entry = json.loads(line)
                 if entry["kind"] == "observation":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.domain.lines import lines_of
 from knowledge.hardware.nvml import NvmlReading, read_nvml
 
 _CONTAINER_SIGNS = (".dockerenv", "run/.containerenv")
@@ -66,7 +67,7 @@ def _cpuinfo(root: Path) -> list[dict[str, str]]:
     """Return one dictionary a logical processor, as ``/proc/cpuinfo`` lists them."""
     processors = []
     for block in _read(root, "proc/cpuinfo").strip().split("\n\n"):
-        parts = (line.partition(":") for line in block.splitlines())
+        parts = (line.partition(":") for line in lines_of(block))
         fields = {key.strip(): value.strip() for key, colon, value in parts if colon}
         if fields:
             processors.append(fields)

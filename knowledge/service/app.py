@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 from knowledge.admission.admit import Admission
 from knowledge.admission.plausibility import IndicatorCatalogue
 from knowledge.domain.errors import InputError
+from knowledge.domain.lines import lines_of
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.service.metrics import ServiceMetrics
 from knowledge.store.base import KnowledgeBaseError
@@ -139,7 +140,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
 
         def take_in() -> Received:
             with admitting:
-                lines = content.decode("utf-8").splitlines()
+                lines = lines_of(content.decode("utf-8"))
                 found = tuple(read_observations(lines, where="line"))
                 done = Admission(store, catalogue, source=known.source).add(found)
             metrics.received(done, known.source)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import requests
 
 from knowledge.domain.errors import InputError, UnavailableError
+from knowledge.domain.lines import lines_of
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.store.base import Block, KnowledgeBase
@@ -88,7 +89,13 @@ class KnowledgeService:
     def observations(self, block: str) -> Iterator[Observation]:
         """Yield the observations of a block."""
         answer = self._ask("GET", "/observations", params={"block": block})
-        yield from read_observations(answer.text.splitlines(), where=f"{self.address} block {block}")
+        where = f"{self.address} block {block}"
+        try:
+            # By what it says of its characters, or by a guess, the library would read another text.
+            lines = lines_of(answer.content.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise InputError(f"`{where}` cannot be read: {error}") from None
+        yield from read_observations(lines, where=where)
 
     def deliver(self, content: bytes) -> Delivered:
         """Deliver an observation file; repeating it changes nothing."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from sqlalchemy import Connection, delete, insert, select
 
+from knowledge.domain.lines import lines_of
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.store.base import Quarantined
 from knowledge.store.tables import quarantine
@@ -43,7 +44,7 @@ def read_apart(connection: Connection, identities: Iterable[str] | None = None) 
     if identities is not None:
         query = query.where(quarantine.c.id.in_(sorted(identities)))
     for row in connection.execute(query):
-        for found in read_observations(row.document.splitlines(), where=f"quarantine {row.id[:12]}"):
+        for found in read_observations(lines_of(row.document), where=f"quarantine {row.id[:12]}"):
             yield Quarantined(observation=found, source=row.source, reason=row.reason, received_at=row.received_at)
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.lines import lines_of
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus, shell_command, tail_of
 
 _MOST_OUTPUT = 64 * 1024 * 1024
@@ -228,7 +229,7 @@ class SlurmExecutor:
                 return {}
             raise
         told = {}
-        for line in lines.splitlines():
+        for line in lines_of(lines):
             task, state, node, reason = line.split("|", 3)
             if task.isdigit():
                 told[int(task)] = TaskStatus(
@@ -284,7 +285,8 @@ def _ask(program: str, *arguments: str) -> str:
         done = subprocess.run(
             [program, *arguments],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=False,
             timeout=_SECONDS,
             stdin=subprocess.DEVNULL,

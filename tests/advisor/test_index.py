@@ -8,8 +8,9 @@ from packaging.utils import canonicalize_name
 
 from advisor.index import transport
 from advisor.index.cache import DiskCache
-from advisor.index.client import IndexClient, MetadataError
+from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from advisor.index.distributions import MetadataError
 from advisor.index.pages import IndexAnswerError, OfflineError
 from advisor.index.transport import IndexUnreachableError
 from tests.advisor.made import client_of
@@ -55,6 +56,18 @@ def test_links_of_a_page_are_relative_to_its_base(index: PackageIndex, tmp_path:
 
     assert file.url == index.url.replace("/simple/", "/files/a-1.0-py3-none-any.whl")
     assert [str(r) for r in client.metadata(file).requires] == ["b>=2"]
+
+
+def test_only_the_first_base_of_a_page_counts(index: PackageIndex, tmp_path: Path) -> None:
+    wheel = "a-1.0-py3-none-any.whl"
+    links = f'<A HREF="x/{wheel}"> {wheel}\n<a href="&#x79;/b.whl">a-2.0-py3-none-any.<b>w</b>hl</a><a>c.whl</a>'
+    index.garbage = f'<base target="_top"><base href="/files/"><base href="/other/">{links}'
+    index.garbage_type = "text/html"
+
+    (file,) = client_of(index, tmp_path).files(A)
+
+    # As before an element within a link ends its name.
+    assert (file.filename, file.url) == (wheel, index.url.replace("/simple/", f"/files/x/{wheel}"))
 
 
 @pytest.mark.parametrize("ranges", [True, False])

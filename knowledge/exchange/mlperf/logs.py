@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.lines import lines_of
 from knowledge.domain.observation import Scalar
 
 _V05 = re.compile(r":::MLPv0\.5\.0\s+(?P<benchmark>\S+)\s+(?P<seconds>[\d.]+)\s+\((?P<place>[^)]*)\)\s+(?P<rest>.*)$")
@@ -71,7 +72,9 @@ def read_log(text: str) -> TrainingRun:
     Raises:
         UnreadableLogError: If it holds no start or no stop, or stops before it starts.
     """
-    events = [event for line in text.splitlines() if (event := _event(line)) is not None]
+    # A carriage return moves a progress bar to the begin of its line; in a record there can be none.
+    lines = lines_of(text.replace("\r", "\n"))
+    events = [event for line in lines if (event := _event(line)) is not None]
     if not events:
         raise UnreadableLogError("it holds no MLPerf log line")
     start, stop = _first(events, "run_start"), _first(events, "run_stop")

@@ -1,0 +1,218 @@
+"""Metadata and sizes of wheels and sdists, each read once and kept.
+
+What is kept of a file counts for this index and this address only. A hash that a page claims proves nothing before the
+file was read, so that no index can put something in the place of another one's file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from advisor.index.archive import (
+    ArchiveError,
+    RangedFile,
+    read_sdist_metadata,
+    read_unpacked_size,
+    read_wheel_metadata,
+)
+from advisor.index.cache import DiskCache
+from advisor.index.configuration import without_credentials
+from advisor.index.limits import METADATA_BYTES, TooLargeError
+from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
+from advisor.index.page import DistributionFile
+from advisor.index.pages import IndexAnswerError, OfflineError
+from advisor.index.transport import GoneError, RangeError, Transport, local_path
+from knowledge.domain.errors import UnavailableError
+
+
+class MetadataError(ValueError):
+    """Raised when one distribution's metadata is malformed: that distribution cannot be a candidate."""
+
+
+class Distributions:
+    """Reads distributions. Safe for many threads."""
+
+    def __init__(self, transport: Transport, cache: DiskCache, *, offline: bool) -> None:
+        self._transport = transport
+        self._cache = cache
+        self._offline = offline
+
+    def metadata(self, file: DistributionFile) -> CoreMetadata:
+        """Return the core metadata of a wheel or sdist.
+
+        Raises:
+            MetadataError: If it is malformed.
+            UnavailableError: If the index does not answer, or with something else than its page says, or the cache
+                lacks it while offline.
+        """
+        # A file of this machine may be built again at any time, and reading it costs little.
+        kept = local_path(file.url) is None
+        stored = self._cache.read("metadata", file.identity) if kept else None
+        if stored is not None:
+            return _parsed(stored.decode(), file)
+        try:
+            text = header_of(self._read_metadata(file))
+        except GoneError:
+            raise MetadataError("metadata: listed on the index, but no longer there; try `--refresh`") from None
+        except (ArchiveError, TooLargeError, ValueError) as error:
+            raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
+        if kept:
+            self._cache.write("metadata", file.identity, text.encode())
+        return _parsed(text, file)
+
+    def built_metadata(self, file: DistributionFile) -> CoreMetadata:
+        """Return the metadata that building an sdist gives; its code runs once, then the answer is kept.
+
+        Raises:
+            MetadataError: If the build fails, or gives malformed metadata.
+            UnavailableError: As for :meth:`metadata`.
+        """
+        key = f"built by {sys.version_info.major}.{sys.version_info.minor} {file.identity}"
+        kept = local_path(file.url) is None
+        stored = self._cache.read("metadata", key) if kept else None
+        if stored is None:
+            if self._offline:
+                raise MetadataError(f"metadata of `{file.filename}` needs a build, and `--offline` forbids it")
+            from advisor.index.build import BuildError, build_metadata
+
+            try:
+                with self._opened(file) as sdist:
+                    stored = header_of(build_metadata(sdist, file.filename)).encode()
+            except (BuildError, ArchiveError, TooLargeError, ValueError) as error:
+                raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
+            if kept:
+                self._cache.write("metadata", key, stored)
+        return _parsed(stored.decode(), file)
+
+    def size(self, file: DistributionFile) -> int | None:
+        """Return the size of a file in bytes, asking for it where the index page does not tell.
+
+        Raises:
+            UnavailableError: If the index does not answer, or the file is one of this machine that is not there.
+        """
+        if file.size is not None:
+            return file.size
+        if (path := local_path(file.url)) is not None:
+            try:
+                return path.stat().st_size
+            except OSError as error:
+                raise _unreadable(file, error) from None
+        if (known := self._cache.read("size", file.identity)) is not None:
+            return int(known)
+        if self._offline:
+            return None
+        length = self._transport.length(file.url)
+        if length is not None:
+            self._cache.write("size", file.identity, str(length).encode())
+        return length
+
+    def unpacked_size(self, url: str) -> int | None:
+        """Return how many bytes a wheel takes once it is installed, or none where that cannot be told."""
+        if (known := self._cache.read("unpacked", url)) is not None:
+            return int(known)
+        path, filename = local_path(url), url.rpartition("/")[2]
+        try:
+            if path is not None:
+                with path.open("rb") as wheel:
+                    return read_unpacked_size(wheel, filename)
+            if self._offline:
+                return None
+            size = read_unpacked_size(RangedFile(self._transport, url), filename)
+        except (UnavailableError, OSError):
+            return None
+        self._cache.write("unpacked", url, str(size).encode())
+        return size
+
+    def local_hash(self, file: DistributionFile, path: Path) -> str:
+        """Return the SHA-256 of a file of this machine.
+
+        Raises:
+            UnavailableError: If it cannot be read.
+        """
+        try:
+            with path.open("rb") as opened:
+                return hashlib.file_digest(opened, "sha256").hexdigest()
+        except OSError as error:
+            raise _unreadable(file, error) from None
+
+    def _read_metadata(self, file: DistributionFile) -> str:
+        if local_path(file.url) is None and self._offline:
+            raise OfflineError(
+                f"the metadata of `{file.filename}` is not in the cache `{self._cache.directory}`",
+                hint="run the same command once without `--offline`",
+            )
+        if file.metadata_sha256 is not None and (body := self._separate_metadata(file)) is not None:
+            return body.decode("utf-8", "replace")
+        if not file.filename.endswith(".whl"):
+            with self._opened(file) as sdist:
+                return read_sdist_metadata(sdist, file.filename)
+        if local_path(file.url) is None:
+            try:
+                ranged = RangedFile(self._transport, file.url)
+                text = read_wheel_metadata(ranged, file.filename)
+                self._cache.write("size", file.identity, str(ranged.size).encode())
+                return text
+            except RangeError:
+                pass  # The whole wheel is fetched.
+        with self._opened(file) as wheel:
+            return read_wheel_metadata(wheel, file.filename)
+
+    def _separate_metadata(self, file: DistributionFile) -> bytes | None:
+        """Return the metadata that lies beside a file (PEP 658), or none where it does not."""
+        url = f"{file.url}.metadata"
+        if (path := local_path(url)) is not None:
+            try:
+                with path.open("rb") as opened:
+                    body = opened.read(METADATA_BYTES + 1)
+            except OSError:
+                return None
+            if len(body) > METADATA_BYTES:
+                raise TooLargeError(f"`{path}` is too large for metadata")
+        else:
+            answer = self._transport.get(url, accept="*/*", limit=METADATA_BYTES)
+            if answer.status != 200:
+                return None
+            body = answer.body
+        _check_hash(hashlib.sha256(body).hexdigest(), file.metadata_sha256, url)
+        return body
+
+    @contextmanager
+    def _opened(self, file: DistributionFile) -> Iterator[BinaryIO]:
+        """Open a whole file, once it has the hash that its page gives."""
+        if (path := local_path(file.url)) is None:
+            with self._transport.download(file.url) as (fetched, digest):
+                _check_hash(digest, file.sha256, file.url)
+                yield cast(BinaryIO, fetched)
+            return
+        try:
+            with path.open("rb") as opened:
+                if file.sha256:
+                    _check_hash(hashlib.file_digest(opened, "sha256").hexdigest(), file.sha256, file.url)
+                    opened.seek(0)
+                yield opened
+        except OSError as error:
+            raise _unreadable(file, error) from None
+
+
+def _check_hash(digest: str, expected: str | None, url: str) -> None:
+    if expected and digest != expected.lower():
+        raise IndexAnswerError(
+            f"the hash of `{without_credentials(url)}` does not match the one on its index page",
+            hint="the file or the page was changed on the way: try again, or another index",
+        )
+
+
+def _unreadable(file: DistributionFile, error: OSError) -> UnavailableError:
+    return ArchiveError(f"`{local_path(file.url)}` cannot be read: {error.strerror or error}")
+
+
+def _parsed(text: str, file: DistributionFile) -> CoreMetadata:
+    try:
+        return parse_metadata(text)
+    except ValueError as error:
+        raise MetadataError(f"metadata of `{file.filename}`: {error}") from None

@@ -1,0 +1,13 @@
+"""Lines of a text whose lines are records."""
+
+from __future__ import annotations
+
+
+def lines_of(text: str) -> list[str]:
+    r"""Return the lines of a text, which end with ``\n`` or ``\r\n`` and with nothing else.
+
+    ``str.splitlines`` also splits at characters that a message may hold, such as U+2028 and U+0085.
+    """
+    if not text:
+        return []
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
