@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Table, delete, func, insert, select
+from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from knowledge.domain.hardware import HardwareProfile
@@ -251,6 +251,11 @@ class SqlKnowledgeBase:
                 blocks=len(blocks),
                 indicators=tuple(sorted((str(i), int(n)) for i, n in by_indicator)),
             )
+
+    def revision(self) -> str:
+        """Return the revision of the tables, as the database has it: quick, however much it holds."""
+        with self._read() as connection:
+            return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
 
     def shipped(self) -> frozenset[str]:
         """Return the hashes of the files of shipped observations that were taken in already."""
