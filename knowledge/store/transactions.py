@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Connection, Engine
+
+from knowledge.store.sqlite_file import begin_writing
 
 FILE_STATE = "file_state"
 """Key of what a connection remembers of a file that it reads without locks; see :mod:`knowledge.store.sqlite_file`."""
@@ -30,8 +34,12 @@ def begin(connection: Connection) -> None:
     """Begin a transaction; a listener of SQLAlchemy's event of that name."""
     writes = connection.get_execution_options().get("writes", False)
     if connection.dialect.name == "sqlite":
-        # A writer takes its lock at once: two that had both read first could only fail.
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if writes:
+            # A writer takes its lock at once: two that had both read first could only fail.
+            driver: Any = connection.connection.driver_connection
+            begin_writing(driver)
+        else:
+            connection.exec_driver_sql("BEGIN")
     elif writes:
         # One writer at a time, as in SQLite: those that insert the same rows in another order would else lock each
         # other out, and what a writer has looked up must stay.

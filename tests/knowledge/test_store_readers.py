@@ -20,7 +20,6 @@ from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.glance import glance
-from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.samples import observation
 
 FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
@@ -40,13 +39,6 @@ try:
 except AdvisorError as error:
     print(error.message, error.hint)
 """
-
-
-def wait_briefly(store: SqlKnowledgeBase) -> None:
-    """Make a store fail soon where it would wait for a lock for a minute."""
-    if store.address.startswith("sqlite"):
-        with store._engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA busy_timeout=50")
 
 
 def journal_mode(path: Path) -> str:
@@ -75,14 +67,14 @@ def reader(before: list[str], address: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_a_reader_blocks_no_writer_and_sees_one_state(address: str) -> None:
+def test_a_reader_blocks_no_writer_and_sees_one_state(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file, "BUSY_MS", 50)
     with (
         open_knowledge_base(address, shipped=False) as store,
         open_knowledge_base(address, shipped=False) as writer,
     ):
         store.add(observation(round=r) for r in range(10))
         store.add([observation("1.26.4", block="b2")])
-        wait_briefly(writer)
         reading = store.observations()
         first = next(reading)
 
