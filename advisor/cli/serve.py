@@ -24,6 +24,7 @@ def serve(
     Each request is logged as one line of JSON on the error output.
     """
     import logging
+    import signal
     import socket
 
     from knowledge.domain.errors import UnavailableError
@@ -58,4 +59,10 @@ def serve(
         LOGGER.setLevel(logging.INFO)
         # uvicorn's own lines hold whole addresses, and no token's name.
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=30)
+        # uvicorn ends what is under way, then raises the signal again: the knowledge base is to be closed, too.
+        signal.signal(signal.SIGTERM, _stop)
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _stop(_: int, __: object) -> None:
+    raise typer.Exit
