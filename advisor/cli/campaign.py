@@ -214,6 +214,7 @@ def campaign(
 def _render(folder: Path, executor: str, given: dict[str, str], place: Home, planned: Plan) -> None:
     """Write the manifests of a whole campaign, with a kustomization that names them."""
     import json
+    import shlex
 
     import yaml
 
@@ -240,9 +241,9 @@ def _render(folder: Path, executor: str, given: dict[str, str], place: Home, pla
         write_atomically(folder / names[-1], yaml.safe_dump(plain, sort_keys=False, width=10_000))
     kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names}
     write_atomically(folder / "kustomization.yaml", yaml.safe_dump(kustomization, sort_keys=False))
-    typer.echo(f"kubectl apply -k {folder}")
+    typer.echo(f"kubectl apply -k {shlex.quote(str(folder))}")
     typer.echo(f"kubectl logs --tail=-1 -l app.kubernetes.io/instance={batch.name} > output.log")
-    typer.echo(f"advisor pi collect {planned.name} --logs output.log")
+    typer.echo(f"advisor pi collect {shlex.quote(planned.name)} --logs output.log")
 
 
 def _same(place: Home, name: str) -> Plan:

@@ -21,7 +21,10 @@ def serve(
     """Serve the knowledge base over HTTP: runners deliver observations, others read them.
 
     Make tokens with `advisor knowledge token create`. It speaks plain HTTP: put a proxy that speaks TLS before it.
+    Each request is logged as one line of JSON on the error output.
     """
+    import logging
+    import signal
     import socket
 
     from knowledge.domain.errors import UnavailableError
@@ -30,6 +33,7 @@ def serve(
     try:
         import uvicorn
 
+        from knowledge.service.access import LOGGER
         from knowledge.service.app import create_app
     except ImportError as error:
         raise UnavailableError(
@@ -51,5 +55,14 @@ def serve(
             warn("tokens and observations travel in the clear", hint="put a proxy that speaks TLS before it")
         shown = f"[{host}]" if ":" in host else host
         say(f"serving `{store.address}` at http://{shown}:{listening.getsockname()[1]}")
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=30)
+        LOGGER.addHandler(logging.StreamHandler())
+        LOGGER.setLevel(logging.INFO)
+        # uvicorn's own lines hold whole addresses, and no token's name.
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=30)
+        # uvicorn ends what is under way, then raises the signal again: the knowledge base is to be closed, too.
+        signal.signal(signal.SIGTERM, _stop)
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _stop(_: int, __: object) -> None:
+    raise typer.Exit

@@ -1,12 +1,12 @@
 """The service: a knowledge base over HTTP.
 
-It speaks plain HTTP: TLS is a proxy's. Tokens travel in the ``Authorization`` header alone, and are in no log.
+It speaks plain HTTP: TLS is a proxy's. Tokens travel in the ``Authorization`` header alone, and are in no log; see
+:mod:`knowledge.service.access` for what is.
 """
 
 # No postponed annotations: FastAPI reads those of nested functions, which name what is around them.
 import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -18,12 +18,14 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from knowledge.admission.admit import Admission
 from knowledge.admission.plausibility import IndicatorCatalogue
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.exchange.files import read_observations, write_observations
+from knowledge.service.access import AccessLog, access_of
 from knowledge.service.metrics import ServiceMetrics
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
@@ -106,22 +108,27 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     )
     bearer = HTTPBearer(auto_error=False, description="`advisor knowledge token create` makes one.")
 
-    def token(given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Token:
+    def token(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Token:
+        access = access_of(request.scope)
         known = store.token_of(given.credentials) if given is not None else None
         if known is None:
+            access.reason = _why_no_token(request, given)
             raise ServiceError(401, "no-token", "there is no valid token with the request", "send a bearer token")
+        access.token, access.source = known.id, known.source
         if not known.valid(datetime.now(UTC)):
-            ended = "was revoked" if known.revoked_at else f"expired at {known.expires_at}"
+            access.reason = "revoked" if known.revoked_at else f"expired at {known.expires_at}"
+            ended = "was revoked" if known.revoked_at else access.reason
             raise ServiceError(401, "token-ended", f"token `{known.id}` {ended}", "ask the operator for another one")
         return known
 
-    def runner(known: Annotated[Token, Depends(token)]) -> Token:
+    def runner(request: Request, known: Annotated[Token, Depends(token)]) -> Token:
         if known.role != "runner":
+            access_of(request.scope).reason = f"role `{known.role}`"
             raise ServiceError(403, "not-allowed", f"token `{known.id}` may only read", "use one of role `runner`")
         return known
 
     _refusals(app)
-    _count(app, metrics)
+    app.add_middleware(AccessLog, metrics=metrics)
 
     @app.post(
         "/observations",
@@ -143,7 +150,9 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
                 lines = lines_of(content.decode("utf-8"))
                 found = tuple(read_observations(lines, where="line"))
                 done = Admission(store, catalogue, source=known.source).add(found)
-            metrics.received(done, known.source)
+            counts = {"added": done.added, "known": done.known, "quarantined": len(done.quarantined)}
+            metrics.received(counts, known.source)
+            access_of(request.scope).counts = counts
             apart = [Apart(id=q.observation.identity, reason=q.reason) for q in done.quarantined]
             return Received(added=done.added, known=done.known, quarantined=apart)
 
@@ -199,7 +208,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     @app.get("/health", responses=_problems(503))
     def health() -> Health:
         """Say whether the knowledge base can be read."""
-        return Health(status="ok", version=version("seshat"), revision=store.content().revision)
+        return Health(status="ok", version=version("seshat"), revision=store.revision())
 
     @app.get(
         "/metrics",
@@ -224,6 +233,12 @@ def _begun(lines: Iterator[str]) -> Iterator[str]:
     return rest()
 
 
+def _why_no_token(request: Request, given: HTTPAuthorizationCredentials | None) -> str:
+    if given is not None:
+        return "unknown token"
+    return f"no {'bearer token in the ' if 'authorization' in request.headers else ''}Authorization header"
+
+
 async def _body(request: Request, most: int) -> bytes:
     """Read a body of lines, as long as it is not too large.
 
@@ -236,10 +251,16 @@ async def _body(request: Request, most: int) -> bytes:
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ServiceError(415, "wrong-type", "the body is compressed", "send plain lines")
     content = bytearray()
-    async for part in request.stream():
-        content += part
-        if len(content) > most:
-            raise ServiceError(413, "too-large", f"the body is larger than {most} bytes", "deliver in several parts")
+    try:
+        async for part in request.stream():
+            content += part
+            if len(content) > most:
+                raise ServiceError(
+                    413, "too-large", f"the body is larger than {most} bytes", "deliver in several parts"
+                )
+    except ClientDisconnect:
+        # Nobody reads the answer; the log does.
+        raise ServiceError(400, "interrupted", "the connection ended before the body did") from None
     return bytes(content)
 
 
@@ -254,17 +275,21 @@ def _refusals(app: FastAPI) -> None:
         return JSONResponse(problem.model_dump(), status_code=status, headers=headers)
 
     @app.exception_handler(ServiceError)
-    async def refuse(_: Request, error: ServiceError) -> Response:
+    async def refuse(request: Request, error: ServiceError) -> Response:
+        access_of(request.scope).error = error.problem.error
         return answer(error.status, error.problem, {"WWW-Authenticate": "Bearer"} if error.status == 401 else None)
 
     @app.exception_handler(KnowledgeBaseError)
-    async def unavailable(_: Request, error: KnowledgeBaseError) -> Response:
-        # What the database says stays here: it may name hosts and users.
+    async def unavailable(request: Request, error: KnowledgeBaseError) -> Response:
+        access = access_of(request.scope)
+        # What the database says stays in the log: it may name hosts and users.
+        access.error, access.reason = error.code, error.message
         problem = Problem(error=error.code, message="the knowledge base is not available", hint="try again later")
         return answer(503, problem, {"Retry-After": "10"})
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        access_of(request.scope).error = "unreadable-input"
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         return answer(422, Problem(error="unreadable-input", message=f"`{where}`: {first['msg'].lower()}"))
@@ -273,15 +298,3 @@ def _refusals(app: FastAPI) -> None:
     async def other(_: Request, error: HTTPException) -> Response:
         problem = Problem(error="refused", message=str(error.detail).lower())
         return answer(error.status_code, problem, dict(error.headers or {}))
-
-
-def _count(app: FastAPI, metrics: ServiceMetrics) -> None:
-    @app.middleware("http")
-    async def count(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        started = time.perf_counter()
-        response = await call(request)
-        route = request.scope.get("route")
-        metrics.answered(
-            getattr(route, "path", "other"), request.method, response.status_code, time.perf_counter() - started
-        )
-        return response

@@ -4,7 +4,8 @@ Ownership: a knowledge base owns its connection; whoever opened it closes it, an
 reference to what it was given, and what it yields is the caller's.
 
 Threads and processes: one knowledge base serves one thread; open another one for another thread or process. Any number
-of them may have the same database open. Writers wait for each other, readers for nobody.
+of them may have the same database open. Writers wait for each other, readers for nobody. One case is weaker: a SQLite
+file on a network file system, where a reader and a writer also wait for each other.
 
 Transactions: ``add`` and ``remove`` are one transaction each. After one returned, what it did survives a crash; what a
 failing one was to do is not in the store, none of it. Iterators read one consistent state each.

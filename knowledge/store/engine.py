@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import importlib.resources
-import os
+import sqlite3
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from knowledge.exchange.files import read_lines, read_observations
+from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tables import HEAD
-
-_WRITING_LOCK = 5351  # Any number that is ours: PostgreSQL's advisory locks are numbers.
+from knowledge.store.transactions import FILE_STATE, begin, for_writing
 
 
 def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBase:
@@ -48,12 +47,15 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
                 f"program's {HEAD}",
                 hint="open it once where it can be written, or copy it there",
             )
+        file = sqlite_file.path_of(engine.url) if engine.dialect.name == "sqlite" else None
+        if writable and file is not None:
+            sqlite_file.set_journal_mode(engine, file)
         if revision != HEAD:
             _migrate(engine)
         store = SqlKnowledgeBase(engine, writable=writable)
         if writable and shipped:
             _fill(store)
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, sqlite3.Error) as error:
         engine.dispose()
         cause = " ".join(str(getattr(error, "orig", None) or error).split())
         raise KnowledgeBaseError(
@@ -73,10 +75,12 @@ def _engine(address: str) -> tuple[Engine, bool]:
         url = make_url(address)
         if url.get_backend_name() not in ("sqlite", "postgresql"):
             raise KnowledgeBaseError(f"`{url.get_backend_name()}` is not a knowledge base: use SQLite or PostgreSQL")
-        writable = True
-        if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
-            url, writable = _sqlite_file(url)
-        engine = create_engine(url)
+        file = sqlite_file.path_of(url) if url.get_backend_name() == "sqlite" else None
+        writable = file is None or _may_write_file(url, file)
+        if file is not None and writable:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        # A file that is only read is opened anew for each reading: how depends on who has it open.
+        engine = create_engine(url) if writable else create_engine(url.set(query={}), poolclass=NullPool)
     except (ArgumentError, NoSuchModuleError) as error:
         raise KnowledgeBaseError(
             f"`{address}` is not the address of a knowledge base: {' '.join(str(error).split())}",
@@ -88,23 +92,21 @@ def _engine(address: str) -> tuple[Engine, bool]:
         ) from None
     except OSError as error:
         raise KnowledgeBaseError(f"the knowledge base `{address}` cannot be created: {error}") from None
+    if file is not None and not writable:
+        event.listen(engine, "do_connect", lambda _, record, *__: _open_read_only(file, record))
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-    else:
-        event.listen(engine, "begin", _begin_postgresql)
+    event.listen(engine, "begin", begin)
     return engine, writable
 
 
-def _sqlite_file(url: URL) -> tuple[URL, bool]:
-    """Return the address to open a file by: one that may not be written is opened for reading."""
-    if url.query.get("mode") == "ro":
-        return url, False
-    path = Path(str(url.database))
-    if path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-        return url.set(database=f"file:{quote(str(path.absolute()))}", query={"mode": "ro", "uri": "true"}), False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return url, True
+def _may_write_file(url: URL, file: Path) -> bool:
+    return url.query.get("mode") != "ro" and (not file.exists() or sqlite_file.may_write(file))
+
+
+def _open_read_only(file: Path, record: Any) -> Any:
+    connection, record.info[FILE_STATE] = sqlite_file.connect_read_only(file)
+    return connection
 
 
 def _may_write(connection: Connection) -> bool:
@@ -123,22 +125,18 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     # Python's own handling would commit each CREATE TABLE by itself: a killed first use would leave half the tables.
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in ("busy_timeout=60000", "foreign_keys=ON", "cache_size=-65536"):
+    for pragma in (
+        f"busy_timeout={sqlite_file.BUSY_MS}",
+        "foreign_keys=ON",
+        "cache_size=-65536",
+        # What was committed survives a power cut: builds of SQLite differ in what they take for a default.
+        "synchronous=FULL",
+        # See knowledge.store.sqlite_file.
+        "wal_autocheckpoint=0",
+        f"journal_size_limit={sqlite_file.MOST_JOURNAL_BYTES}",
+    ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes its lock at once: two that had both read first could only fail.
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _begin_postgresql(connection: Connection) -> None:
-    # One writer at a time, as in SQLite: those that insert the same rows in another order would else lock each other
-    # out, and what a writer has looked up must stay.
-    if connection.get_execution_options().get("writes", False):
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITING_LOCK})")
 
 
 def _revision(connection: Connection) -> str | None:
@@ -159,7 +157,7 @@ def _migrate(engine: Engine) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", "knowledge.store:migrations")
-    with engine.execution_options(writes=True).begin() as connection:
+    with for_writing(engine).begin() as connection:
         # Another process may have done it while this one waited for its turn.
         if _revision(connection) != HEAD:
             config.attributes["connection"] = connection

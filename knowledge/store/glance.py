@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
-from urllib.parse import quote
 
 from knowledge.domain.identity import content_hash
+from knowledge.store.base import KnowledgeBaseError
+from knowledge.store.sqlite_file import connect_read_only
 
 
 def default_address() -> str:
@@ -26,14 +28,16 @@ def glance(address: str) -> str | None:
     if "://" in str(path) or "?" in address or not path.is_file():
         return None
     try:
-        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
-        try:
+        opened, state = connect_read_only(path)
+        with closing(opened) as connection:
+            # One state, whatever is written meanwhile.
+            connection.execute("BEGIN")
             revision = connection.execute("SELECT version_num FROM alembic_version").fetchall()
             taken_in = connection.execute("SELECT sha256 FROM shipped_file ORDER BY sha256").fetchall()
             blocks = connection.execute("SELECT name, digest, source FROM block ORDER BY name").fetchall()
             trusts = connection.execute("SELECT name, trust FROM source ORDER BY name").fetchall()
-        finally:
-            connection.close()
-    except sqlite3.Error:
+        if state is not None:
+            state.check()
+    except (sqlite3.Error, KnowledgeBaseError):
         return None
     return content_hash([revision, taken_in, blocks, trusts])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Table, delete, func, insert, select
+from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from knowledge.domain.hardware import HardwareProfile
@@ -22,7 +22,9 @@ from knowledge.store.base import Block, Content, Ingest, KnowledgeBaseError, Qua
 from knowledge.store.checking import find_damages
 from knowledge.store.digest import EMPTY, combine
 from knowledge.store.quarantine import known_apart, put_apart, read_apart, take_out
+from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.tokens import Token, all_tokens, create_token, revoke_token, token_of
+from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
 from knowledge.store.writing import absent, add_observations
 
 _TOGETHER = 2000
@@ -33,7 +35,9 @@ class SqlKnowledgeBase:
 
     def __init__(self, engine: Engine, *, writable: bool = True) -> None:
         self._engine = engine
-        self._writing = engine.execution_options(writes=True)
+        self._reading = for_reading(engine)
+        self._writing = for_writing(engine)
+        self._file = path_of(engine.url) if engine.dialect.name == "sqlite" else None
         self._writable = writable
 
     @property
@@ -93,7 +97,7 @@ class SqlKnowledgeBase:
         with self._read() as connection:
             trusts = {str(n): float(t) for n, t in connection.execute(select(tables.source)).all()}
             kept = {str(name): int(count) for name, count in connection.execute(apart).all()}
-        blocks = self.blocks()
+            blocks = _blocks(connection)
         return tuple(
             Source(
                 name=name,
@@ -177,18 +181,8 @@ class SqlKnowledgeBase:
 
     def blocks(self, names: Collection[str] | None = None) -> tuple[Block, ...]:
         """Return what blocks there are, by name."""
-        table, source = tables.block, tables.source
-        trust = func.coalesce(source.c.trust, 1.0)
-        query = select(table.c.name, table.c.observations, table.c.digest, table.c.source, trust)
-        query = query.select_from(table.outerjoin(source, source.c.name == table.c.source))
-        if names is not None:
-            query = query.where(table.c.name.in_(sorted(names)))
         with self._read() as connection:
-            rows = connection.execute(query).all()
-        # Databases sort text each in their own way.
-        return tuple(
-            Block(name=n, observations=o, digest=d, source=s, trust=t) for n, o, d, s, t in sorted(map(tuple, rows))
-        )
+            return _blocks(connection, names)
 
     def remove(self, blocks: Collection[str]) -> int:
         """Remove whole blocks in one transaction, and return how many observations went."""
@@ -236,11 +230,11 @@ class SqlKnowledgeBase:
         """Count what is there."""
         table = tables.observation
         name = table.c.indicator + " " + table.c.backend + "/" + table.c.device
-        blocks = self.blocks()
-        digest = EMPTY
-        for block in blocks:
-            digest = combine(digest, [block.digest])
         with self._read() as connection:
+            blocks = _blocks(connection)
+            digest = EMPTY
+            for block in blocks:
+                digest = combine(digest, [block.digest])
 
             def count(of: Table) -> int:
                 return int(connection.execute(select(func.count()).select_from(of)).scalar_one())
@@ -257,6 +251,11 @@ class SqlKnowledgeBase:
                 blocks=len(blocks),
                 indicators=tuple(sorted((str(i), int(n)) for i, n in by_indicator)),
             )
+
+    def revision(self) -> str:
+        """Return the revision of the tables, as the database has it: quick, however much it holds."""
+        with self._read() as connection:
+            return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
 
     def shipped(self) -> frozenset[str]:
         """Return the hashes of the files of shipped observations that were taken in already."""
@@ -296,8 +295,10 @@ class SqlKnowledgeBase:
         try:
             with self._writing.begin() as connection:
                 yield connection
+            if self._file is not None:
+                checkpoint(self._engine, self._file)
         except Exception as error:
-            # The PostgreSQL driver's own errors pass SQLAlchemy by where rows are copied.
+            # A driver's own errors pass SQLAlchemy by where rows are copied or SQLite's lock is waited for.
             if isinstance(error, SQLAlchemyError) or _of_driver(error):
                 raise self._failure("written", error) from None
             raise
@@ -305,8 +306,11 @@ class SqlKnowledgeBase:
     @contextmanager
     def _read(self) -> Iterator[Connection]:
         try:
-            with self._engine.connect() as connection:
+            with self._reading.connect() as connection:
                 yield connection
+                state: FileState | None = connection.info.get(FILE_STATE)
+                if state is not None:
+                    state.check()
         except SQLAlchemyError as error:
             raise self._failure("read", error) from None
 
@@ -318,8 +322,22 @@ class SqlKnowledgeBase:
         )
 
 
+def _blocks(connection: Connection, names: Collection[str] | None = None) -> tuple[Block, ...]:
+    table, source = tables.block, tables.source
+    trust = func.coalesce(source.c.trust, 1.0)
+    query = select(table.c.name, table.c.observations, table.c.digest, table.c.source, trust)
+    query = query.select_from(table.outerjoin(source, source.c.name == table.c.source))
+    if names is not None:
+        query = query.where(table.c.name.in_(sorted(names)))
+    rows = connection.execute(query).all()
+    # Databases sort text each in their own way.
+    return tuple(
+        Block(name=n, observations=o, digest=d, source=s, trust=t) for n, o, d, s, t in sorted(map(tuple, rows))
+    )
+
+
 def _of_driver(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] == "psycopg"
+    return type(error).__module__.partition(".")[0] in ("psycopg", "sqlite3")
 
 
 def _document(connection: Connection, table: Table, identity: str) -> Any:

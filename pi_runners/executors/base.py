@@ -16,18 +16,19 @@ and it may be run again.
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from knowledge.domain.errors import UnavailableError
+from knowledge.domain.errors import InputError, UnavailableError
 
 State = Literal["queued", "running", "done", "failed", "timed-out", "out-of-memory", "cancelled", "lost"]
 """What a task is doing, or how it ended; all but the first two are final."""
 
 PLACE = "{task}"
-"""Stands for the task's number in a batch's command."""
+"""A word of a batch's command that stands for the task's number."""
 
 
 class ExecutorError(UnavailableError):
@@ -48,7 +49,8 @@ class Batch:
 
     Attributes:
         name: Unique to it: lower-case letters, digits and hyphens, at most 50.
-        command: What each task runs; :data:`PLACE` stands for the task's number.
+        command: What each task runs: a program and its arguments. The word :data:`PLACE` stands for the task's number;
+            every other word reaches the program as it is, whatever it holds.
         tasks: Numbers of the tasks.
         folder: Where the executor keeps what it needs, and the output of the tasks. It is the batch's own.
         home: What the tasks read and write, where they see the same files as whoever submits.
@@ -65,6 +67,23 @@ class Batch:
     inputs: tuple[Path, ...] = ()
     seconds: float | None = None
     memory_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        # Engines take more, and each reads something into it: Slurm commas, Kubernetes nothing but this.
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?", self.name):
+            raise InputError(
+                f"`{ascii(self.name)[1:-1]}` is not a name of a batch",
+                hint="take lower-case letters, digits and hyphens between them, at most 50",
+            )
+        if not self.command or not self.command[0] or self.command[0].startswith("-") or "\0" in "".join(self.command):
+            raise InputError(
+                f"`{ascii(' '.join(self.command))[1:-1]}` is not a command",
+                hint="begin with a program, and use no zero bytes",
+            )
+
+    def command_of(self, task: int) -> list[str]:
+        """Return what one task runs."""
+        return [str(task) if word == PLACE else word for word in self.command]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +153,8 @@ class Executor(Protocol):
 
 
 def shell_command(batch: Batch, variable: str) -> str:
-    """Return a batch's command as a line of a POSIX shell, in which a variable such as ``$task`` holds the number."""
-    # Braces are always quoted, so that the place lies within single quotes.
-    return " ".join(shlex.quote(word).replace(PLACE, f"'\"{variable}\"'") for word in batch.command)
+    """Return a batch's command as words of a POSIX shell, in which a variable such as ``$task`` holds the number."""
+    return " ".join(f'"{variable}"' if word == PLACE else shlex.quote(word) for word in batch.command)
 
 
 def tail_of(path: Path, most: int) -> str:

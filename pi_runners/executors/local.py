@@ -39,8 +39,7 @@ class LocalExecutor:
                 if lock is None or (folder / "batch.json").exists():
                     return batch.name
                 document = {
-                    "command": list(batch.command),
-                    "tasks": list(batch.tasks),
+                    "tasks": [[task, batch.command_of(task)] for task in batch.tasks],
                     "seconds": batch.seconds,
                     "memory_bytes": batch.memory_bytes,
                 }

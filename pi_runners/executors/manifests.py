@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from pi_runners.executors.base import Batch, RefusedError, shell_command
 
@@ -94,7 +95,8 @@ def manifests(batch: Batch, options: KubernetesOptions, hardware: HardwareProfil
         hardware: What its tasks were planned for; none lets them run on any node.
 
     Raises:
-        RefusedError: If what its tasks read is too large for a ConfigMap.
+        InputError: If an option is not what Kubernetes takes.
+        RefusedError: If what its tasks read is too large for a ConfigMap, or its command is not UTF-8.
     """
     labels = {
         "app.kubernetes.io/name": "seshat",
@@ -176,7 +178,7 @@ def _pod(
     keys = [key for key in options.tolerations.split(",") if key] + (["nvidia.com/gpu"] if options.gpus else [])
     optional = {
         "activeDeadlineSeconds": options.minutes * 60 or (batch.seconds and int(batch.seconds)),
-        "nodeSelector": dict(pair.split("=", 1) for pair in options.node_selector.split(",") if "=" in pair),
+        "nodeSelector": _labels(options.node_selector),
         "tolerations": [{"key": key, "operator": "Exists"} for key in dict.fromkeys(keys)],
         "serviceAccountName": options.service_account,
         "imagePullSecrets": [{"name": options.pull_secret}] if options.pull_secret else [],
@@ -184,6 +186,36 @@ def _pod(
         "runtimeClassName": options.runtime_class,
     }
     return spec | {name: value for name, value in optional.items() if value}
+
+
+def _labels(text: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in text.split(",") if pair]
+    for name, sign, value in pairs:
+        if not name or not sign:
+            raise InputError(
+                f"option `node-selector` of executor `kubernetes`: `{name}{sign}{value}` is not a label",
+                hint="write it as `NAME=VALUE`, several with commas",
+            )
+    return {name: value for name, _, value in pairs}
+
+
+def _verbatim(text: str) -> str:
+    """Return a word of a container's command such that Kubernetes passes it on as it is.
+
+    It replaces ``$(NAME)`` by a variable of the container, and ``$$`` by ``$``:
+    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#entrypoint.
+
+    Raises:
+        RefusedError: If it is not UTF-8, which no manifest can hold.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RefusedError(
+            f"the command `{ascii(text)[1:-1]}` is not UTF-8, and Kubernetes takes nothing else",
+            hint="name files and options in UTF-8",
+        ) from None
+    return text.replace("$", "$$")
 
 
 def _container(batch: Batch, options: KubernetesOptions) -> dict[str, Any]:
@@ -220,7 +252,7 @@ def _container(batch: Batch, options: KubernetesOptions) -> dict[str, Any]:
         "name": "runner",
         "image": options.image,
         "imagePullPolicy": options.pull_policy,
-        "command": ["/bin/sh", "-c", script],
+        "command": ["/bin/sh", "-c", _verbatim(script)],
         "workingDir": SCRATCH,
         "env": environment,
         # Requests equal limits: the pod is of the class Guaranteed, and whole processors are its own under the static

@@ -9,12 +9,14 @@ Sources: sbatch(1), srun(1), squeue(1), job_array.html, and the job states of ``
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 from knowledge.domain.errors import InputError
@@ -128,12 +130,15 @@ class SlurmExecutor:
         if found := self.find(batch):
             return found
         try:
+            arguments = self.arguments(batch)
             batch.folder.mkdir(parents=True, exist_ok=True)
             script = batch.folder / "job.sh"
-            script.write_text(self.script(batch), encoding="utf-8")
+            script.write_bytes(os.fsencode(self.script(batch)))
+            # For people: what was asked for beside the script.
+            (batch.folder / "sbatch.json").write_text(json.dumps(arguments, indent=1), encoding="utf-8")
         except OSError as error:
             raise ExecutorError(f"`{batch.folder}` cannot be written: {error.strerror}") from None
-        done = _ask("sbatch", "--parsable", str(script))
+        done = _ask("sbatch", "--parsable", *arguments, "--", str(script))
         handle = done.partition(";")[0].strip()
         if not handle.isdigit():
             raise ExecutorError(f"`sbatch` answered with no job number: {handle!r}")
@@ -163,16 +168,22 @@ class SlurmExecutor:
         """Return what a task has written so far."""
         return tail_of(batch.folder / f"task-{task}.log", _MOST_OUTPUT)
 
-    def script(self, batch: Batch) -> str:
-        """Return the batch script of a job array."""
+    def arguments(self, batch: Batch) -> list[str]:
+        """Return the options of ``sbatch`` for a job array.
+
+        They are no ``#SBATCH`` lines of the script: there, a value with a space or a newline would be several options.
+
+        Raises:
+            InputError: If the folder cannot be named to ``sbatch``.
+        """
         o = self.options
         tasks = ",".join(map(str, batch.tasks)) + (f"%{o.at_most}" if o.at_most else "")
         minutes = o.minutes or (batch.seconds is not None and max(1, -(-int(batch.seconds) // 60)))
         memory = o.memory or (batch.memory_bytes is not None and f"{int(batch.memory_bytes // 1_000_000)}M")
-        asked = {
+        values = {
             "job-name": batch.name,
             "array": tasks,
-            "output": f"{_safe(batch)}/task-%a.log",
+            "output": f"{_pattern(batch)}/task-%a.log",
             "open-mode": "append",
             "partition": o.partition,
             "account": o.account,
@@ -185,21 +196,28 @@ class SlurmExecutor:
             "mem": memory,
             "time": minutes,
         }
-        lines = [f"#SBATCH --{name}={value}" for name, value in asked.items() if value]
-        lines += ["#SBATCH --nodes=1", "#SBATCH --ntasks=1", "#SBATCH --requeue"]
-        if o.exclusive:
-            lines.append("#SBATCH --exclusive")
+        words = [f"--{name}={value}" for name, value in values.items() if value]
+        return [*words, "--nodes=1", "--ntasks=1", "--requeue", *(["--exclusive"] if o.exclusive else [])]
+
+    def script(self, batch: Batch) -> str:
+        """Return the batch script of a job array.
+
+        Raises:
+            InputError: If the campaign's folder cannot be named to a container.
+        """
+        o = self.options
+        # A command comes first: what follows is not searched for options.
+        lines = [f"status={shlex.quote(str(batch.folder))}/exit-{_INDEX}"]
         if o.uv_cache:
             lines.append(f"export UV_CACHE_DIR={shlex.quote(o.uv_cache)}")
         if o.setup:
             lines.append(o.setup)
-        status = f"{shlex.quote(str(batch.folder))}/exit-{_INDEX}"
         lines += [
-            f"rm -f {status}",
+            'rm -f -- "$status"',
             self._step(batch),
             "code=$?",
             # Whole or not at all, also on a network file system.
-            f'echo "$code $SLURMD_NODENAME" > {status}.$SLURM_JOB_ID && mv {status}.$SLURM_JOB_ID {status}',
+            'echo "$code $SLURMD_NODENAME" > "$status.$SLURM_JOB_ID" && mv -- "$status.$SLURM_JOB_ID" "$status"',
             "exit $code",
         ]
         return "\n".join(["#!/bin/bash", *lines, ""])
@@ -212,9 +230,9 @@ class SlurmExecutor:
         words += [f"--cpu-bind={o.cpu_bind}"] if o.cpu_bind else []
         words += [f"--mem-bind={o.mem_bind}"] if o.mem_bind else []
         if o.container_image:
-            mounts = [f"{batch.home}:{batch.home}", *([o.container_mounts] if o.container_mounts else [])]
+            mounts = [_mount(batch.home), *([o.container_mounts] if o.container_mounts else [])]
             words += [f"--container-image={o.container_image}", f"--container-mounts={','.join(mounts)}"]
-        return f"{shlex.join(words)} {shell_command(batch, _INDEX)}"
+        return f"{shlex.join(words)} -- {shell_command(batch, _INDEX)}"
 
     def _told(self, batch: Batch, handle: str) -> dict[int, TaskStatus]:
         """Return what the cluster says of an array's tasks; nothing of those that it has forgotten.
@@ -260,14 +278,32 @@ def _explained(batch: Batch, status: TaskStatus) -> TaskStatus:
     return replace(status, state="out-of-memory", reason=said[0]) if said else status
 
 
-def _safe(batch: Batch) -> str:
-    """Return the folder as a file name pattern of sbatch, in which ``%`` begins a field."""
+def _pattern(batch: Batch) -> str:
+    """Return the folder as a file name pattern of sbatch, in which ``%`` begins a field.
+
+    Raises:
+        InputError: If it holds a backslash, after which sbatch reads no fields.
+    """
     text = str(batch.folder)
-    if re.search(r"[\s\"'\\]", text):
+    if "\\" in text:
         raise InputError(
-            f"`{text}` holds spaces or quotes, which sbatch does not take in a folder", hint="name another `--home`"
+            f"`{text}` holds a backslash, which sbatch does not take in a folder", hint="name another `--home`"
         )
     return text.replace("%", "%%")
+
+
+def _mount(folder: Path) -> str:
+    """Return what shows a folder at the same place in a container.
+
+    Raises:
+        InputError: If its name would be read as several places.
+    """
+    if re.search("[:,]", str(folder)):
+        raise InputError(
+            f"`{folder}` holds a colon or a comma, which `--container-mounts` does not take in a folder",
+            hint="name another `--home`",
+        )
+    return f"{folder}:{folder}"
 
 
 def _ask(program: str, *arguments: str) -> str:

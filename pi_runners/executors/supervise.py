@@ -13,7 +13,6 @@ from typing import Any
 
 import psutil
 
-from pi_runners.executors.base import PLACE
 from pi_runners.telemetry import Sampler
 
 STATUS = "task-{task}.json"
@@ -29,14 +28,13 @@ def supervise(folder: Path, lock: int) -> None:
     """
     asked = json.loads((folder / "batch.json").read_text(encoding="utf-8"))
     write_document(folder / "supervisor.json", _identity(os.getpid()))
-    for task in asked["tasks"]:
+    for task, command in asked["tasks"]:
         if (folder / "cancelled").exists():
             return
-        _run(folder, task, asked, lock)
+        _run(folder, task, command, asked, lock)
 
 
-def _run(folder: Path, task: int, asked: dict[str, Any], lock: int) -> None:
-    command = [word.replace(PLACE, str(task)) for word in asked["command"]]
+def _run(folder: Path, task: int, command: list[str], asked: dict[str, Any], lock: int) -> None:
     status = folder / STATUS.format(task=task)
     with (folder / OUTPUT.format(task=task)).open("ab") as output:
         try:

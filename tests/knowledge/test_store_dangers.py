@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from knowledge.domain.observation import Observation
-from knowledge.store import tables
+from knowledge.store import sqlite_file, tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
@@ -195,15 +195,26 @@ def test_a_full_disk_is_one_sentence_and_stores_nothing(tmp_path: Path) -> None:
 
 def test_a_locked_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "k.sqlite"
+    monkeypatch.setattr(sqlite_file, "BUSY_MS", 10)
     with open_knowledge_base(str(path), shipped=False) as store, sqlite3.connect(path, isolation_level=None) as other:
-        with store._engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA busy_timeout=10")
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(KnowledgeBaseError, match="database is locked"):
             store.add([observation()])
         other.execute("ROLLBACK")
 
         assert store.add([observation()]).added == 1
+
+
+def test_old_tables_in_a_locked_file_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "k.sqlite"
+    path.write_bytes(gzip.decompress(FROZEN[0].read_bytes()))
+    monkeypatch.setattr(sqlite_file, "BUSY_MS", 10)
+    monkeypatch.setattr(sqlite_file, "PATIENCE_MS", 10)
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(KnowledgeBaseError, match="cannot be opened: database is locked"):
+            open_knowledge_base(str(path))
 
 
 def test_a_read_only_file_can_be_read_and_not_written(tmp_path: Path) -> None:

@@ -222,10 +222,10 @@ class KubernetesDouble:
             elif "secretKeyRef" in source:
                 variables[entry["name"]] = self.secrets[source["secretKeyRef"]["name"]]
             else:
-                variables[entry["name"]] = here(entry["value"])
+                variables[entry["name"]] = expand(here(entry["value"]), variables)
         with pod.log.open("wb") as log:
             pod.process = subprocess.Popen(
-                [here(word) for word in container["command"]],
+                [expand(here(word), variables) for word in container["command"]],
                 env=variables,
                 cwd=places["/scratch"],
                 stdout=log,
@@ -362,6 +362,19 @@ class KubernetesDouble:
                 """Say nothing."""
 
         return Handler
+
+
+def expand(text: str, variables: dict[str, str]) -> str:
+    """Replace ``$(NAME)`` in a command or a value as a kubelet does before it starts a container.
+
+    ``$$`` becomes ``$``, and what is no variable stays as it is; see ``command`` in
+    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#entrypoint.
+    """
+    return re.sub(
+        r"\$(?:(\$)|\(([^)]*)\))",
+        lambda found: found[1] or variables.get(found[2], found[0]),
+        text,
+    )
 
 
 def _merge(kept: dict[str, Any], change: dict[str, Any]) -> None:

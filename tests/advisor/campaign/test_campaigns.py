@@ -223,7 +223,7 @@ def test_a_lost_node_of_kubernetes_runs_its_task_again(bench: Bench, kubernetes:
 def test_output_that_was_saved_is_collected(bench: Bench, kubernetes: KubernetesDouble, tmp_path: Path) -> None:
     bench.matrix(REFUSES)
     options = ("-e", "kubernetes", "--engine", "image=x")
-    rendered = bench.campaign(*options, "--render", "manifests")
+    rendered = bench.campaign(*options, "--render", "its manifests")
     plan = bench.home / "campaign.json.gz"
     log = tmp_path / "output.log"
     with log.open("w") as file:
@@ -237,7 +237,7 @@ def test_output_that_was_saved_is_collected(bench: Bench, kubernetes: Kubernetes
     collected = bench.run("pi", "collect", "--logs", str(log))
 
     assert rendered.returncode == 0, rendered.stderr
-    assert "kubectl apply -k manifests" in rendered.stdout
+    assert "kubectl apply -k 'its manifests'\n" in rendered.stdout
     assert collected.returncode == 0, collected.stderr
     assert bench.cells == every_cell(2, 2)
 
@@ -280,7 +280,5 @@ def test_a_stack_is_measured_on_slurm_with_its_node(bench: Bench, slurm: Cluster
     assert done.returncode == 0, done.stderr
     told = bench.status()
     assert {row["node"] for row in told["nodes"]} == {"n1", "n2"}
-    script = (bench.home / "batches/001/engine/job.sh").read_text()
-    assert "#SBATCH --exclusive" in script
-    assert "#SBATCH --array=0,1,2,3%2" in script
-    assert "#SBATCH --requeue" in script
+    options = json.loads((bench.home / "batches/001/engine/sbatch.json").read_text())
+    assert {"--exclusive", "--array=0,1,2,3%2", "--requeue"} <= set(options)

@@ -1,0 +1,181 @@
+"""How long writers and readers of one knowledge base wait.
+
+    python -m benchmarks.concurrency [SECONDS] [--folder DIR]
+
+Eight processes add observations and four read, on a SQLite file and on a PostgreSQL server of its own, for a minute by
+default. A writer adds 50 observations a transaction, half of them its own and half the same as all others'. A reader
+asks for the blocks, and reads one of them. Printed are how often each was done, the median, the 99th percentile and the
+longest time that a call took, and whether everything that was acknowledged is there, once and undamaged. The times hold
+the work itself, too: 12 processes share the processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.samples import observation
+
+WRITERS = 8
+READERS = 4
+HALF = 25
+"""Observations of each kind in one transaction."""
+_TRANSACTIONS = 20
+"""Transactions of a writer in one block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What writers and readers did.
+
+    Attributes:
+        seconds: How long each call took, by what it was.
+        acknowledged: Observations that writers were told are stored, by block.
+        found: Observations that were there afterwards, by block.
+        torn: Readings that saw a part of a transaction, one sentence each.
+        damages: What the knowledge base says of itself, one sentence each.
+    """
+
+    seconds: dict[str, list[float]]
+    acknowledged: dict[str, int]
+    found: dict[str, int]
+    torn: tuple[str, ...]
+    damages: tuple[str, ...]
+
+
+def write(number: int, address: str, until: float, done: Any) -> None:
+    """Add observations until a time of the monotonic clock; tell how long each took, and what was acknowledged."""
+    taken: dict[str, list[float]] = {"add": []}
+    acknowledged: dict[str, int] = defaultdict(int)
+    with open_knowledge_base(address, shipped=False) as store:
+        turn = 0
+        # Once at least, however long it took to begin.
+        while turn == 0 or time.monotonic() < until:
+            block, place = divmod(turn, _TRANSACTIONS)
+            rounds = range(place * HALF, (place + 1) * HALF)
+            own, shared = f"own-{number}-{block}", f"shared-{block}"
+            batch = [observation(round=r, block=name) for name in (own, shared) for r in rounds]
+            started = time.perf_counter()
+            store.add(batch)
+            taken["add"].append(time.perf_counter() - started)
+            acknowledged[own] += HALF
+            acknowledged[shared] += HALF
+            turn += 1
+    done.put((taken, dict(acknowledged), []))
+
+
+def read(number: int, address: str, until: float, done: Any) -> None:
+    """Read until a time of the monotonic clock; tell how long each took, and what was seen of a part only."""
+    taken: dict[str, list[float]] = {"list blocks": [], "first observation": [], "whole block": []}
+    torn: list[str] = []
+    with open_knowledge_base(address, shipped=False) as store:
+        turn = number
+        while not taken["whole block"] or time.monotonic() < until:
+            started = time.perf_counter()
+            blocks = store.blocks()
+            taken["list blocks"].append(time.perf_counter() - started)
+            if not blocks:
+                continue
+            turn += 1
+            block = blocks[turn % len(blocks)]
+            started = time.perf_counter()
+            found = store.observations(block=block.name)
+            next(found)
+            taken["first observation"].append(time.perf_counter() - started)
+            count = 1 + sum(1 for _ in found)
+            taken["whole block"].append(time.perf_counter() - started)
+            if count % HALF or count < block.observations:
+                torn.append(f"block `{block.name}`: {count} observations, after {block.observations}")
+    done.put((taken, {}, torn))
+
+
+def measure(address: str, seconds: float, *, writers: int = WRITERS, readers: int = READERS) -> Outcome:
+    """Let writers and readers work on one knowledge base at once.
+
+    Args:
+        address: Address of the knowledge base.
+        seconds: How long they work.
+        writers: How many processes write.
+        readers: How many processes read.
+    """
+    open_knowledge_base(address, shipped=False).close()
+    context = multiprocessing.get_context("fork")
+    done = context.Queue()
+    until = time.monotonic() + seconds
+    roles: list[tuple[Callable[..., None], int]] = [(write, n) for n in range(writers)]
+    roles += [(read, n) for n in range(readers)]
+    processes = [context.Process(target=role, args=(n, address, until, done), daemon=True) for role, n in roles]
+    for process in processes:
+        process.start()
+    told = [done.get(timeout=seconds + 300) for _ in processes]
+    for process in processes:
+        process.join()
+    spent: dict[str, list[float]] = defaultdict(list)
+    acknowledged: dict[str, int] = defaultdict(int)
+    for taken, blocks, _ in told:
+        for name, values in taken.items():
+            spent[name] += values
+        for name, count in blocks.items():
+            # What is shared, several were told to be stored.
+            acknowledged[name] = max(acknowledged[name], count)
+    with open_knowledge_base(address, shipped=False) as store:
+        return Outcome(
+            seconds=dict(spent),
+            acknowledged=dict(acknowledged),
+            found={block.name: block.observations for block in store.blocks()},
+            torn=tuple(text for _, _, texts in told for text in texts),
+            damages=tuple(store.damages()),
+        )
+
+
+def show(label: str, outcome: Outcome) -> None:
+    """Print a row for each kind of call, and whether all is there."""
+    for name, values in outcome.seconds.items():
+        ordered = sorted(values)
+        milliseconds = [
+            1000 * v for v in (statistics.median(ordered), ordered[int(0.99 * (len(ordered) - 1))], ordered[-1])
+        ]
+        cells = [label, name, str(len(ordered)), *(f"{ms:.0f} ms" for ms in milliseconds)]
+        print(f"| {' | '.join(cells)} |", flush=True)
+    lost = sum(outcome.acknowledged.values()) - sum(outcome.found.values())
+    print(
+        f"{label}: {sum(outcome.acknowledged.values())} observations acknowledged, {lost} lost, "
+        f"{len(outcome.torn)} torn readings, {len(outcome.damages)} damages",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Measure both databases."""
+    import pgserver
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("seconds", type=float, nargs="?", default=60.0)
+    parser.add_argument("--folder", type=Path, help="Folder for the databases (default: the one for temporary files)")
+    asked = parser.parse_args()
+    print("| database | call | calls | median | 99th percentile | longest |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory(dir=asked.folder) as scratch:
+        show("SQLite", measure(f"sqlite:///{scratch}/knowledge.sqlite", asked.seconds))
+    with tempfile.TemporaryDirectory(dir=asked.folder) as scratch:
+        # The server runs as another user where this runs as root.
+        os.chmod(scratch, 0o755)
+        server = pgserver.get_server(Path(scratch) / "server")
+        try:
+            show("PostgreSQL", measure(server.get_uri(), asked.seconds))
+        finally:
+            server.cleanup()
+
+
+if __name__ == "__main__":
+    main()

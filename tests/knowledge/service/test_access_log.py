@@ -1,0 +1,249 @@
+"""The service's access log: one JSON line for each request, who sent it, what became of it, and no secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from knowledge.exchange.files import observation_file
+from knowledge.store.base import Content, KnowledgeBaseError
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
+from tests.knowledge.samples import observation
+from tests.knowledge.service.conftest import serving
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlKnowledgeBase]:
+    """What is logged does not depend on the database."""
+    with open_knowledge_base(str(tmp_path / "k.sqlite"), shipped=False) as opened:
+        yield opened
+
+
+def records(caplog: pytest.LogCaptureFixture, number: int) -> list[dict[str, Any]]:
+    """Return the lines of the log as records; a line is written after its answer was sent."""
+    deadline = time.monotonic() + 30
+    while True:
+        lines = [r.getMessage() for r in caplog.records if r.name == "knowledge.service.access"]
+        if len(lines) >= number or time.monotonic() > deadline:
+            assert len(lines) == number
+            return [json.loads(line) for line in lines]
+        time.sleep(0.01)
+
+
+def test_a_delivery_leaves_who_what_and_how_much(
+    service: str, store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture
+) -> None:
+    token, known = store.create_token(role="runner", source="lab-a")
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"}
+    content = observation_file([observation(), observation(seconds=2.0)])
+
+    with caplog.at_level(logging.INFO):
+        requests.post(f"{service}/observations?x=secret", data=content, headers=headers, timeout=30)
+        (record,) = records(caplog, 1)
+
+    assert record.pop("seconds") > 0
+    assert record.pop("time").endswith("+00:00")
+    assert record == {
+        "client": "127.0.0.1",
+        "token": known.id,
+        "source": "lab-a",
+        "method": "POST",
+        "route": "/observations",
+        "status": 200,
+        "complete": True,
+        "added": 1,
+        "known": 0,
+        "quarantined": 1,
+    }
+    assert {r.levelname for r in caplog.records if r.name == "knowledge.service.access"} == {"INFO"}
+
+
+def test_a_refused_token_leaves_from_where_and_why(
+    service: str, store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended, expired = store.create_token(role="runner", source="lab-b", days=0.0)
+    gone, revoked = store.create_token(role="runner", source="lab-c")
+    store.revoke_token(revoked.id)
+    reader, reading = store.create_token(role="reader", source="lab-d")
+    sent = [None, "Basic bWU6aXQ=", "Bearer seshat_guessed", f"Bearer {ended}", f"Bearer {gone}", f"Bearer {reader}"]
+
+    with caplog.at_level(logging.INFO):
+        for header in sent:
+            headers = {"Authorization": header} if header else {}
+            requests.post(f"{service}/observations", headers=headers, timeout=30)
+        found = records(caplog, 6)
+
+    assert [(r["status"], r["error"], r.get("token"), r["reason"]) for r in found] == [
+        (401, "no-token", None, "no Authorization header"),
+        (401, "no-token", None, "no bearer token in the Authorization header"),
+        (401, "no-token", None, "unknown token"),
+        (401, "token-ended", expired.id, f"expired at {expired.expires_at}"),
+        (401, "token-ended", revoked.id, "revoked"),
+        (403, "not-allowed", reading.id, "role `reader`"),
+    ]
+    assert {r["client"] for r in found} == {"127.0.0.1"}
+    assert {r["route"] for r in found} == {"/observations"}
+    assert {r.levelname for r in caplog.records if r.name == "knowledge.service.access"} == {"WARNING"}
+
+
+def test_no_secret_is_in_any_log(service: str, store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture) -> None:
+    token, _ = store.create_token(role="runner", source="lab-a")
+    secrets = [token, "seshat_guessed", "bWU6aXQ=", "seshat_in_the_address", "seshat_in_a_header"]
+
+    with caplog.at_level(logging.DEBUG):
+        for header in (f"Bearer {token}", "Bearer seshat_guessed", "Basic bWU6aXQ=", f"Bearer {token} {token}"):
+            headers = {"Authorization": header, "X-Token": "seshat_in_a_header"}
+            requests.get(f"{service}/blocks?token=seshat_in_the_address", headers=headers, timeout=30)
+            requests.post(f"{service}/observations", data=token.encode(), headers=headers, timeout=30)
+            requests.get(f"{service}/{token}", headers=headers, timeout=30)
+        records(caplog, 12)
+
+    logged = "\n".join(f"{r.getMessage()} {r.exc_text or ''} {r.__dict__}" for r in caplog.records)
+    # The client's own log names the addresses that it asked for.
+    ours = "\n".join(line for line in logged.split("\n") if "urllib3" not in line)
+    assert [secret for secret in secrets if secret in ours] == []
+    assert "Bearer" not in ours
+
+
+def test_what_a_client_sends_cannot_write_a_line_of_its_own(service: str, caplog: pytest.LogCaptureFixture) -> None:
+    forged = '1.2.3.4", "status": 200}\x85{"client": "' + "x" * 5000
+
+    with caplog.at_level(logging.INFO):
+        requests.get(f"{service}/blocks", headers={"X-Forwarded-For": forged.encode("latin-1")}, timeout=30)
+        requests.get(f"{service}/no%0Asuch%0A%22page", timeout=30)
+        requests.request("BREW", f"{service}/blocks", timeout=30)
+        found = records(caplog, 3)
+
+    lines = [r.getMessage() for r in caplog.records if r.name == "knowledge.service.access"]
+    assert [len(line.splitlines()) for line in lines] == [1, 1, 1]
+    assert max(map(len, lines)) < 1000
+    assert [(r["status"], r["route"], r["method"]) for r in found] == [
+        (401, "/blocks", "GET"),
+        (404, "other", "GET"),
+        (405, "/blocks", "other"),
+    ]
+
+
+def test_an_answer_that_fails_leaves_why(
+    store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> str:
+        raise KnowledgeBaseError("the knowledge base `postgresql://me@host/k` could not be read: gone")
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("with something private")
+
+    token, known = store.create_token(role="reader", source="lab-a")
+    with serving(store) as service, caplog.at_level(logging.INFO):
+        monkeypatch.setattr(store, "revision", away)
+        monkeypatch.setattr(store, "blocks", broken)
+        answers = [
+            requests.get(f"{service}{path}", headers={"Authorization": f"Bearer {token}"}, timeout=30)
+            for path in ("/health", "/blocks")
+        ]
+        unavailable, failed = records(caplog, 2)
+        text = requests.get(f"{service}/metrics", timeout=30).text
+
+    assert [a.status_code for a in answers] == [503, 500]
+    assert "host" not in answers[0].text
+    assert (unavailable["error"], "could not be read: gone" in unavailable["reason"]) == ("knowledge-base", True)
+    assert (failed["status"], failed["token"], failed["error"]) == (500, known.id, "ZeroDivisionError")
+    assert "private" not in json.dumps(failed)
+    assert 'seshat_request_seconds_count{method="GET",path="/blocks",status="500"} 1.0' in text
+
+
+def test_latencies_are_counted_by_route_and_status(service: str, store: SqlKnowledgeBase) -> None:
+    token, _ = store.create_token(role="reader", source="lab-a")
+    for header in ({}, {"Authorization": f"Bearer {token}"}, {"Authorization": f"Bearer {token}"}):
+        requests.get(f"{service}/blocks", headers=header, timeout=30)
+    requests.get(f"{service}/nowhere/{token}", timeout=30)
+
+    text = requests.get(f"{service}/metrics", timeout=30).text
+
+    assert 'seshat_request_seconds_count{method="GET",path="/blocks",status="200"} 2.0' in text
+    assert 'seshat_request_seconds_count{method="GET",path="/blocks",status="401"} 1.0' in text
+    assert 'seshat_request_seconds_bucket{le="60.0",method="GET",path="/blocks",status="200"} 2.0' in text
+    assert 'seshat_request_seconds_count{method="GET",path="other",status="404"} 1.0' in text
+    assert token not in text
+
+
+def test_what_needs_no_token_counts_nothing_again_and_again(
+    store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add([observation()])
+    counted = []
+    whole = store.content
+    monkeypatch.setattr(store, "content", lambda: counted.append(1) or whole())  # type: ignore[func-returns-value]
+
+    with serving(store) as service:
+        healthy = [requests.get(f"{service}/health", timeout=30).json() for _ in range(5)]
+        after_health = len(counted)
+        figures = [requests.get(f"{service}/metrics", timeout=30).text for _ in range(5)]
+
+    assert {h["status"] for h in healthy} == {"ok"}
+    assert healthy[0]["revision"] == whole().revision
+    assert after_health == 0
+    assert len(counted) == 1
+    assert all('seshat_observations{status="ok"} 1.0' in text for text in figures)
+
+
+def test_figures_whose_counting_failed_are_counted_again(
+    store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> Content:
+        raise KnowledgeBaseError("gone")
+
+    whole = store.content
+    with serving(store) as service:
+        monkeypatch.setattr(store, "content", away)
+        first = requests.get(f"{service}/metrics", timeout=30)
+        monkeypatch.setattr(store, "content", whole)
+        then = requests.get(f"{service}/metrics", timeout=30)
+
+    assert (first.status_code, then.status_code) == (503, 200)
+    assert "seshat_blocks 0.0" in then.text
+
+
+def test_the_program_writes_the_log_to_its_error_output(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'k.sqlite'}"
+    with open_knowledge_base(address, shipped=False) as store:
+        token, known = store.create_token(role="reader", source="lab-a")
+    environment = {**os.environ, "ADVISOR_KNOWLEDGE": address}
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "advisor", "serve", "--port", "0"], env=environment, stderr=file, stdout=file
+        )
+        try:
+            deadline = time.monotonic() + 60
+            while "http://" not in log.read_text() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            service = log.read_text().split()[-1]
+            for sent in (token, "seshat_guessed"):
+                requests.get(f"{service}/blocks", headers={"Authorization": f"Bearer {sent}"}, timeout=30)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+    text = log.read_text()
+    found = [json.loads(line) for line in text.split("\n") if line.startswith("{")]
+    assert [(r["status"], r.get("token"), r.get("reason")) for r in found] == [
+        (200, known.id, None),
+        (401, None, "unknown token"),
+    ]
+    assert token not in text
+    assert "guessed" not in text
+    # It has closed the knowledge base: what systemd or Kubernetes stops leaves one file.
+    assert process.returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["k.sqlite", "log"]

@@ -1,0 +1,229 @@
+"""Names, paths and commands that hold what shells, sbatch and Kubernetes would interpret: nothing of it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from advisor.campaign.engines import Engine
+from advisor.campaign.home import Home
+from advisor.campaign.submissions import batch_of
+from knowledge.domain.errors import InputError
+from pi_runners.executors.base import Batch, Executor, RefusedError, shell_command
+from pi_runners.executors.local import LocalExecutor
+from pi_runners.executors.manifests import KubernetesOptions, manifests
+from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
+from tests.kubernetes_double.cluster import expand
+from tests.pi_runners.executors.test_conformance import executor, finished
+
+__all__ = ["executor"]
+
+HOSTILE = (
+    "a b",
+    "",
+    "'",
+    '"',
+    'it\'s "quoted" \\',
+    "$HOME ${HOME} $(id) $((1+1)) `id`",
+    "$(TASKS) $$(TASKS) $$ $",
+    "-x",
+    "--job-name=other",
+    "two\nlines\n#SBATCH --partition=closed\n",
+    "a\rb\tc\x0b\x85\u2028d",
+    "; exit 3 # & | < > * ? [a] ~ !",
+    "%j %a %%",
+    "{task} {other} x{task}",
+    "ünï→ 测量 \U0001f40d",
+    "a=b",
+)
+WORDS = st.lists(
+    st.one_of(
+        st.sampled_from(HOSTILE),
+        st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=20),
+    ),
+    max_size=6,
+)
+FEW = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def batch_in(folder: Path, *words: str, tasks: tuple[int, ...] = (7,)) -> Batch:
+    """Return a batch whose tasks print their arguments, as JSON."""
+    code = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    # Another name each time: an engine runs a batch of one name once.
+    return Batch(
+        name=f"test-{uuid.uuid4().hex[:12]}",
+        command=(sys.executable, "-c", code, *words),
+        tasks=tasks,
+        folder=folder,
+        home=folder.parent,
+    )
+
+
+def printing(folder: Path, words: list[str]) -> Batch:
+    """Return a batch that prints its arguments, each ended by a zero byte: quicker than starting Python."""
+    return Batch(
+        name="test-hostile", command=("printf", "%s\\0", *words, "{task}"), tasks=(3, 7), folder=folder, home=folder
+    )
+
+
+def printed(output: bytes) -> list[str]:
+    return output.decode().split("\0")[:-1]
+
+
+@FEW
+@given(words=WORDS)
+@example(words=list(HOSTILE))
+def test_a_shell_passes_every_word_on_unchanged(words: list[str]) -> None:
+    batch = printing(Path("/x"), words)
+
+    run = subprocess.run(["/bin/sh", "-c", f"n=7; {shell_command(batch, '$n')}"], capture_output=True)
+
+    assert printed(run.stdout) == [*("7" if word == "{task}" else word for word in words), "7"]
+
+
+@FEW
+@given(words=WORDS)
+@example(words=list(HOSTILE))
+def test_kubernetes_passes_every_word_on_unchanged(words: list[str]) -> None:
+    config, job = manifests(printing(Path("/x"), words), KubernetesOptions(image="x"), None)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    variables = {"JOB_COMPLETION_INDEX": "1", "HOME": "/wrong", "PATH": os.environ["PATH"]}
+    for entry in container["env"]:
+        variables[entry["name"]] = expand(entry.get("value", "node"), variables)
+
+    run = subprocess.run([expand(word, variables) for word in container["command"]], capture_output=True, env=variables)
+
+    assert printed(run.stdout) == [*("7" if word == "{task}" else word for word in words), "7"]
+    for manifest in (config, job):
+        kubernetes_validate.validate(json.loads(json.dumps(manifest)), "1.33", strict=True)
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an ``srun`` that runs what follows its options, as Slurm's does."""
+    folder = tmp_path_factory.mktemp("bin")
+    program = folder / "srun"
+    program.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
+    program.chmod(0o755)
+    return folder
+
+
+@FEW
+@given(words=WORDS, name=st.one_of(st.sampled_from(HOSTILE), st.text(max_size=10)), cache=st.sampled_from(HOSTILE))
+def test_a_job_script_passes_every_word_on_unchanged_and_sets_no_option(
+    words: list[str], name: str, cache: str, step: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    name = re.sub(r"[/\x00\ud800-\udfff]", "", name).strip(".")[:50] or "plain"
+    folder = tmp_path_factory.mktemp("job") / name
+    folder.mkdir()
+    batch = printing(folder, words)
+    script = SlurmExecutor(SlurmOptions(cpu_bind=cache, uv_cache=cache)).script(batch)
+    variables = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_JOB_ID": "1", "SLURMD_NODENAME": "n1"}
+    variables["PATH"] = f"{step}:{os.environ['PATH']}"
+
+    run = subprocess.run(["/bin/bash", "-c", script], capture_output=True, env=variables, cwd="/")
+
+    assert printed(run.stdout) == [*("7" if word == "{task}" else word for word in words), "7"]
+    assert run.stderr == b""
+    assert [path.name for path in folder.iterdir()] == ["exit-7"]
+    assert (folder / "exit-7").read_text() == "0 n1\n"
+    # sbatch reads options up to the first line that is no comment.
+    first, second, *_ = script.split("\n")
+    assert (first, second.startswith("#")) == ("#!/bin/bash", False)
+
+
+@FEW
+@given(text=st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_characters="\x00"), max_size=20)))
+def test_an_option_of_slurm_stays_one_word(text: str) -> None:
+    batch = batch_in(Path("/shared/x"), "{task}")
+    options = SlurmOptions(
+        partition=text, account=text, qos=text, constraint=text, gres=text, nodelist=text, memory=text
+    )
+
+    words = SlurmExecutor(options).arguments(batch)
+
+    expected = ("partition", "account", "qos", "constraint", "gres", "nodelist", "mem")
+    assert [f"--{name}={text}" in words for name in expected] == [bool(text)] * len(expected)
+    assert all(word.startswith("--") for word in words)
+    assert "#SBATCH" not in SlurmExecutor(options).script(batch)
+
+
+@FEW
+@given(title=st.one_of(st.sampled_from(HOSTILE), st.text(max_size=60)), place=st.sampled_from(HOSTILE))
+def test_every_campaign_gives_a_name_that_engines_take(title: str, place: str) -> None:
+    from types import SimpleNamespace
+
+    plan = SimpleNamespace(name=f"{title}-1234abcd-1")
+    engine = Engine(
+        name="local", options={}, executor=LocalExecutor(), command=("x",), inputs=(), seconds=1.0, ends_with_us=True
+    )
+
+    batch = batch_of(Home(Path("/c") / (place or "x")), plan, engine, number="001", tasks=(0,))  # type: ignore[arg-type]
+
+    # A label and a Job's name: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", batch.name)
+
+
+@pytest.mark.parametrize("name", ["", "-x", "x-", "A", "a_b", "a,b", "a b", "a\n", "x" * 51, "é"])
+def test_a_name_that_engines_would_read_otherwise_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="is not a name of a batch"):
+        replace(batch_in(Path("/x"), "{task}"), name=name)
+
+
+@pytest.mark.parametrize("command", [(), ("",), ("-c", "x"), ("x", "a\x00b")])
+def test_a_command_that_is_none_is_refused(command: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match="is not a command"):
+        replace(batch_in(Path("/x"), "{task}"), command=command)
+
+
+def test_text_that_is_no_unicode_is_refused_by_kubernetes() -> None:
+    with pytest.raises(RefusedError, match="not UTF-8"):
+        manifests(batch_in(Path("/x"), os.fsdecode(b"\xff")), KubernetesOptions(image="x"), None)
+
+
+@pytest.mark.parametrize("selector", ["zone", "zone=a,pool", "=a"])
+def test_a_node_selector_without_a_label_is_refused(selector: str) -> None:
+    with pytest.raises(InputError, match="node-selector"):
+        manifests(batch_in(Path("/x"), "{task}"), KubernetesOptions(image="x", node_selector=selector), None)
+
+
+def test_hostile_words_and_folders_reach_every_executor_unchanged(executor: Executor, tmp_path: Path) -> None:
+    folder = tmp_path / "a b'c\"d $(id) `id` %j {task}\n#SBATCH --hold ü" / "-engine"
+    asked = batch_in(folder, *HOSTILE, "{task}")
+
+    handle = executor.submit(asked)
+    told = finished(executor, asked, handle)
+
+    assert [s.state for s in told.values()] == ["done"], executor.output(asked, handle, 7)
+    assert json.loads(executor.output(asked, handle, 7)) == [*HOSTILE, "7"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_an_option_that_holds_options_is_refused_by_slurm(tmp_path: Path) -> None:
+    executor = SlurmExecutor(SlurmOptions(partition="pi --hold\n#SBATCH --job-name=other"))
+
+    with pytest.raises(RefusedError, match="partition"):
+        executor.submit(batch_in(tmp_path / "x", "{task}"))
+
+
+def test_a_folder_that_slurm_would_read_otherwise_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="backslash"):
+        SlurmExecutor().arguments(batch_in(tmp_path / "a\\b", "{task}"))
+
+
+def test_a_home_that_a_container_would_read_as_two_is_refused() -> None:
+    executor = SlurmExecutor(SlurmOptions(container_image="image"))
+
+    with pytest.raises(InputError, match="colon or a comma"):
+        executor.script(batch_in(Path("/shared/a:b/x"), "{task}"))
