@@ -46,7 +46,7 @@ class RuleBook:
         """Return what the rules say about one package version on the machine; empty where they are silent."""
         if not self._hardware.accelerators:
             return ()
-        found = [self._judge(rule, version) for rule in self._unary.get(name, ())]
+        found = [self._judge(rule, name, version) for rule in self._unary.get(name, ())]
         return tuple(verdict for verdict in found if verdict is not None)
 
     def admits(self, specifier: str, version: Version) -> bool:
@@ -55,7 +55,7 @@ class RuleBook:
             self._specifiers[specifier] = SpecifierSet(specifier)
         return self._specifiers[specifier].contains(Version(version.public), prereleases=True)
 
-    def _judge(self, rule: _Unary, version: Version) -> Verdict | None:
+    def _judge(self, rule: _Unary, name: str, version: Version) -> Verdict | None:
         about: Subject
         if isinstance(rule, Capabilities):
             message, about = self._lacks_code(rule, version), "capability"
@@ -64,7 +64,7 @@ class RuleBook:
             if message is None:
                 message, about = self._lacks_capability(rule, version), "capability"
         elif isinstance(rule, VendorBuild):
-            message, about = self._of_another_vendor(rule, version), "vendor"
+            message, about = self._of_another_vendor(rule, name, version), "vendor"
         elif isinstance(rule, Tested):
             message, about = self._tested(rule, version), "tested"
         else:
@@ -129,7 +129,7 @@ class RuleBook:
             return None
         return f"`{rule.package} {version}` was tested by its publisher with CUDA {rule.cuda} and cuDNN {rule.cudnn}"
 
-    def _of_another_vendor(self, rule: VendorBuild, version: Version) -> str | None:
+    def _of_another_vendor(self, rule: VendorBuild, name: str, version: Version) -> str | None:
         """Say that a build is for none of the machine's accelerators; of all such versions alike: they are one fact."""
         hardware = self._hardware
         if any(accelerator.vendor == rule.vendor for accelerator in hardware.accelerators):
@@ -139,11 +139,11 @@ class RuleBook:
         ):
             return None
         if rule.local is None:
-            builds = f"`{'`, `'.join(rule.packages)}`" if len(rule.packages) < 3 else "such a package"
+            builds = f"`{name}`"
         elif rule.local == "" and version.local is None:
-            builds = f"`{rule.packages[0]}` without a local version"
+            builds = f"`{name}` without a local version"
         elif rule.local and (version.local or "").startswith(rule.local):
-            builds = f"`{rule.packages[0]}` with a local version `+{rule.local}...`"
+            builds = f"`{name}` with a local version `+{rule.local}...`"
         else:
             return None
         instead = f": {rule.instead}" if rule.instead else ""
