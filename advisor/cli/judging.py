@@ -13,6 +13,7 @@ from typing import Any
 from advisor.cli.asking import Asked
 from advisor.cli.console import warn
 from advisor.cli.opening import Prepared, chosen_targets, connected, prepare, problem_of, read_asked
+from advisor.cli.user_directories import readable_address
 from advisor.config import choose
 from advisor.gate.base import content_at, exported, has_commit
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
@@ -27,7 +28,6 @@ from advisor.project.interface import ProjectRequirements
 from advisor.project.locks import Lock, read_lock
 from advisor.project.switches import Switch, read_switches
 from knowledge.domain.errors import InputError
-from knowledge.store.glance import default_address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +186,7 @@ def _trusted(asked: Asked, project: ProjectRequirements) -> ProjectRequirements:
 def _outlook(prepared: Prepared, client: IndexClient) -> Outlook:
     return Outlook(
         client.cache,
-        address=prepared.address or default_address(),
+        address=readable_address(prepared.address),
         hardware=prepared.target.hardware,
         workload=prepared.workload,
     )
