@@ -100,3 +100,11 @@ def choose(key: str, given: str | None, table: Mapping[str, Any]) -> str | None:
         return given
     found = table.get(key, KEYS[key])
     return None if found is None else str(found)
+
+
+def line_in(text: str, *parts: str) -> int:
+    """Return the line of a text, from 1, that holds the last of some parts, each searched for behind the one before."""
+    place = 0
+    for part in parts:
+        place = max(place, text.find(part, place))
+    return text.count("\n", 0, place) + 1

@@ -74,6 +74,13 @@ def base_of(clone: Path) -> str:
     return git(clone, "ls-remote", "origin", "refs/heads/main").split()[0]
 
 
+def excuse(clone: Path) -> None:
+    """Let the change except its own finding."""
+    with (clone / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nignore = [{ code = "ADV006", reason = "trust me" }]\n')
+    git(clone, "commit", "-qam", "excuse")
+
+
 def test_the_action_and_the_template_are_valid() -> None:
     for schema, path in (("vendor.github-actions", ACTION), ("vendor.gitlab-ci", TEMPLATE)):
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
@@ -122,16 +129,19 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
 
 
 def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables: dict[str, str]) -> None:
+    excuse(clone)
     code, log, temporary = run_action(clone, variables, {"base": base_of(clone)})
 
     assert code == 1, log
     assert "::error file=requirements.txt,line=2,title=ADV006 abi-break::" in log
+    assert "::warning file=pyproject.toml,line=7,title=ADV026 policy-changed::" in log
     assert "ADV006" in (temporary / "summary.md").read_text()
     assert "exit-code=1" in (temporary / "output").read_text()
     assert json.loads((temporary / "advisor.sarif").read_text())["version"] == "2.1.0"
 
 
 def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str, str]) -> None:
+    excuse(clone)
     job: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
     platform = {"CI_PROJECT_DIR": str(clone), "CI_MERGE_REQUEST_DIFF_BASE_SHA": base_of(clone), "GITLAB_CI": "true"}
     own = {key: str(value).replace("$CI_PROJECT_DIR", str(clone)) for key, value in job["variables"].items()}
@@ -154,6 +164,7 @@ def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str
 
 
 def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str]) -> None:
+    excuse(clone)
     recipe = RECIPE.read_text().partition("## Any other CI")[2].partition("```sh\n")[2].partition("```")[0]
 
     done = subprocess.run(
@@ -172,6 +183,9 @@ def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="pre-commit takes hooks from a git repository")
 def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
+    with (clone / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nignore = [{ code = "ADV006", reason = "trust me" }]\n')
+    git(clone, "add", "pyproject.toml")
     command = [sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), "advisor-check", "--all-files", "--verbose"]
 
     done = subprocess.run(

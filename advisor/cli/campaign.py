@@ -35,10 +35,10 @@ from advisor.cli.options import (
     IndexUrlOption,
     KnowledgeOption,
     OfflineOption,
-    cache_directory,
     open_client,
     open_store,
 )
+from advisor.cli.user_directories import cache_directory
 
 if TYPE_CHECKING:
     from advisor.campaign.home import Home, Plan

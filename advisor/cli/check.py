@@ -19,6 +19,13 @@ def check(
         str | None,
         typer.Option("--base", metavar="REF|FILE", help="Judge only the change from a commit, or from a lock."),
     ] = None,
+    policy_from_base: Annotated[
+        bool,
+        typer.Option(
+            "--policy-from-base/--no-policy-from-base",
+            help="Judge by the policy and targets of the base (without one: of the last commit), not by the change's.",
+        ),
+    ] = False,
     format: Annotated[
         str,
         typer.Option(
@@ -41,7 +48,7 @@ def check(
 
     check_format(format, among=FORMATS)
     files = _files(output or ())
-    with judged(asked, base) as (judgement, _):
+    with judged(asked, base, policy_from_base=policy_from_base) as (judgement, _):
         for kind, path in files:
             write_atomically(path, formatted(judgement, kind) + "\n")
         typer.echo(formatted(judgement, format))

@@ -104,11 +104,9 @@ def _indexes(directory: Path) -> Iterator[Row]:
 
 
 def _line(path: Path, text: str, *parts: str) -> str:
-    """Return the line that holds the last of some words, each after the one before."""
-    place = 0
-    for part in parts:
-        place = max(place, text.find(part, place))
-    return f"{path}:{text.count(chr(10), 0, place) + 1}"
+    from advisor.config import line_in
+
+    return f"{path}:{line_in(text, *parts)}"
 
 
 def _spelled(value: Any) -> str:

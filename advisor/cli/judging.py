@@ -13,9 +13,12 @@ from typing import Any
 from advisor.cli.asking import Asked
 from advisor.cli.console import warn
 from advisor.cli.opening import Prepared, chosen_targets, connected, prepare, problem_of, read_asked
+from advisor.cli.user_directories import readable_address
 from advisor.config import choose
-from advisor.gate.base import exported
+from advisor.gate.base import content_at, exported, has_commit
+from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
 from advisor.gate.check import Case, Judgement, State, check
+from advisor.gate.findings import Finding
 from advisor.gate.outlook import Outlook
 from advisor.gate.policy import Policy, read_policy
 from advisor.gate.recommended import Recommended, recommended, relaxed
@@ -25,7 +28,6 @@ from advisor.project.interface import ProjectRequirements
 from advisor.project.locks import Lock, read_lock
 from advisor.project.switches import Switch, read_switches
 from knowledge.domain.errors import InputError
-from knowledge.store.glance import default_address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,20 +36,29 @@ class Base:
 
     Attributes:
         name: Its name, for people.
+        reference: What names it for git, or the path of the lock.
         asked: The options, for a commit: its directory is where the commit is laid out.
         project: What was read of it, for a commit that has a project.
         lock: The lock, for a file.
     """
 
     name: str
+    reference: str
     asked: Asked | None = None
     project: ProjectRequirements | None = None
     lock: Path | None = None
 
 
 @contextmanager
-def judged(asked: Asked, base: str | None) -> Iterator[tuple[Judgement, tuple[Prepared, ...]]]:
+def judged(
+    asked: Asked, base: str | None, *, policy_from_base: bool = False
+) -> Iterator[tuple[Judgement, tuple[Prepared, ...]]]:
     """Examine a project for its targets, against a base where one is named.
+
+    Args:
+        asked: The options.
+        base: A commit or a lock to compare with; none where the whole lock is judged.
+        policy_from_base: Whether the policy is that of the base, and of the last commit where the base is none.
 
     Raises:
         AdvisorError: If the project, its policy, its lock or the base cannot be read.
@@ -63,12 +74,65 @@ def judged(asked: Asked, base: str | None) -> Iterator[tuple[Judgement, tuple[Pr
         if earlier is not None:
             # Whom to trust is not the change's to say.
             policy = replace(policy, indexes=earlier.indexes)
+        changes: tuple[Finding, ...] = ()
+        source = _policy_source(asked, before, switches, stack) if policy_from_base else None
+        ruling = None
+        if source is not None and source.asked is not None:
+            ruling = _ruling(source, source.asked.directory, asked.directory)
+            policy = earlier = ruling.policy
+            changes = tuple(ruling.changes(project.settings, asked.directory))
+            asked, project = _under(ruling, source, asked, project)
+            trusted = (source.asked, source.project or ProjectRequirements(roots=(), settings=ruling.settings))
         client = stack.enter_context(connected(*(trusted or (asked, _trusted(asked, project)))))
-        prepared = tuple(prepare(asked, project, table) for table in chosen_targets(asked, project))
+        prepared = tuple(_with_lock(prepare(asked, project, table), ruling) for table in chosen_targets(asked, project))
         cases = [
             _case(one, client, stack.enter_context(_outlook(one, client)), before, switches, policy) for one in prepared
         ]
-        yield check(cases, policy, today=datetime.now(UTC).date(), before=earlier), prepared
+        today = datetime.now(UTC).date()
+        yield check(cases, policy, today=today, before=earlier, policy_changes=changes), prepared
+
+
+def _policy_source(asked: Asked, before: Base | None, switches: tuple[Switch, ...], stack: ExitStack) -> Base | None:
+    """Return the commit whose policy is in force; none in a repository that has no commit."""
+    if before is not None and before.asked is not None:
+        return before
+    if not has_commit(asked.directory):
+        warn("the repository has no commit yet: the policy is the project's own")
+        return None
+    return _base(asked, "HEAD", switches, stack)
+
+
+def _ruling(source: Base, directory: Path, own: Path) -> BasePolicy:
+    """Read the policy of a commit, and lay out the hardware profiles that it names."""
+    ruling = read_base_policy(source.name, directory)
+    for name in profiles(ruling.settings):
+        content = None if (directory / name).exists() else content_at(source.reference, own, Path(name))
+        if content is not None and (directory / name).resolve().is_relative_to(directory.resolve()):
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(content)
+    return ruling
+
+
+def _under(
+    ruling: BasePolicy, source: Base, asked: Asked, project: ProjectRequirements
+) -> tuple[Asked, ProjectRequirements]:
+    """Return options and project as a policy judges them: with its settings, its overrides and its profiles."""
+    hardware = asked.hardware
+    if hardware is not None and Path(hardware).is_file():
+        [moved] = _moved([Path(hardware)], asked.directory, ruling.directory) or [Path(hardware)]
+        hardware = str(moved) if moved.is_file() else hardware
+    overrides = source.project.overrides if source.project is not None else ()
+    return (
+        replace(asked, hardware=hardware),
+        replace(project, settings=ruling.settings_for(project.settings), overrides=overrides),
+    )
+
+
+def _with_lock(prepared: Prepared, ruling: BasePolicy | None) -> Prepared:
+    """Return a target with the lock that the base has, where nothing names another one."""
+    if ruling is None or prepared.lock is not None or prepared.asked.current is not None:
+        return prepared
+    return replace(prepared, lock=ruling.lock_in(prepared.asked.directory))
 
 
 def _relative(directory: Path) -> Path:
@@ -85,7 +149,7 @@ def _policy(project: ProjectRequirements, directory: Path) -> Policy:
 
 def _base(asked: Asked, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
     if Path(base).is_file():
-        return Base(name=f"`{base}`", lock=Path(base))
+        return Base(name=f"`{base}`", reference=base, lock=Path(base))
     sources = {switch.path.relative_to(asked.directory) for switch in switches}
     directory = stack.enter_context(exported(base, asked.directory, also=sources))
     then = replace(
@@ -97,10 +161,10 @@ def _base(asked: Asked, base: str, switches: tuple[Switch, ...], stack: ExitStac
     )
     try:
         # What is left out of it is left out of the project, too, and was told there.
-        return Base(name=f"`{base}`", asked=then, project=read_asked(then, tell=lambda _: None))
+        return Base(name=f"`{base}`", reference=base, asked=then, project=read_asked(then, tell=lambda _: None))
     except InputError as error:
         warn(f"the base `{base}` has no project that can be read: {error.message}")
-        return Base(name=f"`{base}`", asked=then)
+        return Base(name=f"`{base}`", reference=base, asked=then)
 
 
 def _moved(paths: list[Path] | None, old: Path, new: Path) -> list[Path] | None:
@@ -122,7 +186,7 @@ def _trusted(asked: Asked, project: ProjectRequirements) -> ProjectRequirements:
 def _outlook(prepared: Prepared, client: IndexClient) -> Outlook:
     return Outlook(
         client.cache,
-        address=prepared.address or default_address(),
+        address=readable_address(prepared.address),
         hardware=prepared.target.hardware,
         workload=prepared.workload,
     )

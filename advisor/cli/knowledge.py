@@ -13,7 +13,7 @@ import typer
 
 from advisor.cli import evidence, sharing
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store, read_moment
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store, open_to_read, read_moment
 
 if TYPE_CHECKING:
     from knowledge.admission.admit import Admitted
@@ -29,7 +29,7 @@ _MANY = 20
 def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> None:
     """Print where the knowledge base is and what it holds."""
     check_format(format)
-    with open_store(knowledge) as store:
+    with open_to_read(knowledge) as store:
         content = store.content()
     if format == "json":
         typer.echo(json.dumps(asdict(content), indent=2))
@@ -132,7 +132,7 @@ def export(
 
     if parquet and output is None:
         raise InputError("a Parquet table is not text", hint="name a file: `advisor knowledge export --parquet FILE`")
-    with open_store(knowledge) as store:
+    with open_to_read(knowledge) as store:
         found = store.observations(block=block, indicator=indicator)
         if output is None:
             for line in write_observations(found):
@@ -148,7 +148,7 @@ def export(
 @app.command("verify")
 def verify(knowledge: KnowledgeOption = None) -> None:
     """Read everything and check it against its hashes; exit code 1 where something is damaged."""
-    with open_store(knowledge) as store:
+    with open_to_read(knowledge) as store:
         damages = 0
         for damage in store.damages():
             damages += 1

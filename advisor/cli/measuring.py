@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.console import say
-from advisor.cli.options import cache_directory, open_store
+from advisor.cli.options import open_store
+from advisor.cli.user_directories import cache_directory
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.cli.asking import Asked
 from advisor.cli.console import say, warn
-from advisor.cli.options import open_client, open_store, read_moment
+from advisor.cli.options import open_client, open_to_read, read_moment
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
@@ -316,7 +316,7 @@ def _estimator(prepared: Prepared) -> Iterator[PosteriorEstimator]:
     from pi_runners.backends import FRAMEWORKS
 
     chosen = find_workload(prepared.workload)
-    with open_store(prepared.address) as store:
+    with open_to_read(prepared.address) as store:
         yield PosteriorEstimator(
             Fits(store), hardware=prepared.target.hardware, workload=chosen, frameworks=frozenset(FRAMEWORKS)
         )

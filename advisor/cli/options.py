@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.cli.user_directories import cache_directory, readable_address
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -58,13 +60,14 @@ CacheOption = Annotated[
 ]
 
 
-def cache_directory(chosen: Path | None) -> Path:
-    """Return the cache directory to use."""
-    if chosen is not None:
-        return chosen
-    from platformdirs import user_cache_path
+def open_to_read(address: str | None) -> SqlKnowledgeBase:
+    """Open the knowledge base that was asked for, or the user's own, for a command that adds nothing to it.
 
-    return user_cache_path("seshat")
+    Where the user's own cannot be created, what ships with the program takes its place.
+    """
+    from knowledge.store.engine import open_knowledge_base
+
+    return open_knowledge_base(readable_address(address))
 
 
 def open_store(address: str | None) -> SqlKnowledgeBase:

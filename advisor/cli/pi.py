@@ -32,7 +32,7 @@ from advisor.cli.options import (
     OfflineOption,
     check_format,
     open_client,
-    open_store,
+    open_to_read,
 )
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def show(
     from knowledge.domain.errors import InputError
 
     check_format(format)
-    with open_store(knowledge) as store:
+    with open_to_read(knowledge) as store:
         observations = tuple(store.observations(block=block))
     if not observations:
         raise InputError(

@@ -97,4 +97,7 @@ def _summary(rule: Rule) -> str:
         return f"CUDA {rule.cuda} needs driver {rule.driver}{floor} or newer"
     if rule.kind == "tested":
         return f"{rule.package} {rule.versions} was tested with CUDA {rule.cuda} and cuDNN {rule.cudnn}"
+    if rule.kind == "vendor":
+        build = {None: "", "": " without a local version"}.get(rule.local, f" +{rule.local}...")
+        return f"{', '.join(rule.packages)}{build} is built for {rule.runtime}"
     return f"{rule.package}{f'+{rule.local}' if rule.local else ''} is a CPU-only build"

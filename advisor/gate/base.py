@@ -62,6 +62,17 @@ def exported(reference: str, directory: Path, *, also: Collection[Path] = ()) ->
         yield place
 
 
+def content_at(reference: str, directory: Path, path: Path) -> bytes | None:
+    """Return what a commit has at a path below a project's directory; none where it has nothing there."""
+    return _git(directory, "show", f"{reference}:./{path.as_posix()}")
+
+
+def has_commit(directory: Path) -> bool:
+    """Whether the repository of a directory has a commit; whether it is one at all is told by :func:`exported`."""
+    inside = _git(directory, "rev-parse", "--git-dir") is not None
+    return not inside or _git(directory, "rev-parse", "--verify", "--quiet", "HEAD^{commit}") is not None
+
+
 def _unpack(directory: Path, revision: str, names: Collection[str], folder: Path) -> None:
     root = (_git(directory, "rev-parse", "--show-toplevel") or b"").decode().strip()
     spelled = [f":(top,literal){name}" for name in names]

@@ -138,7 +138,14 @@ class Judgement:
         return {0: "passed", 1: "failed"}.get(self.exit_code, "not complete")
 
 
-def check(cases: Sequence[Case], policy: Policy, *, today: date, before: Policy | None = None) -> Judgement:
+def check(
+    cases: Sequence[Case],
+    policy: Policy,
+    *,
+    today: date,
+    before: Policy | None = None,
+    policy_changes: Sequence[Finding] = (),
+) -> Judgement:
     """Examine a project for its targets.
 
     Args:
@@ -146,12 +153,14 @@ def check(cases: Sequence[Case], policy: Policy, *, today: date, before: Policy 
         policy: What is let pass.
         today: The day, in UTC.
         before: The policy of the base, where there is one: what is wrong with exceptions that it has, too, is not told.
+        policy_changes: What of its policy the project has otherwise than the base whose policy is in force.
 
     Returns:
         What was found, whether or not the examination could be completed.
     """
     targets = tuple(examine(case, policy) for case in cases)
-    kept, covered = policy.apply([f for target in targets for f in target.findings], today=today)
+    every = [*policy_changes, *(f for target in targets for f in target.findings)]
+    kept, covered = policy.apply(every, today=today)
     if before is not None:
         known = {ignore.identity for ignore in before.ignores}
         kept = [f for f in kept if f.code not in ABOUT_EXCEPTIONS or (f.package, f.subject) not in known]

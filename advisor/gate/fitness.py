@@ -17,6 +17,7 @@ _CODES: dict[Subject, str] = {
     "combination": "ADV002",
     "driver": "ADV003",
     "capability": "ADV004",
+    "vendor": "ADV004",
     "cpu-only": "ADV018",
     "tested": "ADV018",
 }

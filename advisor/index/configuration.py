@@ -155,7 +155,10 @@ def read_configuration(
         InputError: If a configuration file cannot be read.
     """
     variables = os.environ if environment is None else environment
-    home = Path.home() if home is None else home
+    if home is None:
+        # A user may have no home; then nothing is looked for below `~`, which could be a directory of the project.
+        home = Path(os.path.expanduser("~"))
+        home = home if home.is_absolute() else Path(os.devnull)
     found: dict[str, Any] = {}
     for layer in _layers(directory, variables, home):
         for key, value in layer.items():

@@ -41,7 +41,8 @@ def read_current(named: str | None, directory: Path, target: Target) -> Lock | N
         InputError: If what was named cannot be read.
     """
     if named is None:
-        return _own(directory, target)
+        own = own_lock(directory)
+        return None if own is None else read_lock(own, target)
     path = Path(named)
     if path.is_dir():
         python = next((p for p in (path / "bin" / "python", path / "Scripts" / "python.exe") if p.exists()), None)
@@ -53,12 +54,15 @@ def read_current(named: str | None, directory: Path, target: Target) -> Lock | N
     return _installed(path)
 
 
-def _own(directory: Path, target: Target) -> Lock | None:
+def own_lock(directory: Path) -> Path | None:
+    """Return the lock that a project's directory holds; none where it has none.
+
+    Raises:
+        InputError: If a requirements file cannot be read to see whether it is one.
+    """
     found = next((directory / name for name in LOCKS if (directory / name).is_file()), None)
-    if found is not None:
-        return read_lock(found, target)
     pinned = directory / PINNED
-    return read_lock(pinned, target) if pinned.is_file() and is_pinned(pinned) else None
+    return found or (pinned if pinned.is_file() and is_pinned(pinned) else None)
 
 
 def within(lock: Lock, roots: Iterable[RootRequirement]) -> Lock:

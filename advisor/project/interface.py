@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +15,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +111,45 @@ def parse_requirement(text: str, origin: str) -> Requirement:
     if requirement.url:
         raise not_supported(text, origin)
     return requirement
+
+
+def defined_source(source: Any, sources: Mapping[str, str], package: str, place: str) -> str:
+    """Return the address of the source that a package names.
+
+    Args:
+        source: The name of the source.
+        sources: The addresses of those that the project defines, by name.
+        package: The package, for messages.
+        place: File and line, for messages.
+
+    Raises:
+        InputError: If it is not defined: the package would come from another index.
+    """
+    if source not in sources:
+        raise InputError(
+            f"{place}: `{package}` comes from the source `{source}`, which is not defined",
+            hint=f"the project defines {', '.join(f'`{name}`' for name in sources) or 'no source'}",
+        )
+    return sources[source]
+
+
+def filled_address(url: str, place: str) -> str:
+    """Return an index's address with the environment variables that it names (`${NAME}`) filled in.
+
+    Args:
+        url: The address.
+        place: File and line, for messages.
+
+    Raises:
+        InputError: If a variable is not set: without its index, a package would come from another one.
+    """
+    for name in _VARIABLE.findall(url):
+        if name not in os.environ:
+            raise InputError(
+                f"{place}: the address of an index names the variable `{name}`, which is not set",
+                hint=f"set `{name}` in the environment",
+            )
+    return _VARIABLE.sub(lambda match: os.environ[match[1]], url)
 
 
 def not_supported(text: str, origin: str) -> InputError:

@@ -9,7 +9,15 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from advisor.project.interface import ProjectRequirements, line_of, not_supported, parse_requirement, shape_checked
+from advisor.project.interface import (
+    ProjectRequirements,
+    defined_source,
+    filled_address,
+    line_of,
+    not_supported,
+    parse_requirement,
+    shape_checked,
+)
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 
@@ -36,7 +44,11 @@ def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequiremen
 
 
 def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[str]) -> ProjectRequirements:
-    sources = {str(s.get("name")): str(s.get("url", "")) for s in document.get("source", ()) if isinstance(s, dict)}
+    sources = {
+        str(s.get("name")): filled_address(url, line_of(path, text, url) or path.name)
+        for s in document.get("source", ())
+        if isinstance(s, dict) and (url := str(s.get("url", "")))
+    }
     roots: list[RootRequirement] = []
     bindings: dict[str, str] = {}
     for section in ("packages", *groups):
@@ -47,9 +59,9 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
             roots.append(
                 RootRequirement(requirement=parse_requirement(_line(name, entry, origin), origin), origin=origin)
             )
-            if isinstance(entry, dict) and entry.get("index") in sources:
-                bindings[canonicalize_name(name)] = sources[entry["index"]]
-    urls = [url for url in sources.values() if url and "${" not in url]
+            if isinstance(entry, dict) and "index" in entry:
+                bindings[canonicalize_name(name)] = defined_source(entry["index"], sources, name, origin)
+    urls = list(sources.values())
     requires = _table(document, "requires", path)
     python = requires.get("python_full_version") or requires.get("python_version")
     return ProjectRequirements(

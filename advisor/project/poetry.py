@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from advisor.project.interface import ProjectRequirements, line_of, not_supported, parse_requirement
+from advisor.config import line_in
+from advisor.project.interface import (
+    ProjectRequirements,
+    defined_source,
+    line_of,
+    not_supported,
+    parse_requirement,
+)
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 
-_ADDRESSES = ("git", "url", "path")
+_ADDRESSES = ("git", "url", "path", "file")
 
 
 def read_poetry(
@@ -32,7 +40,7 @@ def read_poetry(
     """
     dependencies = dict(_table(table, "dependencies", path))
     python = dependencies.pop("python", None)
-    sources = {str(source.get("name")): str(source.get("url", "")) for source in table.get("source", ())}
+    sources = _sources(table)
     wanted = _wanted_by_extras(table, extras, path)
     roots: list[RootRequirement] = []
     bindings: dict[str, str] = {}
@@ -44,8 +52,8 @@ def read_poetry(
                 continue
             origin = line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
             roots.append(_root(name, constraint, origin))
-            if about.get("source") in sources:
-                bindings[canonicalize_name(name)] = sources[about["source"]]
+            if "source" in about:
+                bindings[canonicalize_name(name)] = defined_source(about["source"], sources, name, origin)
     primary, supplemental = _indexes(table, sources)
     return ProjectRequirements(
         roots=tuple(roots),
@@ -55,6 +63,48 @@ def read_poetry(
         bindings=bindings,
         files=(str(path),),
     )
+
+
+def with_poetry_sources(
+    found: ProjectRequirements, path: Path, text: str, table: Mapping[str, Any]
+) -> ProjectRequirements:
+    """Return a project that lists its dependencies itself with what Poetry's tables say about where they come from.
+
+    Source: https://python-poetry.org/docs/dependency-specification/#projectdependencies-and-toolpoetrydependencies.
+
+    Args:
+        found: The project.
+        path: The `pyproject.toml`.
+        text: Its content, to tell lines.
+        table: Its `[tool.poetry]`.
+
+    Raises:
+        InputError: If a required package is not on an index.
+    """
+    sources = _sources(table)
+    required = {root.name for root in found.roots}
+    bindings = dict(found.bindings)
+    for name, constraints in _table(table, "dependencies", path).items():
+        place = f"{path.name}:{line_in(text, '[tool.poetry.dependencies]', name)}"
+        for about in constraints if isinstance(constraints, list) else [constraints]:
+            if not isinstance(about, dict) or canonicalize_name(name) not in required:
+                continue
+            if any(key in about for key in _ADDRESSES):
+                raise not_supported(f"{name} = {about}", place)
+            if "source" in about:
+                bindings[canonicalize_name(name)] = defined_source(about["source"], sources, name, place)
+    primary, supplemental = _indexes(table, sources)
+    return replace(
+        found,
+        index_url=primary or found.index_url,
+        extra_index_urls=(*found.extra_index_urls, *supplemental),
+        bindings=bindings,
+    )
+
+
+def _sources(table: Mapping[str, Any]) -> dict[str, str]:
+    """Return the addresses of the sources, by name; the default index needs none."""
+    return {str(source.get("name")): str(source.get("url", "")) for source in table.get("source", ())}
 
 
 def _indexes(table: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:

@@ -13,7 +13,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from advisor.project.interface import ProjectRequirements, line_of, parse_requirement, shape_checked
-from advisor.project.poetry import read_poetry
+from advisor.project.pdm import with_pdm_sources
+from advisor.project.poetry import read_poetry, with_poetry_sources
+from advisor.project.uv_sources import check_uv_sources
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 
@@ -50,7 +52,7 @@ def _read(
             hint="name the file that lists them with `--requirements FILE`",
         )
     named = [*_dependencies(project, extras, path), *_groups(document, groups, path)]
-    return ProjectRequirements(
+    found = ProjectRequirements(
         roots=tuple(
             RootRequirement(requirement=parse_requirement(line, origin), origin=origin)
             for line, origin in ((line, line_of(path, text, line) or path.name) for line in named)
@@ -59,6 +61,10 @@ def _read(
         settings=_settings(document),
         files=(str(path),),
     )
+    tool = document.get("tool", {})
+    found = with_poetry_sources(found, path, text, tool.get("poetry", {}))
+    found = with_pdm_sources(found, path, text, tool.get("pdm", {}))
+    return replace(found, skipped=check_uv_sources(path, text, document, {root.name for root in found.roots}))
 
 
 def read_settings(path: Path) -> Mapping[str, Any]:

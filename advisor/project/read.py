@@ -77,6 +77,7 @@ def read_project(
         parts[0] = replace(parts[0], settings=read_settings(pyproject))
     parts += [read_requirements(path, constraint=True) for path in constraints]
     overriding = tuple(root for path in overrides for root in read_requirements(path).roots)
+    skipped += [reason for part in parts for reason in part.skipped]
     return replace(_joined(parts), overrides=overriding, skipped=tuple(skipped))
 
 

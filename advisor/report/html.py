@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from advisor.report.check.summary import target_line
-from advisor.report.interface import Report, changes
+from advisor.report.interface import Report, changes, target_line
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
 from knowledge.estimate.interface import Change, Prediction

@@ -36,6 +36,17 @@ class Report:
         return all(c.file.uploaded for c in (*self.advice.optimum.stack, *self.advice.baseline))
 
 
+def target_line(target: Target) -> str:
+    """Describe a target in a few words, its accelerators of whatever vendor among them."""
+    hardware = target.hardware
+    devices = ", ".join(f"{a.count} x {a.model}" for a in hardware.accelerators) or "no accelerator"
+    driver = f", driver {hardware.driver.version}" if hardware.accelerators and hardware.driver else ""
+    return (
+        f"Python {target.python} on {target.platform}, {hardware.name} ({hardware.cpu.microarchitecture}, "
+        f"{devices}{driver})"
+    )
+
+
 def changes(report: Report) -> list[tuple[str, str, str]]:
     """Return name, version in the baseline and version in the stack of each package that differs; ``-`` is absent."""
     return differences({c.name: str(c.version) for c in report.advice.baseline}, report)

@@ -16,7 +16,8 @@ def advice_json(report: Report) -> str:
     """Return the advice as JSON; the same advice gives the same bytes."""
     advice, target = report.advice, report.target
     carried = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
-    gpu, driver = target.hardware.gpu, target.hardware.driver
+    hardware = target.hardware
+    device, driver = hardware.gpu or next(iter(hardware.accelerators), None), hardware.driver
     document = {
         "schema_version": SCHEMA_VERSION,
         "status": "optimal" if advice.optimum.proven else "feasible",
@@ -25,8 +26,8 @@ def advice_json(report: Report) -> str:
             "platform": target.platform,
             "hardware": target.hardware.name,
             "microarchitecture": target.hardware.cpu.microarchitecture,
-            "accelerator": gpu.model if gpu else None,
-            "compute_capability": gpu.compute_capability if gpu else None,
+            "accelerator": device.model if device else None,
+            "compute_capability": device.compute_capability if device else None,
             "driver": driver.version if driver else None,
         },
         "objective": advice.objective,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.project.sources import Proposal
-from advisor.report.interface import Report, changes, changes_from_current
+from advisor.report.interface import Report, changes, changes_from_current, target_line
 from knowledge.estimate.interface import Change, Prediction
 
 _FEW = 10
@@ -18,10 +18,8 @@ def advice_text(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    target, advice = report.target, report.advice
-    gpu = target.hardware.gpu
-    machine = f"{gpu.count} x {gpu.model}" if gpu else target.hardware.cpu.microarchitecture
-    yield f"target     Python {target.python} on {target.platform}, {target.hardware.name} ({machine})"
+    advice = report.advice
+    yield f"target     {target_line(report.target)}"
     basis = "" if report.dated else ", by release counts: the index gives no upload times"
     yield f"stack      {len(advice.optimum.stack)} packages, {report.advice.behind[0]:.1f} libyears behind the newest"
     yield f"baseline   {len(advice.baseline)} packages, {report.advice.behind[1]:.1f} libyears behind{basis}"

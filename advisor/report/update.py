@@ -12,8 +12,9 @@ from advisor.gate.codes import gate_codes
 from advisor.gate.compare import Change, changes_between
 from advisor.gate.findings import Finding
 from advisor.report.check.markdown import effect_lines, table
-from advisor.report.check.summary import change_words, speed_words, target_line
+from advisor.report.check.summary import change_words, speed_words
 from advisor.report.digits import rounded
+from advisor.report.interface import target_line
 from advisor.resolve.optimise import Optimum
 from advisor.resolve.target import Target
 from knowledge.estimate.interface import Effect, Prediction

@@ -126,10 +126,14 @@ class Inquiry:
         if found is None:
             return Impossible(message, hint="constrain the packages that have many versions")
         change = self._cheapest_change([root for root in self.problem.roots if root in found.roots])
+        if not change:
+            change = "no single one of these requirements can be relaxed to make it solvable"
+            if found.rules:
+                change = "choose another target, or name an index whose builds the rules admit (`--package-index`)"
         return Impossible(message, details=tell(found, self.source, self.source.reasons), hint=change)
 
     def _cheapest_change(self, roots: Sequence[RootRequirement]) -> str:
-        """Say which one of the conflicting requirements is best relaxed."""
+        """Say which one of the conflicting requirements is best relaxed; empty where none helps alone."""
         best: tuple[tuple[int, ...], str] | None = None
         for root in roots:
             problem = without(self.problem, root)
@@ -150,9 +154,7 @@ class Inquiry:
             )
             if best is None or costs < best[0]:
                 best = (costs, text)
-        if best is not None:
-            return best[1]
-        return "no single one of these requirements can be relaxed to make it solvable"
+        return best[1] if best is not None else ""
 
 
 def inquire(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
@@ -16,6 +17,11 @@ from knowledge.domain.hardware import HardwareProfile
 _PLATFORM = re.compile(
     r"(?P<kind>manylinux|musllinux|macosx)_(?P<major>\d+)_(?P<minor>\d+)_(?P<arch>\w+)|win_(?P<win>amd64|arm64)|win32"
 )
+_PYTHON = re.compile(r"3\.(?P<minor>\d{1,2})(?P<patch>\.\d+((a|b|rc)\d+)?)?")
+NEWEST_PYTHON = 16
+"""Minor version of CPython that is in development: each October a new one is released (PEP 602), 3.15 in 2026."""
+_ALSO_RUNS = {"x86_64": ("i686",), "aarch64": ("armv7l",)}
+"""Further architectures whose programs a processor runs."""
 _LEGACY_MANYLINUX = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 # Wheels of the GPU frameworks need glibc 2.28; every data-centre distribution since 2019 has it.
 _DEFAULT_GLIBC = "2.28"
@@ -95,23 +101,61 @@ def make_target(*, python: str, platform: str | None, hardware: HardwareProfile)
         hardware: The machine.
 
     Raises:
-        InputError: If a value is malformed.
+        InputError: If a value is malformed, or there can be no such target.
     """
-    try:
-        version = Version(python)
-    except InvalidVersion:
-        version = Version("0")
-    if len(version.release) < 2 or version.major < 3:
-        raise InputError(f"`{python}` is not a Python 3 version", hint="write it as `--python 3.12`")
-    if len(version.release) == 2:
-        version = Version(f"{version.major}.{version.minor}.0")
+    version = _python(python)
     platform = _platform_of(hardware) if platform is None else platform
     if not _PLATFORM.fullmatch(platform):
         raise InputError(
             f"`{platform}` is not a platform tag",
             hint="write it as in wheel names: `manylinux_2_28_x86_64`, `macosx_14_0_arm64` or `win_amd64`",
         )
-    return Target(python=version, platform=platform, hardware=hardware)
+    target = Target(python=version, platform=platform, hardware=hardware)
+    _check_runs(target)
+    return target
+
+
+def _python(text: str) -> Version:
+    """Read a version of CPython; a missing patch number counts as 0."""
+    newest = max(NEWEST_PYTHON, sys.version_info[1])
+    match = _PYTHON.fullmatch(text)
+    if match is None or int(match["minor"]) > newest:
+        raise InputError(
+            f"`{text}` is not a version of CPython 3.0 to 3.{newest}", hint="write it as `--python 3.12` or `3.12.4`"
+        )
+    return Version(text if match["patch"] else f"3.{match['minor']}.0")
+
+
+def _check_runs(target: Target) -> None:
+    """Refuse a platform whose programs the target's processor cannot run.
+
+    Raises:
+        InputError: If it cannot.
+    """
+    hardware, platform = target.hardware, target.platform
+    wanted, own = _machine(target.architecture), _machine(hardware.cpu.architecture)
+    runs = {own, *_ALSO_RUNS.get(own, ())}
+    if own == "aarch64" and (hardware.os, platform[:3]) in (("darwin", "mac"), ("windows", "win")):
+        # Both systems translate: https://developer.apple.com/documentation/apple-silicon/about-the-rosetta-translation-environment
+        # and https://learn.microsoft.com/en-us/windows/arm/apps-on-arm-x86-emulation.
+        runs |= {"x86_64", "i686"}
+    if own and wanted not in runs:
+        raise InputError(
+            f"`{platform}` is a platform for {target.architecture}, and `{hardware.name}` has a processor of "
+            f"architecture {hardware.cpu.architecture}, which cannot run it",
+            hint="name hardware of that architecture with `--hardware`, or leave `--platform` out",
+        )
+    match = _PLATFORM.fullmatch(platform)
+    if match is not None and match["kind"] == "macosx" and wanted == "aarch64" and int(match["major"]) < 11:
+        raise InputError(
+            f"`{platform}` is not a platform: macOS runs on arm64 from version 11 on", hint="write `macosx_11_0_arm64`"
+        )
+
+
+def _machine(architecture: str) -> str:
+    """Return the one name of an architecture that systems call differently."""
+    name = architecture.lower()
+    return {"amd64": "x86_64", "arm64": "aarch64", "x86": "i686", "i386": "i686"}.get(name, name)
 
 
 def _platform_of(hardware: HardwareProfile) -> str:

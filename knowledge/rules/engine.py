@@ -10,7 +10,19 @@ from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import cuda_of_local_version
-from knowledge.rules.model import Capabilities, Conflict, CpuOnly, Rule, RuntimeNeeds, Subject, Tested, Verdict
+from knowledge.rules.model import (
+    Capabilities,
+    Conflict,
+    CpuOnly,
+    Rule,
+    RuntimeNeeds,
+    Subject,
+    Tested,
+    VendorBuild,
+    Verdict,
+)
+
+_Unary = Capabilities | RuntimeNeeds | Tested | CpuOnly | VendorBuild
 
 
 class RuleBook:
@@ -18,23 +30,23 @@ class RuleBook:
 
     def __init__(self, rules: Iterable[Rule], hardware: HardwareProfile) -> None:
         self._hardware = hardware
-        self._unary: dict[str, list[Capabilities | RuntimeNeeds | Tested | CpuOnly]] = defaultdict(list)
+        self._unary: dict[str, list[_Unary]] = defaultdict(list)
         self._specifiers: dict[str, SpecifierSet] = {}
         conflicts = []
         for rule in rules:
             if isinstance(rule, Conflict):
                 conflicts.append(rule)
             else:
-                for package in rule.packages if isinstance(rule, RuntimeNeeds) else (rule.package,):
+                for package in rule.packages if isinstance(rule, RuntimeNeeds | VendorBuild) else (rule.package,):
                     self._unary[package].append(rule)
         self.conflicts: tuple[Conflict, ...] = tuple(conflicts)
         """Pairs of packages that do not work together, on any machine."""
 
     def judge(self, name: str, version: Version) -> tuple[Verdict, ...]:
         """Return what the rules say about one package version on the machine; empty where they are silent."""
-        if self._hardware.gpu is None:
+        if not self._hardware.accelerators:
             return ()
-        found = [self._judge(rule, version) for rule in self._unary.get(name, ())]
+        found = [self._judge(rule, name, version) for rule in self._unary.get(name, ())]
         return tuple(verdict for verdict in found if verdict is not None)
 
     def admits(self, specifier: str, version: Version) -> bool:
@@ -43,7 +55,7 @@ class RuleBook:
             self._specifiers[specifier] = SpecifierSet(specifier)
         return self._specifiers[specifier].contains(Version(version.public), prereleases=True)
 
-    def _judge(self, rule: Capabilities | RuntimeNeeds | Tested | CpuOnly, version: Version) -> Verdict | None:
+    def _judge(self, rule: _Unary, name: str, version: Version) -> Verdict | None:
         about: Subject
         if isinstance(rule, Capabilities):
             message, about = self._lacks_code(rule, version), "capability"
@@ -51,6 +63,8 @@ class RuleBook:
             message, about = self._lacks_driver(rule, version), "driver"
             if message is None:
                 message, about = self._lacks_capability(rule, version), "capability"
+        elif isinstance(rule, VendorBuild):
+            message, about = self._of_another_vendor(rule, name, version), "vendor"
         elif isinstance(rule, Tested):
             message, about = self._tested(rule, version), "tested"
         else:
@@ -92,7 +106,7 @@ class RuleBook:
         )
 
     def _lacks_driver(self, rule: RuntimeNeeds, version: Version) -> str | None:
-        driver = self._hardware.driver
+        driver = self._hardware.driver if self._hardware.gpu is not None else None
         if f"{version.major}.{version.minor}" != rule.cuda or driver is None or self._hardware.os != "linux":
             return None
         if Version(driver.version) < Version(rule.driver):
@@ -111,9 +125,32 @@ class RuleBook:
         return None
 
     def _tested(self, rule: Tested, version: Version) -> str | None:
-        if not self.admits(rule.versions, version):
+        if self._hardware.gpu is None or not self.admits(rule.versions, version):
             return None
         return f"`{rule.package} {version}` was tested by its publisher with CUDA {rule.cuda} and cuDNN {rule.cudnn}"
+
+    def _of_another_vendor(self, rule: VendorBuild, name: str, version: Version) -> str | None:
+        """Say that a build is for none of the machine's accelerators; of all such versions alike: they are one fact."""
+        hardware = self._hardware
+        if any(accelerator.vendor == rule.vendor for accelerator in hardware.accelerators):
+            return None
+        if (rule.os and hardware.os not in rule.os) or (
+            rule.architectures and hardware.cpu.architecture not in rule.architectures
+        ):
+            return None
+        if rule.local is None:
+            builds = f"`{name}`"
+        elif rule.local == "" and version.local is None:
+            builds = f"`{name}` without a local version"
+        elif rule.local and (version.local or "").startswith(rule.local):
+            builds = f"`{name}` with a local version `+{rule.local}...`"
+        else:
+            return None
+        instead = f": {rule.instead}" if rule.instead else ""
+        return (
+            f"{builds} is built for {rule.runtime}, and the target has {hardware.accelerators[0].model}{instead} "
+            f"(rule `{rule.id}`)"
+        )
 
     def _idle(self, rule: CpuOnly, version: Version) -> str | None:
         if rule.local is not None and version.local != rule.local:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 Severity = Literal["forbidden", "discouraged", "note"]
 """A stack must not hold what is forbidden, pays a price for what is discouraged, and is told a note."""
 
-Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only"]
+Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only", "vendor"]
 """What a verdict is about."""
 
 
@@ -137,7 +137,37 @@ class CpuOnly:
     local: str | None = None
 
 
-Rule = Conflict | Capabilities | RuntimeNeeds | Tested | CpuOnly
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorBuild:
+    """Builds for the accelerators of one vendor; those of another one cannot run them.
+
+    Attributes:
+        packages: The packages.
+        vendor: The vendor, as hardware profiles name it: ``nvidia`` or ``amd``.
+        runtime: What the builds run on, for people: ``CUDA`` or ``ROCm``.
+        instead: What to take for another vendor's accelerator, for people.
+        local: How the local version of such builds begins (``cu`` of ``+cu126``); empty for builds without a local
+            version, none where every build is one.
+        os: Systems of the builds, or none for all.
+        architectures: Machine names of the builds, or none for all.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["vendor"]
+    id: str
+    packages: tuple[str, ...]
+    vendor: str
+    runtime: str
+    source: str
+    instead: str = ""
+    local: str | None = None
+    os: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    severity: Severity = "forbidden"
+
+
+Rule = Conflict | Capabilities | RuntimeNeeds | Tested | CpuOnly | VendorBuild
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,16 +6,37 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from knowledge.domain.errors import UnavailableError
 from knowledge.domain.identity import content_hash
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sqlite_file import connect_read_only
 
 
-def default_address() -> str:
-    """Return the address of the user's own knowledge base: a SQLite file in the user's data directory."""
+def default_path() -> Path | None:
+    """Return the file of the user's own knowledge base, in the user's data directory; none without a home directory."""
     from platformdirs import user_data_path
 
-    return f"sqlite:///{user_data_path('seshat') / 'knowledge.sqlite'}"
+    try:
+        path = user_data_path("seshat") / "knowledge.sqlite"
+    except RuntimeError:
+        return None
+    # Older versions of platformdirs return a path below `~`.
+    return path if path.is_absolute() else None
+
+
+def default_address() -> str:
+    """Return the address of the user's own knowledge base.
+
+    Raises:
+        UnavailableError: If the user has no home directory to keep it in.
+    """
+    path = default_path()
+    if path is None:
+        raise UnavailableError(
+            "there is no home directory to keep the knowledge base in",
+            hint="name a knowledge base with `--knowledge`, or set `HOME`",
+        )
+    return f"sqlite:///{path}"
 
 
 def glance(address: str) -> str | None:

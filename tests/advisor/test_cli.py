@@ -118,7 +118,7 @@ def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
     [
         (("advise", "nowhere"), 2, "is not a directory"),
         (("advise", "project", "--hardware", "h300"), 2, "there is no hardware profile `h300`"),
-        (("advise", "project", "--python", "snake"), 2, "is not a Python 3 version"),
+        (("advise", "project", "--python", "snake"), 2, "is not a version of CPython 3.0 to 3."),
         (("advise", "project", "--platform", "amiga"), 2, "is not a platform tag"),
         (("advise", "project", "--workload", "gaming"), 2, "there is no workload `gaming`"),
         (("advise", "project", "--objective", "beauty"), 2, "there is no objective `beauty`"),

@@ -140,3 +140,145 @@ def test_an_unknown_extra_and_group_name_those_that_exist(tmp_path: Path) -> Non
 
     assert "`gpu`" in extra.value.hint
     assert "`lint`" in group.value.hint
+
+
+def required(*names: str) -> str:
+    lines = "".join(f'  "{name}",\n' for name in names)
+    return f'[project]\nname = "m"\ndependencies = [\n{lines}]\n'
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ('Mine = { path = "../mine" }', "path"),
+        ('mine = { git = "https://git.example.org/mine" }', "git"),
+        ('mine = { url = "https://example.org/mine.zip" }', "url"),
+        ("mine = { workspace = true }", "workspace"),
+        ('mine = [{ git = "https://git.example.org/mine", marker = "os_name == \'nt\'" }]', "git"),
+        ('mine = { index = "cuda", marker = "os_name == \'nt\'" }', "under conditions"),
+        ('mine = [{ index = "cuda", extra = "gpu" }, { index = "cpu", extra = "cpu" }]', "under conditions"),
+    ],
+)
+def test_a_source_of_uv_that_is_no_index_is_refused_with_its_line(tmp_path: Path, source: str, kind: str) -> None:
+    text = f'{required("six", "mine")}[tool.uv.sources]\nsix = {{ index = "i" }}\n{source}\n'
+    write(tmp_path, pyproject_toml=text)
+
+    with pytest.raises(InputError, match=rf"^pyproject.toml:9: .*{kind}.*not supported") as caught:
+        read_project(tmp_path)
+
+    assert "`mine`" in caught.value.message.lower()
+
+
+def test_a_source_in_a_table_of_its_own_is_refused_with_its_line(tmp_path: Path) -> None:
+    write(tmp_path, pyproject_toml=required("mine") + '[tool.uv.sources.mine]\ngit = "https://git.example.org/mine"\n')
+
+    with pytest.raises(InputError, match=r"^pyproject.toml:6: `mine` has a source of kind `git`"):
+        read_project(tmp_path)
+
+
+def test_a_source_of_what_is_not_selected_is_told(tmp_path: Path) -> None:
+    write(tmp_path, pyproject_toml=required("six") + '[tool.uv.sources]\nmine = { path = "../mine" }\n')
+
+    [told] = read_project(tmp_path).skipped
+
+    assert told.startswith("pyproject.toml:7: `mine` has a source of kind `path`")
+
+
+def test_an_index_that_the_settings_name_settles_a_conditional_one(tmp_path: Path) -> None:
+    text = required("torch") + (
+        '[tool.uv.sources]\ntorch = [{ index = "cu", marker = "sys_platform == \'linux\'" }]\n'
+        '[tool.advisor.package-index]\ntorch = "https://cuda.example.org/simple"\n'
+    )
+    write(tmp_path, pyproject_toml=text)
+
+    assert names(tmp_path) == ["torch"]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{ workspace = true }", "has a source of kind `workspace`"),
+        ('{ index = "i" }', "comes from an index of its workspace"),
+    ],
+)
+def test_the_sources_of_a_uv_workspace_bind_its_members(tmp_path: Path, source: str, message: str) -> None:
+    member = tmp_path / "packages" / "app"
+    member.mkdir(parents=True)
+    root = f'[tool.uv.workspace]\nmembers = ["packages/*"]\n[tool.uv.sources]\nmine = {source}\n'
+    write(tmp_path, pyproject_toml=root)
+    write(member, pyproject_toml=required("mine"))
+
+    with pytest.raises(InputError, match=rf"^pyproject.toml:4: `mine` {message}"):
+        read_project(member)
+
+
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        ('[tool.uv]\noverride-dependencies = ["six @ https://example.org/six.zip"]\n', 7),
+        ('[tool.pdm.resolution.overrides]\nother = "1.0"\nsix = "git+https://git.example.org/six"\n', 8),
+        ('[tool.poetry.dependencies]\nsix = { path = "../six" }\n', 7),
+        ('[tool.poetry.dependencies]\nsix = { source = "private" }\n', 7),
+    ],
+)
+def test_other_tables_that_take_a_package_from_elsewhere_are_refused(tmp_path: Path, table: str, line: int) -> None:
+    write(tmp_path, pyproject_toml=required("six") + table)
+
+    with pytest.raises(InputError, match=rf"^pyproject.toml:{line}: .*six"):
+        read_project(tmp_path)
+
+
+def test_poetry_enriches_the_projects_own_dependencies_with_their_index(tmp_path: Path) -> None:
+    text = required("six", "mine") + (
+        '[[tool.poetry.source]]\nname = "private"\nurl = "https://private.example.org/simple"\npriority = "explicit"\n'
+        '[tool.poetry.dependencies]\nmine = { source = "private" }\n'
+    )
+    write(tmp_path, pyproject_toml=text)
+
+    project = read_project(tmp_path)
+
+    assert project.bindings == {"mine": "https://private.example.org/simple"}
+    assert project.index_url is None
+
+
+def test_pdms_indexes_are_used(tmp_path: Path) -> None:
+    text = required("six", "mine") + (
+        '[[tool.pdm.source]]\nname = "pypi"\nurl = "https://mirror.example.org/simple"\n'
+        '[[tool.pdm.source]]\nname = "private"\nurl = "https://private.example.org/simple"\n'
+        'include_packages = ["Mine"]\n'
+        '[[tool.pdm.source]]\nname = "files"\ntype = "find_links"\nurl = "https://files.example.org/"\n'
+    )
+    write(tmp_path, pyproject_toml=text)
+
+    project = read_project(tmp_path)
+
+    assert (project.index_url, project.extra_index_urls) == ("https://mirror.example.org/simple", ())
+    assert project.bindings == {"mine": "https://private.example.org/simple"}
+    assert project.find_links == ("https://files.example.org/",)
+
+
+@pytest.mark.parametrize(
+    ("pipfile", "message"),
+    [
+        ('[packages]\nsix = {path = "../six", editable = true}\n', r"Pipfile:2: .*not supported"),
+        ('[packages]\nsix = {index = "private"}\n', r"Pipfile:2: .*`private`, which is not defined"),
+        (
+            '[[source]]\nname = "p"\nurl = "https://${NOT_SET_ANYWHERE}@p.example.org/simple"\n[packages]\nsix = "*"\n',
+            r"Pipfile:3: .*variable `NOT_SET_ANYWHERE`, which is not set",
+        ),
+    ],
+)
+def test_a_pipfile_never_falls_back_to_another_index(tmp_path: Path, pipfile: str, message: str) -> None:
+    (tmp_path / "Pipfile").write_text(pipfile)
+
+    with pytest.raises(InputError, match=message):
+        read_project(tmp_path)
+
+
+def test_variables_in_the_addresses_of_a_pipfile_are_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_OF_P", "secret")
+    (tmp_path / "Pipfile").write_text(
+        '[[source]]\nname = "p"\nurl = "https://${TOKEN_OF_P}@p.example.org/simple"\n[packages]\nsix = "*"\n'
+    )
+
+    assert read_project(tmp_path).index_url == "https://secret@p.example.org/simple"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -96,6 +98,58 @@ def test_a_cpu_build_on_a_gpu_machine_is_discouraged() -> None:
     verdicts = RuleBook(shipped_rules(), machine("9.0")).judge("torch", Version("2.13.0+cpu"))
 
     assert [v.severity for v in verdicts] == ["discouraged"]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "runs"),
+    [
+        ("torch", "2.13.0", False),
+        ("torch", "2.13.0+cu130", False),
+        ("torch", "2.9.1+rocm6.4", True),
+        ("torch", "2.13.0+cpu", True),
+        ("nvidia-cuda-runtime-cu12", "12.9.79", False),
+        ("nvidia-cudnn-cu13", "9.15.1", False),
+        ("jax-cuda12-plugin", "0.8.0", False),
+        ("jax-rocm7-plugin", "0.9.1", True),
+        ("onnxruntime-gpu", "1.23.0", False),
+        ("onnxruntime-migraphx", "1.23.0", True),
+        ("onnxruntime", "1.23.0", True),
+        ("cupy-cuda12x", "13.6.0", False),
+        ("tensorflow", "2.20.0", True),
+        ("numpy", "2.3.0", True),
+    ],
+)
+def test_an_amd_gpu_is_given_no_build_for_cuda(name: str, version: str, runs: bool) -> None:
+    assert forbidden(shipped_profile("mi300x"), name, version) is not runs
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("torch", "2.9.1+rocm6.4"),
+        ("tensorflow-rocm", "2.14.0"),
+        ("jax-rocm7-pjrt", "0.9.1"),
+        ("onnxruntime-rocm", "1.22.0"),
+    ],
+)
+def test_an_nvidia_gpu_is_given_no_build_for_rocm(name: str, version: str) -> None:
+    assert forbidden(machine("9.0"), name, version)
+    assert not forbidden(shipped_profile("cpu-zen4"), name, version)
+
+
+def test_builds_of_other_systems_are_not_taken_for_cuda_builds() -> None:
+    amd = shipped_profile("mi300x")
+
+    assert not forbidden(dataclasses.replace(amd, os="windows"), "torch", "2.13.0")
+    assert forbidden(dataclasses.replace(amd, os="windows"), "torch", "2.13.0+cu130")
+
+
+def test_a_machine_with_gpus_of_two_vendors_takes_builds_for_either() -> None:
+    amd = shipped_profile("mi300x")
+    both = dataclasses.replace(amd, accelerators=(*amd.accelerators, *machine("9.0").accelerators))
+
+    assert not forbidden(both, "torch", "2.9.1+rocm6.4")
+    assert not forbidden(both, "torch", "2.13.0")
 
 
 def test_numpy_2_is_kept_from_frameworks_built_before_it() -> None:

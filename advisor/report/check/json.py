@@ -60,6 +60,7 @@ def _target(examined: Examined) -> dict[str, Any]:
         "python": str(target.python),
         "platform": target.platform,
         "hardware": target.hardware.name,
+        "accelerator": next((a.model for a in target.hardware.accelerators), None),
         "lock": str(case.head.lock.path) if case.head.lock.path else None,
         "packages": {name: str(version) for name, version in sorted(case.head.lock.versions.items())},
         "base": None

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from advisor.gate.check import Examined, Judgement
 from advisor.gate.compare import Change
 from advisor.gate.findings import Finding
-from advisor.resolve.target import Target
 from knowledge.estimate.interface import Prediction
 
 
@@ -18,14 +17,6 @@ def counted(judgement: Judgement) -> str:
     told = [f"{counts[level]} {level}{'s' if counts[level] != 1 else ''}" for level in ("error", "warning", "note")]
     covered = f", {len(judgement.covered)} ignored" if judgement.covered else ""
     return ", ".join(told) + covered
-
-
-def target_line(target: Target) -> str:
-    """Describe a target in a few words."""
-    gpu, driver = target.hardware.gpu, target.hardware.driver
-    machine = f"{gpu.count} x {gpu.model}" if gpu else target.hardware.cpu.microarchitecture
-    known = f", driver {driver.version}" if gpu and driver else ""
-    return f"Python {target.python} on {target.platform}, {target.hardware.name} ({machine}{known})"
 
 
 def targets_of(finding: Finding, judgement: Judgement) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from advisor.gate.check import Examined, Judgement
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
-from advisor.report.check.summary import behind_words, change_words, counted, speed_words, target_line, targets_of
+from advisor.report.check.summary import behind_words, change_words, counted, speed_words, targets_of
+from advisor.report.interface import target_line
 
 _FEW = 12
 

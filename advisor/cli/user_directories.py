@@ -1,0 +1,105 @@
+"""Where the program keeps the user's knowledge base and cache, and what takes their place where it cannot."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from advisor.cli.console import warn
+from knowledge.domain.errors import UnavailableError
+
+
+def cache_directory(chosen: Path | None) -> Path:
+    """Return the cache directory: the chosen one, or the user's; a temporary one where that cannot be created.
+
+    Raises:
+        UnavailableError: If no directory can be written at all.
+    """
+    from platformdirs import user_cache_path
+
+    if chosen is None:
+        try:
+            chosen = user_cache_path("seshat")
+        except RuntimeError:
+            return _usable_cache(None)
+        # Older versions of platformdirs return a path below `~` where there is no home directory.
+        chosen = chosen if chosen.is_absolute() else None
+    return _usable_cache(chosen)
+
+
+def readable_address(chosen: str | None) -> str:
+    """Return the address of the knowledge base to read: the chosen one, or the user's own.
+
+    Where the user's own does not exist and cannot be created, a temporary one with the observations that ship takes its
+    place; this is said once.
+
+    Raises:
+        UnavailableError: If no directory can be written at all.
+    """
+    from knowledge.store.glance import default_path
+
+    return chosen or _usable_knowledge_base(default_path())
+
+
+@functools.cache
+def _usable_knowledge_base(path: Path | None) -> str:
+    if path is not None and _exists(path):
+        return f"sqlite:///{path}"
+    reason = _reason_against(None if path is None else path.parent)
+    if path is None or reason:
+        what = "a knowledge base" if path is None else f"the knowledge base `{path}`"
+        warn(f"{what} cannot be created: {reason}; only the observations that ship with the program are used")
+        path = _temporary() / "knowledge.sqlite"
+    return f"sqlite:///{path}"
+
+
+@functools.cache
+def _usable_cache(directory: Path | None) -> Path:
+    reason = _reason_against(directory)
+    if directory is None:
+        warn(f"a cache cannot be created: {reason}; nothing is kept for the next run")
+        return _temporary()
+    if not reason:
+        return directory
+    if _exists(directory):
+        warn(f"the cache `{directory}` cannot be written: {reason}; what is new is not kept for the next run")
+        return directory
+    warn(f"the cache `{directory}` cannot be created: {reason}; nothing is kept for the next run")
+    return _temporary()
+
+
+def _reason_against(directory: Path | None) -> str:
+    """Return why files cannot be made in a directory, which is created where it does not exist; empty if they can."""
+    if directory is None:
+        return "there is no home directory"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return str(error.strerror or error).lower()
+    # Of a file system that is mounted for reading only, this tells the superuser, too.
+    return "" if os.access(directory, os.W_OK | os.X_OK) else "it may not be written"
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+@functools.cache
+def _temporary() -> Path:
+    """Return a directory that ends with the program."""
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="advisor-"))
+    except OSError as error:
+        raise UnavailableError(
+            f"no temporary directory can be created: {error.strerror or error}",
+            hint="set `TMPDIR` to a directory that can be written",
+        ) from None
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory

@@ -1,0 +1,158 @@
+"""The policy of the base: what `[tool.advisor]` of a change cannot decide about the change itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.config import line_in
+from advisor.gate.findings import Finding, Place
+from advisor.gate.policy import Policy, read_policy
+from advisor.project.current import own_lock
+from advisor.project.pyproject import read_settings
+from knowledge.domain.errors import InputError
+
+STATED = ("constraints", "settings")
+"""Keys of `[tool.advisor]` that say what the project requires and sets; like its requirements they are the change's."""
+
+_TABLES_BY_KEY = ("gate", "targets")
+_PROFILES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasePolicy:
+    """What a base says about how a change is judged.
+
+    Attributes:
+        name: Its name, for people.
+        directory: The project's directory as the base has it.
+        settings: Its `[tool.advisor]`, as it is written there.
+        policy: What it lets pass.
+    """
+
+    name: str
+    directory: Path
+    settings: Mapping[str, Any]
+    policy: Policy
+
+    def settings_for(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings under which a change is judged.
+
+        Args:
+            own: The change's `[tool.advisor]`.
+
+        Returns:
+            The base's settings with the change's own constraints and run-time switches; hardware profiles of the
+            project are those of the base.
+        """
+        chosen = {key: self._placed(value) if key == "hardware" else value for key, value in self.settings.items()}
+        if "targets" in chosen:
+            chosen["targets"] = {
+                name: {key: self._placed(value) if key == "hardware" else value for key, value in table.items()}
+                for name, table in chosen["targets"].items()
+            }
+        stated = {key: own[key] for key in STATED if key in own}
+        return {**{key: value for key, value in chosen.items() if key not in STATED}, **stated}
+
+    def changes(self, own: Mapping[str, Any], directory: Path) -> Iterator[Finding]:
+        """Yield what of its policy a change has otherwise than the base.
+
+        Args:
+            own: The change's `[tool.advisor]`.
+            directory: The project's directory as the change has it.
+        """
+        path = directory / "pyproject.toml"
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        before, after = _by_key(self.settings), _by_key(own)
+        for key in sorted({*before, *after}):
+            if before.get(key) != after.get(key):
+                table, _, last = ".".join(["tool", "advisor", *key]).rpartition(".")
+                header = f"[tool.advisor.{'.'.join(key)}]"
+                parts = (header,) if header in text else (f"[{table}]", f"{last} =")
+                yield self._finding(
+                    f"the change has another `tool.advisor.{'.'.join(key)}` than {self.name}",
+                    Place(path=str(path), line=line_in(text, *parts)),
+                    ".".join(key),
+                )
+        for name in profiles(self.settings):
+            if _content(directory / name) != _content(self.directory / name):
+                yield self._finding(
+                    f"the change has another `{name}` than {self.name}", Place(path=str(directory / name), line=1), name
+                )
+        lock, same = own_lock(directory), self.lock_in(directory)
+        if lock is not None and same is not None and lock != same:
+            yield self._finding(
+                f"the change adds the lock `{lock.name}`; `{same.name}` is judged, as in {self.name}",
+                Place(path=str(lock), line=1),
+                lock.name,
+            )
+
+    def lock_in(self, directory: Path) -> Path | None:
+        """Return the project's file of the same name as the base's lock; none where either is absent."""
+        lock = own_lock(self.directory)
+        same = None if lock is None else directory / lock.name
+        return same if same is not None and same.is_file() else None
+
+    def _finding(self, what: str, place: Place, subject: str) -> Finding:
+        return Finding(
+            code="ADV026",
+            level=self.policy.level_of("ADV026"),
+            message=f"{what}: the policy of {self.name} is in force",
+            place=place,
+            subject=subject,
+        )
+
+    def _placed(self, hardware: Any) -> Any:
+        return str(self.directory / hardware) if _is_profile(hardware) else hardware
+
+
+def read_base_policy(name: str, directory: Path) -> BasePolicy:
+    """Read the policy of a base; one that has none has the default.
+
+    Args:
+        name: Its name, for people.
+        directory: The project's directory as the base has it.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    path = directory / "pyproject.toml"
+    try:
+        settings = read_settings(path) if path.is_file() else {}
+        policy = read_policy(settings.get("gate", {}))
+    except InputError as error:
+        raise InputError(
+            f"the policy of the base {name} cannot be read: {error.message}".replace(str(path), path.name),
+            hint="repair the base, or judge by the change's own policy with `--no-policy-from-base`",
+        ) from None
+    return BasePolicy(name=name, directory=directory, settings=settings, policy=policy)
+
+
+def profiles(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the hardware profiles that settings name as files, sorted."""
+    tables = [settings, *settings.get("targets", {}).values()]
+    return tuple(sorted({table["hardware"] for table in tables if _is_profile(table.get("hardware"))}))
+
+
+def _is_profile(hardware: Any) -> bool:
+    return isinstance(hardware, str) and hardware.endswith(_PROFILES)
+
+
+def _by_key(settings: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+    """Return settings by their path, tables of several subjects apart; without what a change states itself."""
+    found: dict[tuple[str, ...], Any] = {}
+    for key, value in settings.items():
+        if key in _TABLES_BY_KEY:
+            found |= {(key, name): entry for name, entry in value.items()}
+        elif key not in STATED:
+            found[(key,)] = value
+    return found
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

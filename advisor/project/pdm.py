@@ -1,0 +1,64 @@
+"""Reads what PDM's tables of `pyproject.toml` say about where packages come from.
+
+Source: https://pdm-project.org/latest/usage/config/ and https://pdm-project.org/latest/usage/dependency/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from advisor.config import line_in
+from advisor.project.interface import ProjectRequirements, filled_address, not_supported
+from knowledge.domain.errors import InputError
+
+_DEFAULT = "pypi"
+"""A source of this name replaces the default index."""
+
+
+def with_pdm_sources(found: ProjectRequirements, path: Path, text: str, pdm: Mapping[str, Any]) -> ProjectRequirements:
+    """Return a project with the indexes that PDM's `source` tables name.
+
+    Args:
+        found: The project.
+        path: The `pyproject.toml`.
+        text: Its content, to tell lines.
+        pdm: Its `[tool.pdm]`.
+
+    Raises:
+        InputError: If a package is taken from anywhere but an index, or a source cannot be read.
+    """
+    for name, version in pdm.get("resolution", {}).get("overrides", {}).items():
+        if isinstance(version, str) and ("://" in version or version.startswith((".", "/"))):
+            place = f"{path.name}:{line_in(text, '[tool.pdm.resolution.overrides]', name)}"
+            raise not_supported(f"{name} = {version}", place)
+    default, extra, links = found.index_url, list(found.extra_index_urls), list(found.find_links)
+    bindings = dict(found.bindings)
+    for source in pdm.get("source", ()):
+        name = str(source.get("name", ""))
+        place = f"{path.name}:{line_in(text, '[[tool.pdm.source]]', name)}"
+        url = filled_address(str(source.get("url", "")), place)
+        if patterns := source.get("exclude_packages") or [p for p in source.get("include_packages", ()) if "*" in p]:
+            raise InputError(
+                f"{place}: the source `{name}` is for packages by a pattern (`{patterns[0]}`), which is not supported",
+                hint="name each package in `include_packages`",
+            )
+        if source.get("type") == "find_links":
+            links.append(url)
+        elif "include_packages" in source:
+            bindings |= {canonicalize_name(package): url for package in source["include_packages"]}
+        elif name == _DEFAULT:
+            default = url or default
+        else:
+            extra.append(url)
+    return replace(
+        found,
+        index_url=default,
+        extra_index_urls=tuple(filter(None, extra)),
+        find_links=tuple(filter(None, links)),
+        bindings=bindings,
+    )

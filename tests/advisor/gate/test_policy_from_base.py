@@ -1,0 +1,170 @@
+"""A change is judged by the policy of its base: what it says of its own policy is reported and has no effect."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.advisor.gate.steps import Run, change, git
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+
+@pytest.fixture
+def repository(project: Path, index: PackageIndex) -> Path:
+    """The project, committed; then a change locks a version that was withdrawn."""
+    git(project, "init", "-q")
+    git(project, "add", "pyproject.toml", "pylock.toml")
+    git(project, "commit", "-qm", "base")
+    index.add("b", "1.2", code="", yanked=True)
+    return project
+
+
+def withdraw(project: Path) -> None:
+    """Lock the withdrawn version of `b`, in a lock of pinned names."""
+    (project / "pylock.toml").unlink()
+    (project / "requirements.txt").write_text("a==2.0\nb==1.2\n")
+
+
+def found(document: dict[str, Any], code: str) -> list[dict[str, Any]]:
+    return [f for f in document["findings"] if f["code"] == code]
+
+
+def add(project: Path, text: str) -> None:
+    with (project / "pyproject.toml").open("a") as file:
+        file.write(text)
+
+
+EXCUSE = '[tool.advisor.gate]\nignore = [\n  { code = "ADV010", reason = "trust me" },\n]\n'
+
+
+def test_a_change_cannot_excuse_itself(repository: Path, check: Run) -> None:
+    withdraw(repository)
+    add(repository, EXCUSE)
+
+    own = check("--base", "HEAD")
+    of_the_base = check("--base", "HEAD", "--policy-from-base")
+
+    assert (own["exit_code"], found(own, "ADV010")) == (0, [])
+    assert of_the_base["exit_code"] == 1
+    assert [f["package"] for f in found(of_the_base, "ADV010")] == ["b"]
+    [told] = found(of_the_base, "ADV026")
+    line = (repository / "pyproject.toml").read_text().splitlines().index("ignore = [") + 1
+    assert (told["path"], told["line"], told["subject"], told["level"]) == (
+        "pyproject.toml",
+        line,
+        "gate.ignore",
+        "warning",
+    )
+    assert "`HEAD`" in told["message"]
+
+
+def test_an_exception_of_the_base_still_holds(repository: Path, check: Run) -> None:
+    add(repository, EXCUSE)
+    git(repository, "commit", "-qam", "exception")
+    withdraw(repository)
+
+    document = check("--base", "HEAD", "--policy-from-base")
+
+    assert document["exit_code"] == 0
+    assert [f["code"] for f in document["ignored"]] == ["ADV010"]
+    assert found(document, "ADV026") == []
+
+
+@pytest.mark.parametrize(
+    ("table", "subject"),
+    [
+        ('[tool.advisor.gate]\nfail = ["ADV003"]\n', "gate.fail"),
+        ('[tool.advisor.targets.easy]\nhardware = "cpu-zen3"\nlock = "easy.toml"\n', "targets.easy"),
+        ('[tool.advisor.package-index]\nb = "https://packages.example.org/simple"\n', "package-index"),
+    ],
+)
+def test_no_other_key_of_the_change_weakens_the_gate(repository: Path, check: Run, table: str, subject: str) -> None:
+    shutil.copy(repository / "pylock.toml", repository / "easy.toml")
+    withdraw(repository)
+    add(repository, table)
+
+    document = check("--base", "HEAD", "--policy-from-base")
+
+    assert document["exit_code"] == 1
+    assert [f["subject"] for f in found(document, "ADV026")] == [subject]
+    assert [t["lock"] for t in document["targets"]] == ["requirements.txt"]
+
+
+def test_a_hardware_profile_of_the_change_is_not_used(repository: Path, check: Run) -> None:
+    old = 'cpu:\n  architecture: x86_64\n  microarchitecture: zen4\nos: linux\nlibc: glibc\nlibc_version: "2.28"\n'
+    (repository / "node.yaml").write_text(old)
+    change(repository / "pyproject.toml", '"cpu-zen4"', '"node.yaml"')
+    git(repository, "add", "node.yaml")
+    git(repository, "commit", "-qam", "node")
+    (repository / "node.yaml").write_text(old.replace("x86_64", "aarch64"))
+
+    document = check("--base", "HEAD", "--policy-from-base")
+
+    assert [t["platform"] for t in document["targets"]] == ["manylinux_2_28_x86_64"]
+    assert [(f["path"], f["subject"]) for f in found(document, "ADV026")] == [("node.yaml", "node.yaml")]
+
+
+def test_a_second_lock_does_not_replace_the_one_that_is_judged(repository: Path, check: Run) -> None:
+    shutil.copy(repository / "pylock.toml", repository / "decoy.toml")
+    withdraw(repository)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "pins")
+    (repository / "requirements.txt").write_text("a==1.0\nb==1.2\n")
+    (repository / "decoy.toml").rename(repository / "pylock.toml")
+
+    document = check("--base", "HEAD", "--policy-from-base")
+
+    assert [t["lock"] for t in document["targets"]] == ["requirements.txt"]
+    assert [f["subject"] for f in found(document, "ADV026")] == ["pylock.toml"]
+
+
+def test_without_a_base_the_last_commit_has_the_policy(repository: Path, check: Run) -> None:
+    withdraw(repository)
+    add(repository, EXCUSE)
+
+    document = check("--policy-from-base")
+
+    assert document["exit_code"] == 1
+    assert {f["package"] for f in found(document, "ADV010")} == {"b"}
+    assert document["targets"][0]["base"] is None
+
+
+def test_a_repository_without_a_commit_has_no_other_policy(
+    project: Path, advisor_here: Advisor, index: PackageIndex
+) -> None:
+    git(project, "init", "-q")
+
+    done = advisor_here("check", "--policy-from-base")
+
+    assert done.returncode == 0, done.stderr
+    assert "no commit yet" in done.stderr
+
+
+def test_a_base_that_is_broken_never_passes_for_a_lenient_one(repository: Path, advisor_here: Advisor) -> None:
+    fine = (repository / "pyproject.toml").read_text()
+    (repository / "pyproject.toml").write_text("[tool.advisor")
+    git(repository, "commit", "-qam", "broken")
+    (repository / "pyproject.toml").write_text(fine + EXCUSE)
+
+    done = advisor_here("check", "--base", "HEAD", "--policy-from-base")
+
+    assert done.returncode == 2
+    assert "the policy of the base `HEAD` cannot be read" in done.stderr
+    assert "--no-policy-from-base" in done.stderr
+
+
+def test_a_base_whose_requirements_cannot_be_read_still_has_the_policy(repository: Path, check: Run) -> None:
+    line = '  "a",\n'
+    change(repository / "pyproject.toml", line, '  "a>>",\n')
+    git(repository, "commit", "-qam", "broken")
+    change(repository / "pyproject.toml", '  "a>>",\n', line)
+    withdraw(repository)
+    add(repository, EXCUSE)
+
+    document = check("--base", "HEAD", "--policy-from-base")
+
+    assert found(document, "ADV010")
