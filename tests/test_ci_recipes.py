@@ -134,7 +134,7 @@ def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables
 
     assert code == 1, log
     assert "::error file=requirements.txt,line=2,title=ADV006 abi-break::" in log
-    assert "::warning file=pyproject.toml,line=7,title=ADV026 policy-changed::" in log
+    assert "::warning file=pyproject.toml,line=7,title=ADV028 policy-changed::" in log
     assert "ADV006" in (temporary / "summary.md").read_text()
     assert "exit-code=1" in (temporary / "output").read_text()
     assert json.loads((temporary / "advisor.sarif").read_text())["version"] == "2.1.0"

@@ -97,8 +97,8 @@ class BasePolicy:
 
     def _finding(self, what: str, place: Place, subject: str) -> Finding:
         return Finding(
-            code="ADV026",
-            level=self.policy.level_of("ADV026"),
+            code="ADV028",
+            level=self.policy.level_of("ADV028"),
             message=f"{what}: the policy of {self.name} is in force",
             place=place,
             subject=subject,

@@ -51,7 +51,7 @@ def test_a_change_cannot_excuse_itself(repository: Path, check: Run) -> None:
     assert (own["exit_code"], found(own, "ADV010")) == (0, [])
     assert of_the_base["exit_code"] == 1
     assert [f["package"] for f in found(of_the_base, "ADV010")] == ["b"]
-    [told] = found(of_the_base, "ADV026")
+    [told] = found(of_the_base, "ADV028")
     line = (repository / "pyproject.toml").read_text().splitlines().index("ignore = [") + 1
     assert (told["path"], told["line"], told["subject"], told["level"]) == (
         "pyproject.toml",
@@ -71,7 +71,7 @@ def test_an_exception_of_the_base_still_holds(repository: Path, check: Run) -> N
 
     assert document["exit_code"] == 0
     assert [f["code"] for f in document["ignored"]] == ["ADV010"]
-    assert found(document, "ADV026") == []
+    assert found(document, "ADV028") == []
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_no_other_key_of_the_change_weakens_the_gate(repository: Path, check: Ru
     document = check("--base", "HEAD", "--policy-from-base")
 
     assert document["exit_code"] == 1
-    assert [f["subject"] for f in found(document, "ADV026")] == [subject]
+    assert [f["subject"] for f in found(document, "ADV028")] == [subject]
     assert [t["lock"] for t in document["targets"]] == ["requirements.txt"]
 
 
@@ -105,7 +105,7 @@ def test_a_hardware_profile_of_the_change_is_not_used(repository: Path, check: R
     document = check("--base", "HEAD", "--policy-from-base")
 
     assert [t["platform"] for t in document["targets"]] == ["manylinux_2_28_x86_64"]
-    assert [(f["path"], f["subject"]) for f in found(document, "ADV026")] == [("node.yaml", "node.yaml")]
+    assert [(f["path"], f["subject"]) for f in found(document, "ADV028")] == [("node.yaml", "node.yaml")]
 
 
 def test_a_second_lock_does_not_replace_the_one_that_is_judged(repository: Path, check: Run) -> None:
@@ -119,7 +119,7 @@ def test_a_second_lock_does_not_replace_the_one_that_is_judged(repository: Path,
     document = check("--base", "HEAD", "--policy-from-base")
 
     assert [t["lock"] for t in document["targets"]] == ["requirements.txt"]
-    assert [f["subject"] for f in found(document, "ADV026")] == ["pylock.toml"]
+    assert [f["subject"] for f in found(document, "ADV028")] == ["pylock.toml"]
 
 
 def test_without_a_base_the_last_commit_has_the_policy(repository: Path, check: Run) -> None:
