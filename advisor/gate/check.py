@@ -13,6 +13,7 @@ from advisor.gate.compare import Comparison, compare, gap, regression, slow_sett
 from advisor.gate.distribution import Distribution
 from advisor.gate.findings import Finding, merged
 from advisor.gate.fitness import unfit
+from advisor.gate.locked_files import replaced_by_directories
 from advisor.gate.outlook import Outlook
 from advisor.gate.policy import ABOUT_EXCEPTIONS, Ignore, Policy
 from advisor.gate.recommended import Recommended
@@ -165,15 +166,18 @@ def examine(case: Case, policy: Policy) -> Examined:
     scope = _scope(case.head, case.name, policy)
     located: dict[NormalizedName, Candidate] = {}
     try:
-        known: set[tuple[str, str, str]] = set()
+        known: dict[tuple[str, str, str], set[str]] = {}
         if case.base is not None:
             name, state = case.base
             comparison = compare(name, state.lock.versions, case.head.lock.versions, case.outlook)
-            known = {_key(f) for f in _of_state(case, state, policy, {})}
+            for finding in _of_state(case, state, policy, {}):
+                known.setdefault(_key(finding), set()).update(finding.files)
         for finding in _of_state(case, case.head, policy, located):
-            if _key(finding) not in known:
+            # The base has it only where it has it of the same files.
+            if not (_key(finding) in known and known[_key(finding)].issuperset(finding.files)):
                 found.append(finding)
-        if comparison is not None:
+        if comparison is not None and case.base is not None:
+            found += replaced_by_directories(scope, case.base[1].lock)
             found += regression(scope, comparison)
         if case.recommend is not None:
             best = case.recommend()

@@ -18,7 +18,7 @@ from advisor.index.archive import ArchiveError, read_sdist_metadata, read_unpack
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
 from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
-from advisor.index.page import DistributionFile
+from advisor.index.page import DistributionFile, Wanted
 from advisor.index.pages import IndexAnswerError, OfflineError, Pages, ProjectPage, index_directory
 from advisor.index.transport import GoneError, Transport, local_path
 from knowledge.domain.errors import UnavailableError
@@ -155,6 +155,14 @@ class IndexClient:
             for file in page.files:
                 found.setdefault(file.filename, file)
         return tuple(found.values())
+
+    def listed(self, project: NormalizedName, wanted: Wanted) -> tuple[DistributionFile, ...]:
+        """Return the files of a project that are wanted by their names, of all its pages, whatever kind they are.
+
+        Raises:
+            UnavailableError: As for :meth:`pages`.
+        """
+        return tuple(file for page in self.pages(project) for file in page.read(wanted))
 
     @property
     def _local(self) -> tuple[str, ...]:

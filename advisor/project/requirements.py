@@ -72,11 +72,13 @@ def _root(entry: Any, path: Path, constraint: bool) -> RootRequirement:
     if entry.marker and ";" not in text:
         text = f"{text} ; {entry.marker}"
     hashes = frozenset(h.removeprefix("sha256:") for h in entry.hash_options if h.startswith("sha256:"))
+    other_hashes = frozenset(h for h in entry.hash_options if not h.startswith("sha256:"))
     return RootRequirement(
         requirement=parse_requirement(text, origin),
         origin=origin,
         constraint=constraint or bool(entry.is_constraint),
         hashes=hashes,
+        other_hashes=other_hashes,
         path=line.filename or str(path),
     )
 
