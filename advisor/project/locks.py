@@ -28,6 +28,7 @@ from advisor.project.lock_formats import (
     package_of,
     reason_of,
 )
+from advisor.project.unreadable import UnreadableFileError
 from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 
@@ -37,24 +38,6 @@ _NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s
 _AT_LINE = re.compile(r"line (\d+)")
 _PACKAGE = re.compile(r"^\[\[packages?\]\]")
 _VERSION = re.compile(r'^(?:version\s*=\s*|\s*"version":\s*)"=*(?P<version>[^"]+)",?\s*$')
-
-
-class UnreadableLockError(InputError):
-    """Raised when a lock cannot be read.
-
-    Attributes:
-        path: The lock.
-        line: Line that the error is on, from 1.
-        package: The package that it is about, or empty.
-    """
-
-    code = "unreadable-lock"
-
-    def __init__(self, message: str, *, path: Path, line: int = 1, package: str = "", hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.path = path
-        self.line = line
-        self.package = package
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +122,8 @@ def read_lock(path: Path, target: Target) -> Lock:
     with exact versions, as `pip freeze` writes them; bills of materials (`*.cdx.json`).
 
     Raises:
-        InputError: If it is not the name of a lock.
-        UnreadableLockError: If it cannot be read, or is no lock.
+        InputError: If it is not the name of a lock, or does not exist.
+        UnreadableFileError: If it cannot be read, or is no lock.
     """
     if path.suffix == ".txt":
         return _read_freeze(path, target)
@@ -169,7 +152,7 @@ def read_lock(path: Path, target: Target) -> Lock:
     except EntryError as error:
         line = _line_of(text, error)
         about = f"package `{error.package}` (line {line})" if error.package else f"the package on line {line}"
-        raise UnreadableLockError(
+        raise UnreadableFileError(
             f"`{path}` is not a lock of its kind: {about}: {error.reason}",
             path=path,
             line=line,
@@ -177,7 +160,7 @@ def read_lock(path: Path, target: Target) -> Lock:
             hint=_AGAIN,
         ) from None
     except MALFORMED as error:
-        raise UnreadableLockError(
+        raise UnreadableFileError(
             f"`{path}` is not a lock of its kind: {reason_of(error)}", path=path, hint=_AGAIN
         ) from None
 
@@ -236,17 +219,20 @@ def read_text(path: Path) -> str:
     """Return the text of a lock; it must not hold what a merge left open.
 
     Raises:
-        UnreadableLockError: If it cannot be read, or holds conflict markers.
+        InputError: If it does not exist.
+        UnreadableFileError: If it cannot be read, or holds conflict markers.
     """
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"`{path}` cannot be read: there is no such file") from None
     except OSError as error:
-        raise UnreadableLockError(f"`{path}` cannot be read: {error.strerror}", path=path) from None
+        raise UnreadableFileError(f"`{path}` cannot be read: {error.strerror}", path=path) from None
     except UnicodeDecodeError as error:
-        raise UnreadableLockError(f"`{path}` cannot be read: {error}", path=path) from None
+        raise UnreadableFileError(f"`{path}` cannot be read: {error}", path=path) from None
     if found := _CONFLICT.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise UnreadableLockError(
+        raise UnreadableFileError(
             f"`{path}`, line {line}, holds conflict markers of a merge",
             path=path,
             line=line,
@@ -266,11 +252,11 @@ def _load(path: Path, parse: Callable[[str], Any]) -> tuple[str, Document]:
         line = int(told[1]) if told else 1
         package = _package_above(text, line) if told else ""
         near = f", near package `{package}`" if package else ""
-        raise UnreadableLockError(
+        raise UnreadableFileError(
             f"`{path}` cannot be read: {reason}{near}", path=path, line=line, package=package, hint=_AGAIN
         ) from None
     if not isinstance(document, dict):
-        raise UnreadableLockError(f"`{path}` is not a lock: it holds no table", path=path, hint=_AGAIN)
+        raise UnreadableFileError(f"`{path}` is not a lock: it holds no table", path=path, hint=_AGAIN)
     return text, document
 
 
@@ -318,8 +304,11 @@ def _read_freeze(path: Path, target: Target) -> Lock:
         pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
         on_target = marker is None or holds(str(marker), target)
         if on_target and len(pins) != 1:
-            raise InputError(
+            raise UnreadableFileError(
                 f"{root.origin}: `{root.requirement}` is not an exact version, so this is no lock",
+                path=Path(root.path or path),
+                line=root.line,
+                package=root.name,
                 hint="write one with `pip freeze`, or name another file with `--current`",
             )
         for pin in pins:
