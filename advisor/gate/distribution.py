@@ -8,10 +8,11 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.gate.findings import Finding
-from advisor.gate.locked_files import LockedFiles, version_of
+from advisor.gate.locked_files import LockedFiles
 from advisor.gate.scope import Scope
 from advisor.index.addresses import printable
 from advisor.index.client import IndexClient
+from advisor.index.filenames import file_key, version_of
 from advisor.index.page import DistributionFile
 from advisor.project.locks import LockedVersion
 from advisor.resolve.offers import Offer, OfferReader
@@ -114,9 +115,9 @@ class Distribution:
 
     def _locate(self, name: NormalizedName, locked: LockedVersion, offers: Mapping[str, Offer]) -> Iterator[Finding]:
         """Find the file that the target would install; yield what is wrong with it."""
-        names = {file.name for file in locked.files}
-        usable = {f: o for f, o in offers.items() if not names or f in names}
-        if locked.hashes and not names:
+        keys = {file_key(file.name) for file in locked.files}
+        usable = {f: o for f, o in offers.items() if not keys or file_key(f) in keys}
+        if locked.hashes and not keys:
             usable = {f: o for f, o in offers.items() if o.file.sha256 is None or o.file.sha256 in locked.hashes}
         if not usable and name not in self._differing:
             yield from self._unusable(name, locked, offers)

@@ -9,20 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    NormalizedName,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
-from packaging.version import InvalidVersion, Version
+from packaging.utils import NormalizedName
+from packaging.version import Version
 
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
 from advisor.index.addresses import comparable, is_on_this_machine, origin_of, printable
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from advisor.index.filenames import file_key, version_of
 from advisor.index.page import DistributionFile
 from advisor.index.transport import local_path
 from advisor.project.lock_formats import LockedFile
@@ -124,14 +119,15 @@ class LockedFiles:
         spelled = _spellings(locked.version)
         listed = self._client.listed(name, lambda filename: filename in names or bool(spelled.search(filename)))
         of_version = [file for file in listed if _is_of_version(file.filename, locked.version)]
-        if not any(file.filename in names or version_of(file.filename) == locked.version for file in listed):
+        if not any(f.filename in names or version_of(f.filename) == locked.version for f in listed):
             message = f"`{name} {locked.version}` is not on the index"
             return _Comparison(findings=(self._finding("ADV011", message, name, locked, files=locked.identities),))
         findings = [
             *self._of_files(name, locked, listed),
             *self._of_hashes(name, locked, of_version),
         ]
-        compared = [f for f in listed if f.filename in names] if names else of_version
+        keys = {file_key(filename) for filename in names}
+        compared = [f for f in listed if file_key(f.filename) in keys] if names else of_version
         return _Comparison(
             findings=tuple(findings),
             origins=tuple(dict.fromkeys(file.index for file in listed)),
@@ -144,7 +140,7 @@ class LockedFiles:
         """Yield what is wrong with the files that a lock names."""
         moved: dict[str, list[tuple[LockedFile, DistributionFile]]] = {}
         for file in locked.files:
-            offered = [candidate for candidate in listed if candidate.filename == file.name]
+            offered = [candidate for candidate in listed if file_key(candidate.filename) == file_key(file.name)]
             if not offered or version_of(file.name) not in (locked.version, None):
                 what = "a file of another version" if offered else "which its index does not list"
                 message = f"the lock names `{file.name}` for `{name} {locked.version}`, {what}"
@@ -196,7 +192,7 @@ class LockedFiles:
         if comparable(url) == comparable(offered.url):
             return True
         match = _PYPI_FILE.fullmatch(comparable(url))
-        if match is None or match["name"] != file.name or file.sha256 != self._sha256(offered):
+        if match is None or file_key(match["name"]) != file_key(file.name) or file.sha256 != self._sha256(offered):
             return False
         return bool(file.sha256) and self._admits_pypi() and _base(offered.index) != _pypi()
 
@@ -375,13 +371,3 @@ def _spellings(version: Version) -> re.Pattern[str]:
 def _is_of_version(filename: str, version: Version) -> bool:
     """Whether a file is of a version; so count the kinds of which names do not tell: no installer takes them."""
     return version_of(filename) in (version, None)
-
-
-def version_of(filename: str) -> Version | None:
-    """Return the version of a wheel or sdist by its name; none where that does not tell."""
-    try:
-        if filename.endswith(".whl"):
-            return parse_wheel_filename(filename)[1]
-        return parse_sdist_filename(filename)[1]
-    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-        return None

@@ -229,3 +229,15 @@ def test_what_was_equal_is_not_compared_again_until_lock_or_page_change(
 
     assert first == again == set()
     assert changed == {("ADV014", WINDOWS)}
+
+
+def test_another_spelling_of_a_files_name_is_the_same_file(
+    six: Document, compare: Compare, index: PackageIndex
+) -> None:
+    # uv normalises the names that it writes into a `pylock.toml`, the addresses it does not.
+    for entry in index.entries["six"]:
+        entry["filename"] = entry["filename"].replace("six", "Six")
+
+    assert compare("pylock.toml", pylock(six)) == set()
+    six["wheels"][0]["hashes"]["sha256"] = EVIL
+    assert compare("pylock.toml", pylock(six)) == {("ADV014", WHEEL)}
