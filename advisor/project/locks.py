@@ -96,7 +96,7 @@ class Lock:
         packages: What the target would install, by normalised name.
         entries: Every version that the lock records, for whatever platform, extra or group; empty for an environment.
         sources: What it takes from elsewhere than an index, for whatever platform, extra or group.
-        indexes: Addresses that the lock names for all of its packages, each with its line.
+        indexes: Addresses that the lock names for all of its packages, find-links too, each with its line.
         records_hashes: Whether locks of its kind hold hashes.
         is_project: Whether the lock is itself where the project says what it requires: a pinned requirements file.
     """
@@ -322,7 +322,8 @@ def _read_freeze(path: Path, target: Target) -> Lock:
             entries.append((root.name, locked))
             if on_target:
                 packages[root.name] = locked
-    named = [url for url in (project.index_url, *project.extra_index_urls) if url]
+    every = (project.index_url, *project.extra_index_urls, *project.find_links)
+    named = [url for url in every if url]
     places = {url: next((n for n, line in enumerate(text.split("\n"), 1) if url in line), 1) for url in named}
     hashed = any(locked.hashes or locked.other_hashes for _, locked in entries)
     return Lock(

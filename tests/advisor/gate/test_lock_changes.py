@@ -19,7 +19,7 @@ def committed(project: Path) -> None:
 
 
 def errors(document: Document) -> set[tuple[str, str, str]]:
-    return {(f["code"], f["package"], f["subject"] or "") for f in document["findings"] if f["level"] == "error"}
+    return {(f["code"], f["package"] or "", f["subject"] or "") for f in document["findings"] if f["level"] == "error"}
 
 
 def test_a_foreign_wheel_that_a_change_adds_fails_though_no_version_changed(project: Path, check: Run) -> None:
@@ -64,3 +64,16 @@ def test_a_directory_in_place_of_an_index_package_fails(project: Path, check: Ru
     (project / "pylock.toml").write_text(head + '[[packages]]\nname = "b"\n[packages.directory]\npath = "vendored/b"\n')
 
     assert ("ADV026", "b", "vendored/b") in errors(check("--base", "HEAD"))
+
+
+def test_find_links_that_a_change_adds_to_pinned_requirements_fail_at_their_line(project: Path, check: Run) -> None:
+    (project / "pins.txt").write_text("a==2.0\nb==1.1\n")
+    git(project, "init", "-q")
+    git(project, "add", "pyproject.toml", "pins.txt")
+    git(project, "commit", "-qm", "base")
+    (project / "pins.txt").write_text("a==2.0\n--find-links https://packages.example.org/links\nb==1.1\n")
+
+    found = check("--base", "HEAD", "--current", "pins.txt")
+
+    assert errors(found) == {("ADV015", "", "https://packages.example.org/links")}
+    assert [f["line"] for f in found["findings"] if f["code"] == "ADV015"] == [2]
