@@ -43,15 +43,26 @@ def check(
     """Judge the stack that a project has now, for each of its targets: what does not run, lags behind, or is unsafe."""
     from advisor.cli.judging import judged
     from advisor.cli.options import check_format
+    from advisor.gate.check import Judgement, unreadable
     from advisor.lock.write import write_atomically
+    from advisor.project.unreadable import UnreadableFileError
     from advisor.report.check.formats import FORMATS, formatted
 
     check_format(format, among=FORMATS)
     files = _files(output or ())
-    with judged(asked, base, policy_from_base=policy_from_base) as (judgement, _):
+
+    def report(judgement: Judgement) -> None:
         for kind, path in files:
             write_atomically(path, formatted(judgement, kind) + "\n")
         typer.echo(formatted(judgement, format))
+
+    try:
+        with judged(asked, base, policy_from_base=policy_from_base) as (judgement, _):
+            report(judgement)
+    except UnreadableFileError as failure:
+        # What annotates a change needs the place of this error, too.
+        report(unreadable(failure))
+        raise
     for name, error in judgement.failures:
         if name:
             say(f"target {name}:")

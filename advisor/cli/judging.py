@@ -27,6 +27,7 @@ from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, with
 from advisor.project.interface import ProjectRequirements
 from advisor.project.locks import Lock, read_lock
 from advisor.project.switches import Switch, read_switches
+from advisor.project.unreadable import UnreadableFileError
 from knowledge.domain.errors import InputError
 
 
@@ -250,7 +251,12 @@ def _state_before(before: Base, prepared: Prepared, head: State) -> tuple[str, S
         return before.name, replace(head, lock=read_lock(before.lock, target), stated=False)
     if before.asked is None or before.project is None:
         return None
-    lock = _lock_before(before.asked.directory, before.project, prepared, head.lock)
+    try:
+        lock = _lock_before(before.asked.directory, before.project, prepared, head.lock)
+    except UnreadableFileError as error:
+        # A change that mends the lock must be able to pass.
+        warn(f"the lock of the base {before.name} cannot be read: {error.message}")
+        lock = None
     if lock is None:
         warn(f"the base {before.name} has no lock: everything counts as changed")
         return None

@@ -11,16 +11,18 @@ from packaging.utils import NormalizedName
 
 from advisor.gate.compare import Comparison, compare, gap, regression, slow_settings
 from advisor.gate.distribution import Distribution
-from advisor.gate.findings import Finding, merged
+from advisor.gate.findings import Finding, Place, merged
 from advisor.gate.fitness import unfit
+from advisor.gate.locked_files import replaced_by_directories
 from advisor.gate.outlook import Outlook
-from advisor.gate.policy import ABOUT_EXCEPTIONS, Ignore, Policy
+from advisor.gate.policy import ABOUT_EXCEPTIONS, Ignore, Policy, read_policy
 from advisor.gate.recommended import Recommended
 from advisor.gate.satisfaction import unmet
 from advisor.gate.scope import Located, Scope
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
 from advisor.project.switches import Switch
+from advisor.project.unreadable import UnreadableFileError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import requirements_within
 from advisor.resolve.problem import Candidate, Problem
@@ -108,12 +110,14 @@ class Judgement:
         policy: What was let pass.
         findings: What counts, the weightiest first.
         covered: What exceptions cover.
+        unreadable: Why nothing was examined; none where something was.
     """
 
     targets: tuple[Examined, ...]
     policy: Policy
     findings: tuple[Finding, ...]
     covered: tuple[tuple[Finding, Ignore], ...]
+    unreadable: UnreadableFileError | None = None
 
     @cached_property
     def failures(self) -> tuple[tuple[str, AdvisorError], ...]:
@@ -122,10 +126,12 @@ class Judgement:
 
     @property
     def exit_code(self) -> int:
-        """0: nothing fails; 1: findings do; 3 or 4: the examination is not complete (see the failures).
+        """0: nothing fails; 1: findings do; 2: nothing was examined; 3 or 4: it is not complete (see the failures).
 
         That no stack satisfies the constraints is no news where findings fail already: mostly they are why.
         """
+        if self.unreadable is not None:
+            return self.unreadable.exit_code
         failed = int(any(finding.fails for finding in self.findings))
         codes = [failure.exit_code for _, failure in self.failures]
         if failed and all(code == UnsatisfiableError.exit_code for code in codes):
@@ -167,6 +173,19 @@ def check(
     return Judgement(targets=targets, policy=policy, findings=merged(kept), covered=tuple(covered))
 
 
+def unreadable(error: UnreadableFileError) -> Judgement:
+    """Return what a file that cannot be read comes to: one finding that no exception covers, and nothing examined."""
+    policy = read_policy({})
+    finding = Finding(
+        code="ADV027",
+        level="error",
+        message=error.message,
+        place=Place(path=str(error.path), line=error.line),
+        package=error.package,
+    )
+    return Judgement(targets=(), policy=policy, findings=(finding,), covered=(), unreadable=error)
+
+
 def examine(case: Case, policy: Policy) -> Examined:
     """Examine one target; with a base, only what the change did is found."""
     found: list[Finding] = []
@@ -174,15 +193,18 @@ def examine(case: Case, policy: Policy) -> Examined:
     scope = _scope(case.head, case.name, policy)
     located: dict[NormalizedName, Candidate] = {}
     try:
-        known: set[tuple[str, str, str]] = set()
+        known: dict[tuple[str, str, str], set[str]] = {}
         if case.base is not None:
             name, state = case.base
             comparison = compare(name, state.lock.versions, case.head.lock.versions, case.outlook)
-            known = {_key(f) for f in _of_state(case, state, policy, {})}
+            for finding in _of_state(case, state, policy, {}):
+                known.setdefault(_key(finding), set()).update(finding.files)
         for finding in _of_state(case, case.head, policy, located):
-            if _key(finding) not in known:
+            # The base has it only where it has it of the same files.
+            if not (_key(finding) in known and known[_key(finding)].issuperset(finding.files)):
                 found.append(finding)
-        if comparison is not None:
+        if comparison is not None and case.base is not None:
+            found += replaced_by_directories(scope, case.base[1].lock)
             found += regression(scope, comparison)
         if case.recommend is not None:
             best = case.recommend()

@@ -41,6 +41,7 @@ class Finding:
         targets: Names of the targets that it holds for.
         source: Where the fact comes from, or empty.
         versions: Name and version of the packages that make it; what else they are combined with does not matter.
+        files: What a lock records of each file that it is about; the finding about other files is another one.
     """
 
     code: str
@@ -52,6 +53,7 @@ class Finding:
     targets: tuple[str, ...] = ()
     source: str = ""
     versions: tuple[tuple[str, str], ...] = ()
+    files: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.utils import NormalizedName
@@ -39,6 +39,7 @@ class Scope:
         subject: str = "",
         source: str = "",
         versions: Mapping[str, object] | None = None,
+        files: Sequence[str] = (),
     ) -> Finding:
         """Return a finding; by default it points at its package in the lock."""
         return Finding(
@@ -51,6 +52,7 @@ class Scope:
             targets=(self.target,),
             source=source,
             versions=tuple((name, str(version)) for name, version in (versions or {}).items()),
+            files=tuple(files),
         )
 
     def place_of(self, package: str) -> Place:

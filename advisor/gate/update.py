@@ -14,6 +14,7 @@ from advisor.gate.compare import lies_behind
 from advisor.gate.findings import Finding
 from advisor.gate.outlook import telling
 from advisor.gate.policy import ABOUT_EXCEPTIONS, Policy
+from advisor.project.lock_formats import LockedFile
 from advisor.project.locks import Lock, LockedVersion
 from advisor.resolve.baseline import Impossible
 from advisor.resolve.encode import Choice
@@ -121,7 +122,7 @@ def lock_of(stack: Sequence[Candidate]) -> Lock:
         file = candidate.file
         packages[candidate.name] = LockedVersion(
             version=candidate.version,
-            files={file.filename: file.sha256} if file.sha256 else {},
+            files=(LockedFile(name=file.filename, sha256=file.sha256 or ""),),
             hashes=frozenset({file.sha256} if file.sha256 else ()),
         )
     return Lock(path=None, packages=packages)

@@ -16,7 +16,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
 from advisor.index.distributions import Distributions, MetadataError
 from advisor.index.metadata import CoreMetadata
-from advisor.index.page import DistributionFile
+from advisor.index.page import DistributionFile, Wanted
 from advisor.index.pages import IndexAnswerError, Pages, ProjectPage, index_directory
 from advisor.index.transport import Transport, local_path
 from knowledge.domain.errors import UnavailableError
@@ -150,6 +150,14 @@ class IndexClient:
             for file in page.files:
                 found.setdefault(file.filename, file)
         return tuple(found.values())
+
+    def listed(self, project: NormalizedName, wanted: Wanted) -> tuple[DistributionFile, ...]:
+        """Return the files of a project that are wanted by their names, of all its pages, whatever kind they are.
+
+        Raises:
+            UnavailableError: As for :meth:`pages`.
+        """
+        return tuple(file for page in self.pages(project) for file in page.read(wanted))
 
     @property
     def _local(self) -> tuple[str, ...]:

@@ -52,17 +52,22 @@ Wanted = Callable[[str], bool]
 _DISTRIBUTION = (".whl", ".tar.gz", ".zip")
 
 
+def is_distribution(filename: str) -> bool:
+    """Whether a file is a wheel or sdist by its name; pages also list what no installer takes any more."""
+    return filename.endswith(_DISTRIBUTION)
+
+
 def parse_page(
     body: bytes, content_type: str, *, url: str, index: str, wanted: Wanted | None = None
 ) -> tuple[DistributionFile, ...]:
-    """Read the wheels and sdists of a project page of the simple repository API, JSON or HTML (PEP 503, 691, 700).
+    """Read the files of a project page of the simple repository API, JSON or HTML (PEP 503, 691, 700).
 
     Args:
         body: The answer.
         content_type: Its media type.
         url: Address of the page, against which relative addresses are resolved.
         index: Base address of the index, recorded in every file.
-        wanted: Which files to read; by default all.
+        wanted: Which files to read; by default all wheels and sdists.
 
     Raises:
         ValueError: If the answer is not a project page.
@@ -74,11 +79,8 @@ def parse_page(
         entries = _html_entries(body, url)
     else:
         raise ValueError(f"content type `{kind}` is not one of the simple repository API")
-    return tuple(
-        make(index)
-        for filename, make in entries
-        if filename.endswith(_DISTRIBUTION) and (wanted is None or wanted(filename))
-    )
+    chosen = is_distribution if wanted is None else wanted
+    return tuple(make(index) for filename, make in entries if chosen(filename))
 
 
 _Entry = tuple[str, Callable[[str], DistributionFile]]

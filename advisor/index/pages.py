@@ -16,14 +16,13 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, without_credentials
-from advisor.index.page import DistributionFile, Wanted, parse_page
+from advisor.index.page import DistributionFile, Wanted, is_distribution, parse_page
 from advisor.index.transport import Transport, local_path, url_of_path
 from knowledge.domain.errors import UnavailableError
 
 FRESH_SECONDS = 600
 """How long a page counts as fresh where its index does not say (`Cache-Control`); the large public ones say this."""
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-_DISTRIBUTION = (".whl", ".tar.gz", ".zip")
 
 
 class IndexAnswerError(UnavailableError):
@@ -45,7 +44,7 @@ class ProjectPage:
     Attributes:
         digest: SHA-256 of the page with its address; empty for a directory, whose content may change at any time.
         known: Whether the index knows the project.
-        read: Reads the files that are wanted, or all.
+        read: Reads the files that are wanted, or all wheels and sdists.
     """
 
     digest: str
@@ -54,7 +53,7 @@ class ProjectPage:
 
     @cached_property
     def files(self) -> tuple[DistributionFile, ...]:
-        """Every file, read when first asked for."""
+        """Every wheel and sdist, read when first asked for."""
         return self.read(None)
 
 
@@ -247,7 +246,7 @@ def _directory_files(directory: Path, base: str) -> tuple[DistributionFile, ...]
     return tuple(
         DistributionFile(filename=path.name, url=url_of_path(path), index=base, size=path.stat().st_size)
         for path in sorted(directory.iterdir())
-        if path.name.endswith(_DISTRIBUTION) and path.is_file()
+        if is_distribution(path.name) and path.is_file()
     )
 
 

@@ -106,7 +106,7 @@ def _installed(python: Path) -> Lock:
         try:
             elsewhere = str(json.loads(direct).get("url", "")) if direct else ""
             # The first one found is the one that is imported.
-            found = LockedVersion(version=Version(version), files={}, hashes=frozenset(), elsewhere=elsewhere)
+            found = LockedVersion(version=Version(version), elsewhere=elsewhere)
             packages.setdefault(canonicalize_name(str(name)), found)
         except (InvalidVersion, TypeError, ValueError, AttributeError):
             continue

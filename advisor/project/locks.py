@@ -14,35 +14,45 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from packaging.markers import InvalidMarker, UndefinedEnvironmentName
-from packaging.pylock import PylockValidationError
-from packaging.requirements import InvalidRequirement
-from packaging.specifiers import InvalidSpecifier
 from packaging.utils import NormalizedName, canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from advisor.project import lock_formats
-from advisor.project.lock_formats import Document, Entry, holds
+from advisor.project.lock_formats import (
+    MALFORMED,
+    Document,
+    Entry,
+    EntryError,
+    LockedFile,
+    holds,
+    package_of,
+    reason_of,
+)
+from advisor.project.unreadable import UnreadableFileError
 from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 
+_SHA256 = "sha256:"
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
 _NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s*"(?P<key>[\w.-]+)":\s*\{\s*$')
+_AT_LINE = re.compile(r"line (\d+)")
+_PACKAGE = re.compile(r"^\[\[packages?\]\]")
 _VERSION = re.compile(r'^(?:version\s*=\s*|\s*"version":\s*)"=*(?P<version>[^"]+)",?\s*$')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedVersion:
-    """One package of a lock.
+    """One version of a package, as a lock records it.
 
     Attributes:
-        version: Its version.
+        version: The version.
         line: Line of the lock that says so, from 1; 0 where there is none.
         path: File that the line is of, where that is one that the lock includes; else empty.
         index: Address of the index that it is recorded from; none where the lock does not tell.
-        files: SHA-256 of each file that the lock names.
-        hashes: All its SHA-256 hashes.
+        files: The files that the lock names.
+        hashes: All its SHA-256 hashes, in lower case.
+        other_hashes: Hashes by other algorithms of files that are not named, such as ``sha512:...``.
         elsewhere: Where it comes from, where that is no index.
     """
 
@@ -50,9 +60,32 @@ class LockedVersion:
     line: int = 0
     path: str = ""
     index: str | None = None
-    files: Mapping[str, str]
-    hashes: frozenset[str]
+    files: tuple[LockedFile, ...] = ()
+    hashes: frozenset[str] = frozenset()
+    other_hashes: frozenset[str] = frozenset()
     elsewhere: str = ""
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """All that is recorded of its files, and of the hashes of files that are not named."""
+        return (*(file.identity for file in self.files), *sorted(self.hashes), *sorted(self.other_hashes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedSource:
+    """A package that a lock takes from elsewhere than an index.
+
+    Attributes:
+        name: The package.
+        address: The repository, with its revision, the address or the directory, as written.
+        directory: Whether it is a directory.
+        line: Line of the lock that says so, from 1.
+    """
+
+    name: NormalizedName
+    address: str
+    directory: bool
+    line: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +94,18 @@ class Lock:
 
     Attributes:
         path: The lock; none for an environment.
-        packages: By normalised name.
-        indexes: Addresses that the lock names for all of its packages, each with its line.
+        packages: What the target would install, by normalised name.
+        entries: Every version that the lock records, for whatever platform, extra or group; empty for an environment.
+        sources: What it takes from elsewhere than an index, for whatever platform, extra or group.
+        indexes: Addresses that the lock names for all of its packages, find-links too, each with its line.
         records_hashes: Whether locks of its kind hold hashes.
         is_project: Whether the lock is itself where the project says what it requires: a pinned requirements file.
     """
 
     path: Path | None
     packages: Mapping[NormalizedName, LockedVersion]
+    entries: tuple[tuple[NormalizedName, LockedVersion], ...] = ()
+    sources: tuple[LockedSource, ...] = ()
     indexes: tuple[tuple[str, int], ...] = ()
     records_hashes: bool = False
     is_project: bool = False
@@ -86,7 +123,8 @@ def read_lock(path: Path, target: Target) -> Lock:
     with exact versions, as `pip freeze` writes them; bills of materials (`*.cdx.json`).
 
     Raises:
-        InputError: If it cannot be read, or is no lock.
+        InputError: If it is not the name of a lock, or does not exist.
+        UnreadableFileError: If it cannot be read, or is no lock.
     """
     if path.suffix == ".txt":
         return _read_freeze(path, target)
@@ -110,55 +148,96 @@ def read_lock(path: Path, target: Target) -> Lock:
             hint="known are `pylock.toml`, `uv.lock`, `poetry.lock`, `pdm.lock`, `Pipfile.lock` and `*.txt`",
         )
     text, document = _load(path, parse)
-    lines = _lines(text)
     try:
-        packages = {
-            canonicalize_name(e.name): LockedVersion(
-                version=Version(e.version),
-                line=lines.get((canonicalize_name(e.name), e.version), 1),
-                index=e.index,
-                files=e.files,
-                hashes=frozenset(e.hashes) | frozenset(e.files.values()),
-                elsewhere=e.elsewhere,
-            )
-            for e in read(document, target)
-        }
-    except (
-        PylockValidationError,
-        InvalidVersion,
-        InvalidMarker,
-        InvalidSpecifier,
-        InvalidRequirement,
-        UndefinedEnvironmentName,
-        KeyError,
-        TypeError,
-        AttributeError,
-        ValueError,
-    ) as error:
-        reason = f"field {error} is absent" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise InputError(f"`{path}` is not a lock of its kind: {reason}", hint=_AGAIN) from None
-    return Lock(path=path, packages=packages, records_hashes=not path.name.endswith(("bom.json", ".cdx.json")))
+        return _lock(path, text, read(document, target))
+    except EntryError as error:
+        line = _line_of(text, error)
+        about = f"package `{error.package}` (line {line})" if error.package else f"the package on line {line}"
+        raise UnreadableFileError(
+            f"`{path}` is not a lock of its kind: {about}: {error.reason}",
+            path=path,
+            line=line,
+            package=error.package,
+            hint=_AGAIN,
+        ) from None
+    except MALFORMED as error:
+        raise UnreadableFileError(
+            f"`{path}` is not a lock of its kind: {reason_of(error)}", path=path, hint=_AGAIN
+        ) from None
+
+
+def _lock(path: Path, text: str, recorded: Iterator[Entry]) -> Lock:
+    """Return the lock that has some entries.
+
+    Raises:
+        EntryError: If one is malformed.
+    """
+    lines = _lines(text)
+    packages: dict[NormalizedName, LockedVersion] = {}
+    entries: list[tuple[NormalizedName, LockedVersion]] = []
+    sources: list[LockedSource] = []
+    for entry in recorded:
+        with package_of(entry.name, None):
+            name = canonicalize_name(entry.name)
+            found = lines.get((name, entry.version)) or lines.get((name, "")) or [1]
+            # The same version may be there several times, for several platforms.
+            line = found.pop(0) if len(found) > 1 else found[0]
+            if entry.elsewhere:
+                sources.append(LockedSource(name=name, address=entry.elsewhere, directory=entry.directory, line=line))
+            if not entry.version:
+                continue
+            version = _locked_version(entry, line)
+            entries.append((name, version))
+            if entry.on_target:
+                packages[name] = version
+    return Lock(
+        path=path,
+        packages=packages,
+        entries=tuple(entries),
+        sources=tuple(sources),
+        records_hashes=not path.name.endswith(("bom.json", ".cdx.json")),
+    )
+
+
+def _locked_version(entry: Entry, line: int) -> LockedVersion:
+    unnamed = [h.lower() for h in entry.hashes]
+    hashes = {h.removeprefix(_SHA256) for h in unnamed if h.startswith(_SHA256)}
+    return LockedVersion(
+        version=Version(entry.version),
+        line=line,
+        index=entry.index,
+        files=entry.files,
+        hashes=frozenset(hashes | {file.sha256 for file in entry.files if file.sha256}),
+        other_hashes=frozenset(h for h in unnamed if not h.startswith(_SHA256)),
+        elsewhere=entry.elsewhere,
+    )
 
 
 _AGAIN = "make it anew with the tool that wrote it, or with `advisor advise`"
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file that must not hold what a merge left open.
+    """Return the text of a lock; it must not hold what a merge left open.
 
     Raises:
-        InputError: If it cannot be read, or holds conflict markers.
+        InputError: If it does not exist.
+        UnreadableFileError: If it cannot be read, or holds conflict markers.
     """
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"`{path}` cannot be read: there is no such file") from None
     except OSError as error:
-        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
+        raise UnreadableFileError(f"`{path}` cannot be read: {error.strerror}", path=path) from None
     except UnicodeDecodeError as error:
-        raise InputError(f"`{path}` cannot be read: {error}") from None
+        raise UnreadableFileError(f"`{path}` cannot be read: {error}", path=path) from None
     if found := _CONFLICT.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise InputError(
+        raise UnreadableFileError(
             f"`{path}`, line {line}, holds conflict markers of a merge",
+            path=path,
+            line=line,
+            package=_package_above(text, line),
             hint="take one side, then lock again with the tool that wrote it, or with `advisor advise`",
         )
     return text
@@ -169,22 +248,49 @@ def _load(path: Path, parse: Callable[[str], Any]) -> tuple[str, Document]:
     try:
         document = parse(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}", hint=_AGAIN) from None
+        reason = " ".join(str(error).split())
+        told = _AT_LINE.search(reason)
+        line = int(told[1]) if told else 1
+        package = _package_above(text, line) if told else ""
+        near = f", near package `{package}`" if package else ""
+        raise UnreadableFileError(
+            f"`{path}` cannot be read: {reason}{near}", path=path, line=line, package=package, hint=_AGAIN
+        ) from None
     if not isinstance(document, dict):
-        raise InputError(f"`{path}` is not a lock: it holds no table", hint=_AGAIN)
+        raise UnreadableFileError(f"`{path}` is not a lock: it holds no table", path=path, hint=_AGAIN)
     return text, document
 
 
-def _lines(text: str) -> dict[tuple[str, str], int]:
-    """Return the line of each name and version that a lock in TOML or JSON spells one below the other."""
-    found: dict[tuple[str, str], int] = {}
+def _lines(text: str) -> dict[tuple[str, str], list[int]]:
+    """Return the lines of each name and version that a lock in TOML or JSON spells one below the other.
+
+    With an empty version, they are the lines of the names.
+    """
+    found: dict[tuple[str, str], list[int]] = {}
     name = ""
     for number, line in enumerate(lines_of(text), start=1):
         if match := _NAME.match(line):
             name = canonicalize_name(match["name"] or match["key"])
+            found.setdefault((name, ""), []).append(number)
         elif name and (match := _VERSION.match(line)):
-            found.setdefault((name, match["version"]), number)
+            found.setdefault((name, match["version"]), []).append(number)
     return found
+
+
+def _package_above(text: str, line: int) -> str:
+    """Return the name of the package that a line of a lock belongs to, or an empty text."""
+    for above in reversed(text.split("\n")[:line]):
+        if match := _NAME.match(above):
+            return match["name"] or match["key"]
+    return ""
+
+
+def _line_of(text: str, error: EntryError) -> int:
+    """Return the line on which a malformed package begins; 1 where that is not known."""
+    begins = [number for number, line in enumerate(text.split("\n"), start=1) if _PACKAGE.match(line)]
+    if error.place is not None and error.place < len(begins):
+        return begins[error.place]
+    return _lines(text).get((canonicalize_name(error.package), ""), [1])[0]
 
 
 def _read_freeze(path: Path, target: Target) -> Lock:
@@ -193,19 +299,38 @@ def _read_freeze(path: Path, target: Target) -> Lock:
     text = read_text(path) if path.is_file() else ""
     project = read_requirements(path)
     packages: dict[NormalizedName, LockedVersion] = {}
+    entries: list[tuple[NormalizedName, LockedVersion]] = []
     for root in project.roots:
         marker = root.requirement.marker
         pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
-        if marker is None or holds(str(marker), target):
-            if len(pins) != 1:
-                raise InputError(
-                    f"{root.origin}: `{root.requirement}` is not an exact version, so this is no lock",
-                    hint="write one with `pip freeze`, or name another file with `--current`",
-                )
-            packages[root.name] = LockedVersion(
-                version=Version(pins[0]), line=root.line, path=root.path, files={}, hashes=frozenset(root.hashes)
+        on_target = marker is None or holds(str(marker), target)
+        if on_target and len(pins) != 1:
+            raise UnreadableFileError(
+                f"{root.origin}: `{root.requirement}` is not an exact version, so this is no lock",
+                path=Path(root.path or path),
+                line=root.line,
+                package=root.name,
+                hint="write one with `pip freeze`, or name another file with `--current`",
             )
-    named = [url for url in (project.index_url, *project.extra_index_urls) if url]
+        for pin in pins:
+            locked = LockedVersion(
+                version=Version(pin),
+                line=root.line,
+                path=root.path,
+                hashes=frozenset(h.lower() for h in root.hashes),
+                other_hashes=root.other_hashes,
+            )
+            entries.append((root.name, locked))
+            if on_target:
+                packages[root.name] = locked
+    every = (project.index_url, *project.extra_index_urls, *project.find_links)
+    named = [url for url in every if url]
     places = {url: next((n for n, line in enumerate(lines_of(text), 1) if url in line), 1) for url in named}
-    hashed = any(package.hashes for package in packages.values())
-    return Lock(path=path, packages=packages, indexes=tuple(places.items()), records_hashes=hashed)
+    hashed = any(locked.hashes or locked.other_hashes for _, locked in entries)
+    return Lock(
+        path=path,
+        packages=packages,
+        entries=tuple(entries),
+        indexes=tuple(places.items()),
+        records_hashes=hashed,
+    )

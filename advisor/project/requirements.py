@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from advisor.project.interface import ProjectRequirements, not_supported, parse_requirement
+from advisor.project.unreadable import UnreadableFileError
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
+
+_PLACE = re.compile(r"(?P<file>[^:`]+):(?P<line>\d+): (?:`(?P<package>[A-Za-z0-9][\w.-]*))?")
+"""Where a message about a line begins: the file, the line, and the package that the line names first."""
 
 
 def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequirements:
@@ -19,12 +24,24 @@ def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequire
         constraint: Whether the file itself only constrains.
 
     Raises:
-        InputError: If a file cannot be read, or a line is malformed or not supported; the message names the line.
+        InputError: If the file does not exist.
+        UnreadableFileError: If a file cannot be read, or a line is malformed or not supported.
     """
     if not path.is_file():
         raise InputError(f"`{path}` cannot be read: there is no such file")
     state = path.stat()
-    return _read(path, constraint, (state.st_mtime_ns, state.st_size))
+    try:
+        return _read(path, constraint, (state.st_mtime_ns, state.st_size))
+    except InputError as error:
+        place = _PLACE.match(error.message)
+        file = path.parent / place["file"] if place else path
+        raise UnreadableFileError(
+            error.message,
+            path=file if file.is_file() else path,
+            line=int(place["line"]) if place else 1,
+            package=place["package"] or "" if place else "",
+            hint=error.hint,
+        ) from None
 
 
 @lru_cache(maxsize=8)
@@ -72,11 +89,13 @@ def _root(entry: Any, path: Path, constraint: bool) -> RootRequirement:
     if entry.marker and ";" not in text:
         text = f"{text} ; {entry.marker}"
     hashes = frozenset(h.removeprefix("sha256:") for h in entry.hash_options if h.startswith("sha256:"))
+    other_hashes = frozenset(h for h in entry.hash_options if not h.startswith("sha256:"))
     return RootRequirement(
         requirement=parse_requirement(text, origin),
         origin=origin,
         constraint=constraint or bool(entry.is_constraint),
         hashes=hashes,
+        other_hashes=other_hashes,
         path=line.filename or str(path),
     )
 

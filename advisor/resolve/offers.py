@@ -19,7 +19,7 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 from advisor.index.cache import DiskCache
-from advisor.index.page import DistributionFile, dump_files, load_files
+from advisor.index.page import DistributionFile, dump_files, is_distribution, load_files
 from advisor.index.pages import ProjectPage
 from advisor.resolve.target import Target
 
@@ -115,7 +115,9 @@ class OfferReader:
 
         def wanted(filename: str) -> bool:
             # Most files of a large project are for other targets: of them, only the names are looked at.
-            if not filename.endswith(".whl") or self._rank(filename) is not None:
+            if not filename.endswith(".whl"):
+                return is_distribution(filename)
+            if self._rank(filename) is not None:
                 return True
             refused[_NO_WHEEL] += 1
             examples.setdefault(_NO_WHEEL, filename)

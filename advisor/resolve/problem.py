@@ -24,6 +24,7 @@ class RootRequirement:
         origin: File and line it stands on, such as ``requirements.txt:3``.
         constraint: Whether it only limits a package that something else requires (``-c``).
         hashes: Accepted SHA-256 hashes; empty accepts every file.
+        other_hashes: Accepted hashes by other algorithms, such as ``sha512:...``; indexes do not give them.
         path: The file, so that it can be opened; empty where the requirement stands in none.
     """
 
@@ -31,6 +32,7 @@ class RootRequirement:
     origin: str
     constraint: bool = False
     hashes: frozenset[str] = frozenset()
+    other_hashes: frozenset[str] = frozenset()
     path: str = ""
 
     @property

@@ -5,11 +5,13 @@ Source: https://github.com/testmoapp/junitxml
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from advisor.gate.check import Examined, Judgement
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
+from advisor.project.unreadable import UnreadableFileError
 
 
 def check_junit(judgement: Judgement) -> str:
@@ -17,6 +19,8 @@ def check_junit(judgement: Judgement) -> str:
     root = ElementTree.Element("testsuites", name="advisor check")
     for examined in judgement.targets:
         root.append(_suite(examined, judgement))
+    if judgement.unreadable is not None:
+        root.append(_unreadable_suite(judgement.findings, judgement.unreadable))
     for key in ("tests", "failures", "errors"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
     ElementTree.indent(root)
@@ -46,6 +50,16 @@ def _suite(examined: Examined, judgement: Judgement) -> ElementTree.Element:
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(failed))
     suite.set("errors", str(errors))
+    return suite
+
+
+def _unreadable_suite(findings: Sequence[Finding], error: UnreadableFileError) -> ElementTree.Element:
+    """Return the suite of a file that cannot be read: nothing else was examined."""
+    suite = ElementTree.Element("testsuite", name="advisor", tests="1", failures="0", errors="1")
+    name = f"{findings[0].code} {gate_codes()[findings[0].code].name}"
+    case = ElementTree.SubElement(suite, "testcase", classname="advisor", name=name)
+    told = ElementTree.SubElement(case, "error", message=_legal(error.message), type=error.code)
+    told.text = "\n".join(map(_line, findings))
     return suite
 
 

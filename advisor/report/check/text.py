@@ -29,7 +29,9 @@ def _lines(judgement: Judgement) -> Iterator[str]:
         until = f", until {ignore.expires}" if ignore.expires else ""
         yield f"ignored {finding.code}: {finding.message} ({ignore.reason}{until})"
     yield f"{judgement.state}: {counted(judgement)}"
-    if any(finding.fails for finding in judgement.findings):
+    if judgement.unreadable is not None:
+        yield "`advisor rule CODE` explains a finding"
+    elif any(finding.fails for finding in judgement.findings):
         yield "`advisor rule CODE` explains a finding; `advisor advise --update` clears it with the least change"
 
 

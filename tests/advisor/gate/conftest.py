@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from advisor.gate.locked_files import LockedFiles
+from advisor.gate.policy import read_policy
+from advisor.gate.scope import Scope
+from advisor.index.client import IndexClient
+from advisor.project.locks import read_lock
+from tests.advisor.gate.lock_texts import SDIST, WHEEL, WINDOWS, Compare, Document, Found
 from tests.advisor.gate.steps import Run
+from tests.advisor.made import client_of, problem_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -51,3 +59,53 @@ def check(advisor_here: Advisor) -> Run:
         return document
 
     return run
+
+
+@pytest.fixture
+def six(index: PackageIndex) -> Document:
+    """What an honest lock records of `six 1.16.0`: a wheel for all, one for Windows, and the sdist."""
+    index.add("six", "1.15.0", code="")
+    index.add("six", "1.16.0", code="")
+    index.add("six", "1.16.0", tag="cp312-cp312-win_amd64", code="")
+    index.add_sdist("six", "1.16.0")
+    index.add("six2", "1.16.0", code="")
+    files = {
+        entry["filename"]: {
+            "name": entry["filename"],
+            "url": index.url.removesuffix("/simple/") + entry["url"],
+            "size": entry["size"],
+            "hashes": dict(entry["hashes"]),
+        }
+        for entry in index.entries["six"]
+    }
+    return {
+        "name": "six",
+        "version": "1.16.0",
+        "index": index.url,
+        "sdist": files[SDIST],
+        "wheels": [files[WHEEL], files[WINDOWS]],
+    }
+
+
+@pytest.fixture
+def compare(index: PackageIndex, tmp_path: Path) -> Iterator[Compare]:
+    """Return code and subject of what differs between a lock and the index; notes left out."""
+    clients: list[IndexClient] = []
+
+    def run(name: str, text: str, *, client: IndexClient | None = None, policy: Document | None = None) -> Found:
+        (tmp_path / name).write_text(text)
+        problem = problem_of("six")
+        scope = Scope(
+            lock=read_lock(tmp_path / name, problem.target),
+            problem=problem,
+            policy=read_policy(policy or {}),
+            target="",
+        )
+        clients.append(client or client_of(index, tmp_path / "cache"))
+        expected = (policy or {}).get("indexes", (clients[-1].configuration.default,))
+        found = LockedFiles(scope, clients[-1], expected=expected).findings
+        return {(finding.code, finding.subject) for finding in found if finding.level != "note"}
+
+    yield run
+    for client in clients:
+        client.close()

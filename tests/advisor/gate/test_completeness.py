@@ -65,7 +65,7 @@ def test_a_base_has_the_requirements_files_that_are_named(project: Path, check: 
     assert places(check("--base", "HEAD", "-r", "wanted.txt")) == {("ADV001", "wanted.txt", 1)}
 
 
-def test_what_comes_from_no_index_is_told_and_not_judged(project: Path, check: Run) -> None:
+def test_what_comes_from_no_index_fails_without_its_credentials(project: Path, check: Run) -> None:
     (project / "pylock.toml").unlink()
     (project / "uv.lock").write_text(
         'version = 1\n[[package]]\nname = "m"\nversion = "1"\nsource = { virtual = "." }\n'
@@ -75,8 +75,8 @@ def test_what_comes_from_no_index_is_told_and_not_judged(project: Path, check: R
 
     found = check()
 
-    assert [f["message"] for f in found["findings"] if f["package"] == "a"] == [
-        "`a` comes from `https://git.example.org/a`, no index: its files are not judged"
+    assert [(f["code"], f["message"]) for f in found["findings"] if f["package"] == "a"] == [
+        ("ADV026", "`a` comes from `https://git.example.org/a`, no index: its files cannot be compared")
     ]
 
 

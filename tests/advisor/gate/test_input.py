@@ -17,13 +17,6 @@ from tests.package_index import PackageIndex
     ("prepare", "arguments", "code", "told"),
     [
         (lambda p: (p / "pylock.toml").unlink(), (), 2, "no lock to check"),
-        (lambda p: (p / "pylock.toml").write_text('lock-version = "1.0"\ncreated-by = "x'), (), 2, "cannot be read"),
-        (
-            lambda p: (p / "pylock.toml").write_text("a = 1\n<<<<<<< HEAD\nb = 2\n=======\nb = 3\n>>>>>>> x\n"),
-            (),
-            2,
-            "line 2, holds conflict markers",
-        ),
         (lambda p: None, ("--target", "gpu"), 2, "no target `gpu`"),
         (lambda p: git(p, "init", "-q"), ("--base", "nowhere"), 2, "neither a file nor a commit"),
         (lambda p: git(p, "init", "-q"), ("--base", "--output=x"), 2, "neither a file nor a commit"),

@@ -1,0 +1,373 @@
+"""Whether every file that a lock names, for whatever platform, is one that its index lists: name, address, hash."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.gate.findings import Finding, Place
+from advisor.gate.scope import Scope
+from advisor.index.addresses import comparable, is_on_this_machine, origin_of, printable
+from advisor.index.client import IndexClient
+from advisor.index.configuration import IndexConfiguration
+from advisor.index.filenames import file_key, version_of
+from advisor.index.page import DistributionFile
+from advisor.index.transport import local_path
+from advisor.project.lock_formats import LockedFile
+from advisor.project.locks import Lock, LockedSource, LockedVersion
+
+_FORMAT = 1
+"""To be raised when a comparison changes its meaning."""
+_PYPI_FILE = re.compile(
+    r"https://files\.pythonhosted\.org/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/(?P<name>[^/?]+)"
+)
+"""Where PyPI keeps a file, by the BLAKE2b hash of its content.
+
+Source: https://www.mail-archive.com/nix-dev@lists.science.uu.nl/msg18816.html
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    """What came of comparing one version of a lock with its index.
+
+    Attributes:
+        findings: What differs.
+        origins: The indexes that list its files.
+        unhashed: How many of its files the index gives no SHA-256 of.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    origins: tuple[str, ...] = ()
+    unhashed: int = 0
+
+
+class LockedFiles:
+    """The files of a lock, held against what the project's indexes list.
+
+    Attributes:
+        findings: What differs, and which indexes are not the project's.
+        foreign: Packages that are recorded from an index that is not the project's.
+        compared: Packages whose files were compared.
+    """
+
+    def __init__(self, scope: Scope, client: IndexClient, *, expected: Collection[str]) -> None:
+        """Compare the files.
+
+        Args:
+            scope: What is examined.
+            client: The indexes.
+            expected: Addresses that packages may come from, beside the usual default one.
+
+        Raises:
+            UnavailableError: If an index cannot be read.
+        """
+        self._scope = scope
+        self._client = client
+        self._expected = frozenset(map(_base, expected))
+        self.findings: list[Finding] = []
+        self.foreign: set[NormalizedName] = set()
+        self.compared: set[NormalizedName] = set()
+        unhashed = 0
+        for name, locked in scope.lock.entries:
+            if locked.elsewhere:
+                continue
+            comparison = self._compare(name, locked)
+            self.compared.add(name)
+            unhashed += comparison.unhashed
+            if foreign := self._foreign(name, locked, comparison.origins):
+                self.foreign.add(name)
+                self.findings.append(foreign)
+            self.findings += comparison.findings
+        self.findings += self._elsewhere()
+        self.findings += self._named_indexes()
+        if unhashed:
+            message = f"the index gives no SHA-256 of {unhashed} files of the lock"
+            self.findings.append(scope.finding("ADV022", message, subject="hashes"))
+
+    def _compare(self, name: NormalizedName, locked: LockedVersion) -> _Comparison:
+        """Compare one version; from the cache where nothing differed and neither page nor lock changed since."""
+        key = self._key(name, locked)
+        if key and (stored := self._client.cache.read("listed", key)) is not None:
+            return _Comparison(origins=tuple(json.loads(stored)))
+        comparison = self._differences(name, locked)
+        if comparison.findings and not self._client.offline:
+            # The page that is kept may be older than the file.
+            self._client.renew(name)
+            comparison, key = self._differences(name, locked), self._key(name, locked)
+        if key and not comparison.findings and not comparison.unhashed:
+            self._client.cache.write("listed", key, json.dumps(comparison.origins).encode())
+        return comparison
+
+    def _key(self, name: NormalizedName, locked: LockedVersion) -> str:
+        """Return what a comparison depends on; empty where that may change without a trace, as a directory does."""
+        digests = [page.digest for page in self._client.pages(name)]
+        if not all(digests) or any(file.path for file in locked.files):
+            return ""
+        parts = (_FORMAT, self._admits_pypi(), name, locked.version, *digests, "", *locked.identities)
+        return "\n".join(map(str, parts))
+
+    def _differences(self, name: NormalizedName, locked: LockedVersion) -> _Comparison:
+        names = {file.name for file in locked.files}
+        spelled = _spellings(locked.version)
+        listed = self._client.listed(name, lambda filename: filename in names or bool(spelled.search(filename)))
+        of_version = [file for file in listed if _is_of_version(file.filename, locked.version)]
+        if not any(f.filename in names or version_of(f.filename) == locked.version for f in listed):
+            message = f"`{name} {locked.version}` is not on the index"
+            return _Comparison(findings=(self._finding("ADV011", message, name, locked, files=locked.identities),))
+        findings = [
+            *self._of_files(name, locked, listed),
+            *self._of_hashes(name, locked, of_version),
+        ]
+        keys = {file_key(filename) for filename in names}
+        compared = [f for f in listed if file_key(f.filename) in keys] if names else of_version
+        return _Comparison(
+            findings=tuple(findings),
+            origins=tuple(dict.fromkeys(file.index for file in listed)),
+            unhashed=sum(not self._sha256(file) for file in compared) if locked.hashes else 0,
+        )
+
+    def _of_files(
+        self, name: NormalizedName, locked: LockedVersion, listed: Sequence[DistributionFile]
+    ) -> Iterator[Finding]:
+        """Yield what is wrong with the files that a lock names."""
+        moved: dict[str, list[tuple[LockedFile, DistributionFile]]] = {}
+        for file in locked.files:
+            offered = [candidate for candidate in listed if file_key(candidate.filename) == file_key(file.name)]
+            if not offered or version_of(file.name) not in (locked.version, None):
+                what = "a file of another version" if offered else "which its index does not list"
+                message = f"the lock names `{file.name}` for `{name} {locked.version}`, {what}"
+                yield self._finding("ADV024", message, name, locked, subject=file.name, files=(file.identity,))
+                continue
+            if any(self._difference(file, o) is None and self._is_at(file, o) for o in offered):
+                if not file.sha256 and locked.hashes:
+                    message = f"the lock holds no SHA-256 of `{file.name}`"
+                    yield self._finding("ADV013", message, name, locked, subject=file.name, files=(file.identity,))
+                continue
+            difference = self._difference(file, offered[0])
+            if difference is not None and all(self._difference(file, o) for o in offered):
+                yield self._finding("ADV014", difference, name, locked, subject=file.name, files=(file.identity,))
+            else:
+                address = file.path or file.url
+                moved.setdefault(origin_of(address), []).append((file, offered[0]))
+        for origin, several in moved.items():
+            file, first = several[0]
+            more = f" (and {len(several) - 1} more of its files)" if len(several) > 1 else ""
+            message = (
+                f"the lock takes `{file.name}` from `{printable(file.path or file.url)}`, its index offers it at "
+                f"`{first.url}`{more}"
+            )
+            files = [moved_file.identity for moved_file, _ in several]
+            yield self._finding("ADV025", message, name, locked, subject=origin, files=files)
+
+    def _difference(self, file: LockedFile, offered: DistributionFile) -> str | None:
+        """Say how a file's content differs from what the index offers under its name; none where it does not."""
+        if file.other_hashes:
+            # pip takes a file that has any of the hashes (pip/_internal/utils/hashes.py).
+            algorithm = file.other_hashes[0].partition(":")[0]
+            return f"the lock admits `{file.name}` by its `{algorithm}` hash, which the index does not give"
+        digest = self._sha256(offered)
+        if file.sha256 and digest and file.sha256 != digest:
+            return f"the index offers `{file.name}` with another SHA-256 than the lock holds"
+        if file.size is not None and offered.size is not None and file.size != offered.size:
+            return f"the index offers `{file.name}` with {offered.size} bytes, the lock holds {file.size}"
+        return None
+
+    def _is_at(self, file: LockedFile, offered: DistributionFile) -> bool:
+        """Whether a file's address, where the lock tells it, is that on the index's page, or PyPI's of a mirror."""
+        if file.path:
+            return self._is_same_path(file.path, offered)
+        if not file.url:
+            return True
+        url = file.url.removesuffix(f"#sha256={file.sha256}")
+        if is_on_this_machine(url):
+            return self._is_same_path(url, offered)
+        if comparable(url) == comparable(offered.url):
+            return True
+        match = _PYPI_FILE.fullmatch(comparable(url))
+        if match is None or file_key(match["name"]) != file_key(file.name) or file.sha256 != self._sha256(offered):
+            return False
+        return bool(file.sha256) and self._admits_pypi() and _base(offered.index) != _pypi()
+
+    def _is_same_path(self, path: str, offered: DistributionFile) -> bool:
+        there = local_path(offered.url) if is_on_this_machine(offered.url) else None
+        lock = self._scope.lock.path
+        here = local_path(path) if is_on_this_machine(path) else None
+        if there is None or here is None or lock is None:
+            return False
+        return (lock.parent / here).resolve() == there.resolve()
+
+    def _sha256(self, file: DistributionFile) -> str:
+        """Return the SHA-256 of a file that an index lists; empty where the index of another machine does not tell."""
+        if file.sha256:
+            return file.sha256.lower()
+        path = local_path(file.url) if is_on_this_machine(file.index) and is_on_this_machine(file.url) else None
+        if path is None or not path.is_file():
+            return ""
+        return self._client.pinned(file).sha256 or ""
+
+    def _of_hashes(
+        self, name: NormalizedName, locked: LockedVersion, of_version: Sequence[DistributionFile]
+    ) -> Iterator[Finding]:
+        """Yield what is wrong with the hashes of files that a lock does not name."""
+        for hashed in sorted(locked.other_hashes):
+            message = (
+                f"the lock admits files of `{name} {locked.version}` by a `{hashed.partition(':')[0]}` hash, which "
+                "the index does not give"
+            )
+            yield self._finding("ADV024", message, name, locked, subject=hashed, files=(hashed,))
+        own = locked.hashes - {file.sha256 for file in locked.files}
+        if not own:
+            return
+        digests = {self._sha256(file) for file in of_version}
+        surplus = sorted(own - digests)
+        if "" in digests or not surplus:
+            return
+        if len(surplus) == len(own):
+            message = f"the index offers no file of `{name} {locked.version}` with a SHA-256 that the lock holds"
+            yield self._finding("ADV014", message, name, locked, files=surplus)
+            return
+        for digest in surplus:
+            message = (
+                f"the lock admits a file of `{name} {locked.version}` with the SHA-256 `{digest}`, which its index "
+                "does not list"
+            )
+            yield self._finding("ADV024", message, name, locked, subject=f"sha256:{digest}", files=(digest,))
+
+    def _finding(
+        self,
+        code: str,
+        message: str,
+        name: NormalizedName,
+        locked: LockedVersion,
+        *,
+        subject: str = "",
+        files: Sequence[str] = (),
+    ) -> Finding:
+        """Return a finding at the line of one version; several entries of a lock may be of one package."""
+        return self._scope.finding(
+            code,
+            message,
+            package=name,
+            place=Place(path=locked.path or str(self._scope.lock.path), line=locked.line),
+            subject=subject,
+            versions={name: locked.version},
+            files=files,
+        )
+
+    def _foreign(self, name: NormalizedName, locked: LockedVersion, origins: Iterable[str]) -> Finding | None:
+        """Return the finding on a package that is recorded from an index which is not meant for it.
+
+        Args:
+            name: The package.
+            locked: What is locked.
+            origins: Where the indexes of the project offer it from.
+        """
+        if locked.index is None or is_on_this_machine(locked.index):
+            return None  # A directory is nobody else's.
+        bound = self._client.configuration.bindings.get(name)
+        if bound is not None and self._scope.policy.indexes is None:
+            if _base(bound) == _base(locked.index):
+                return None
+            reason = f"the project binds it to `{printable(bound)}`"
+        elif self._is_expected(locked.index, origins):
+            return None
+        else:
+            reason = "which is not one of the project's indexes"
+        index = printable(locked.index)
+        return self._finding("ADV015", f"`{name}` is locked from `{index}`, {reason}", name, locked, subject=index)
+
+    def _named_indexes(self) -> Iterator[Finding]:
+        for url, line in self._scope.lock.indexes:
+            if not self._is_expected(url):
+                yield self._scope.finding(
+                    "ADV015",
+                    f"packages may come from `{printable(url)}`, which is not one of the project's indexes",
+                    place=Place(path=str(self._scope.lock.path), line=line),
+                    subject=printable(url),
+                )
+
+    def _is_expected(self, url: str, origins: Iterable[str] = ()) -> bool:
+        named = _base(url)
+        if named in self._expected:
+            return True
+        if self._scope.policy.indexes is not None:
+            return False
+        # Last the address that the field's tools record where nothing is configured, whatever mirror stands in for it
+        # here: it comes from a library that is slow to load.
+        return named in map(_base, origins) or named == _pypi()
+
+    def _admits_pypi(self) -> bool:
+        """Whether packages may come from PyPI, whatever mirror stands in for it here."""
+        return self._scope.policy.indexes is None or _pypi() in self._expected
+
+    def _elsewhere(self) -> Iterator[Finding]:
+        """Yield what the lock takes from no index."""
+        lock = self._scope.lock
+        for source in lock.sources:
+            if is_within_project(source):
+                if os.path.normpath(source.address) != ".":
+                    message = f"`{source.name}` comes from the directory `{source.address}`: its files are not judged"
+                    yield self._scope.finding("ADV022", message, package=source.name, place=_place(lock, source))
+            else:
+                yield from_elsewhere(self._scope, source)
+
+
+def from_elsewhere(scope: Scope, source: LockedSource) -> Finding:
+    """Return the finding on a package that comes from no index."""
+    address = printable(source.address)
+    return scope.finding(
+        "ADV026",
+        f"`{source.name}` comes from `{address}`, no index: its files cannot be compared",
+        package=source.name,
+        place=_place(scope.lock, source),
+        subject=address,
+    )
+
+
+def replaced_by_directories(scope: Scope, before: Lock) -> Iterator[Finding]:
+    """Yield the packages that a lock takes from a directory, and the lock before it from an index."""
+    indexed = {name for name, locked in before.entries if not locked.elsewhere}
+    for source in scope.lock.sources:
+        if source.name in indexed and is_within_project(source):
+            yield from_elsewhere(scope, source)
+
+
+def is_within_project(source: LockedSource) -> bool:
+    """Whether a package comes from a directory of the project itself, whose content is reviewed with the project."""
+    address = os.path.normpath(source.address)
+    inside = ":" not in address and "\\" not in address and not Path(address).is_absolute()
+    return source.directory and inside and address.split("/")[0] != ".."
+
+
+def _place(lock: Lock, source: LockedSource) -> Place:
+    return Place(path=str(lock.path), line=source.line)
+
+
+def _base(url: str) -> str:
+    """Return the address of an index as it is compared: a final slash means nothing."""
+    return comparable(url).rstrip("/")
+
+
+def _pypi() -> str:
+    return _base(IndexConfiguration().default_url)
+
+
+def _spellings(version: Version) -> re.Pattern[str]:
+    """Return what the name of every file of a version matches, and few others: its release, zeros aside."""
+    release = list(version.release)
+    while len(release) > 1 and release[-1] == 0:
+        release.pop()
+    return re.compile(r"(?<!\d)" + r"[._]".join(f"0*{number}" for number in release) + r"(?!\d)")
+
+
+def _is_of_version(filename: str, version: Version) -> bool:
+    """Whether a file is of a version; so count the kinds of which names do not tell: no installer takes them."""
+    return version_of(filename) in (version, None)

@@ -1,0 +1,23 @@
+"""A file of a project that cannot be read: which, where, and what package it is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from knowledge.domain.errors import InputError
+
+
+class UnreadableFileError(InputError):
+    """Raised when a lock or a requirements file is there, but cannot be read.
+
+    Attributes:
+        path: The file.
+        line: Line that the error is on, from 1.
+        package: The package that it is about, or empty.
+    """
+
+    def __init__(self, message: str, *, path: Path, line: int = 1, package: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.line = line
+        self.package = package

@@ -1,0 +1,187 @@
+"""A lock that cannot be read ends in every report as one finding, with its line and its package."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonSchema as SarifSchema
+
+from advisor.project.locks import read_lock
+from advisor.project.unreadable import UnreadableFileError
+from tests.advisor.gate.steps import Run, change, git
+from tests.advisor.made import problem_of
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+PYLOCK = 'lock-version = "1.0"\ncreated-by = "x"\n'
+MERGE = "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> x\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "package", "message"),
+    [
+        (
+            "pylock.toml",
+            PYLOCK + '[[packages]]\nname = "a"\nversion = "1"\ndirectory = { path = "." }\n'
+            '[[packages]]\nname = "six"\nversion = "1.16.0"\n[packages.sdist]\nname = "six-1.16.0.tar.gz"\n'
+            'url = "https://a/six-1.16.0.tar.gz"\n',
+            7,
+            "six",
+            "`{path}` is not a lock of its kind: package `six` (line 7): Missing required value in `sdist.hashes`",
+        ),
+        (
+            "pylock.toml",
+            PYLOCK + '[[packages]]\nversion = "1"\n',
+            3,
+            "",
+            "`{path}` is not a lock of its kind: the package on line 3: Missing required value in `name`",
+        ),
+        (
+            "pylock.toml",
+            PYLOCK + 2 * '[[packages]]\nname = "six"\nversion = "1.16.0"\ndirectory = { path = "six" }\n',
+            7,
+            "six",
+            "`{path}` is not a lock of its kind: package `six` (line 7): it is there twice for the target",
+        ),
+        (
+            "uv.lock",
+            'version = 1\n[[package]]\nname = "a"\nversion = "1"\n'
+            '[[package]]\nname = "six"\nsource = { registry = "x" }\n',
+            5,
+            "six",
+            "`{path}` is not a lock of its kind: package `six` (line 5): field 'version' is absent",
+        ),
+        (
+            "poetry.lock",
+            '[[package]]\nname = "a"\nversion = "1"\n[[package]]\nname = "six"\nversion = "one"\n',
+            5,
+            "six",
+            "`{path}` is not a lock of its kind: package `six` (line 5): Invalid version: 'one'",
+        ),
+        (
+            "pdm.lock",
+            '[[package]]\nname = "six"\nversion = "1"\nmarker = "nonsense"\n',
+            1,
+            "six",
+            None,
+        ),
+        (
+            "Pipfile.lock",
+            '{\n"default": {\n"a": {\n"version": "==1"\n},\n"six": {\n"version": "==one"\n}\n}\n}\n',
+            6,
+            "six",
+            "`{path}` is not a lock of its kind: package `six` (line 6): Invalid version: 'one'",
+        ),
+        (
+            "pylock.toml",
+            PYLOCK + '[[packages]]\nname = "six"\nversion = \n',
+            5,
+            "six",
+            "`{path}` cannot be read: Invalid value (at line 5, column 11), near package `six`",
+        ),
+        (
+            "poetry.lock",
+            '[[package]]\nname = "six"\n' + MERGE.format('version = "1"', 'version = "2"'),
+            3,
+            "six",
+            "`{path}`, line 3, holds conflict markers of a merge",
+        ),
+        (
+            "requirements.txt",
+            "a==1.0\nsix>=1.16.0\n",
+            2,
+            "six",
+            "requirements.txt:2: `six>=1.16.0` is not an exact version, so this is no lock",
+        ),
+        (
+            "requirements.txt",
+            "a==1.0\nsix @ https://packages.example.org/six.whl\n",
+            2,
+            "six",
+            None,
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_lock_is_said_with_line_and_package(
+    tmp_path: Path, name: str, text: str, line: int, package: str, message: str | None
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+
+    with pytest.raises(UnreadableFileError) as raised:
+        read_lock(path, problem_of("a").target)
+
+    assert (raised.value.path, raised.value.line, raised.value.package) == (path, line, package)
+    if message is not None:
+        assert raised.value.message == message.format(path=path)
+
+
+@pytest.fixture
+def damaged(project: Path) -> int:
+    """The line of a package without its files."""
+    text = (project / "pylock.toml").read_text()
+    cut = text.index('[[packages]]\nname = "b"')
+    (project / "pylock.toml").write_text(text[:cut] + '[[packages]]\nname = "b"\nversion = "1.1"\n')
+    return text[:cut].count("\n") + 1
+
+
+def test_every_report_holds_the_one_error_with_its_line(project: Path, damaged: int, advisor_here: Advisor) -> None:
+    files = [word for name in ("a.sarif", "a.xml", "a.json", "a.md", "a.html") for word in ("-o", name)]
+
+    done = advisor_here("check", "--format", "github", "--exit-zero", *files, "-o", "gitlab=quality.json")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: `pylock.toml` is not a lock of its kind: package `b` (line ")
+    annotations = [line for line in done.stdout.splitlines() if line.startswith("::")]
+    assert len(annotations) == 1
+    assert annotations[0].startswith(f"::error file=pylock.toml,line={damaged},title=ADV027 unreadable-file::")
+    assert "packages[" not in done.stdout
+    sarif = json.loads((project / "a.sarif").read_text())
+    SarifSchema.model_validate(sarif)
+    assert sarif["runs"][0]["invocations"][0]["executionSuccessful"] is False
+    assert sarif["runs"][0]["invocations"][0]["exitCode"] == 2
+    result = sarif["runs"][0]["results"][0]
+    assert (result["ruleId"], len(sarif["runs"][0]["results"])) == ("ADV027", 1)
+    assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": damaged}
+    junit = ElementTree.parse(project / "a.xml").getroot()
+    assert (junit.get("tests"), junit.get("failures"), junit.get("errors")) == ("1", "0", "1")
+    assert [case.get("name") for case in junit.iter("testcase")] == ["ADV027 unreadable-file"]
+    document = json.loads((project / "a.json").read_text())
+    assert (document["exit_code"], [f["package"] for f in document["findings"]]) == (2, ["b"])
+    assert json.loads((project / "quality.json").read_text())[0]["location"]["lines"] == {"begin": damaged}
+    assert "not complete" in (project / "a.md").read_text()
+    assert "ADV027" in (project / "a.html").read_text()
+
+
+def test_no_exception_covers_a_lock_that_cannot_be_read(project: Path, damaged: int, check: Run) -> None:
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nfail = ["ADV001"]\nignore = [{ code = "ADV027", reason = "x" }]\n')
+
+    found = check()
+
+    assert found["exit_code"] == 2
+    assert [(f["code"], f["level"]) for f in found["findings"]] == [("ADV027", "error")]
+
+
+def test_pinned_requirements_that_cannot_be_read_are_reported_at_their_line(
+    alone: None, index: PackageIndex, tmp_path: Path, check: Run
+) -> None:
+    (tmp_path / "requirements.txt").write_text("a==1.0\n-e git+https://packages.example.org/six\n")
+
+    found = check("--index-url", index.url, "--hardware", "cpu-zen4")
+
+    assert [(f["code"], f["path"], f["line"]) for f in found["findings"]] == [("ADV027", "requirements.txt", 2)]
+
+
+def test_a_change_that_mends_the_lock_of_its_base_can_pass(project: Path, check: Run) -> None:
+    honest = (project / "pylock.toml").read_text()
+    change(project / "pylock.toml", 'lock-version = "1.0"', 'lock-version = "1.0')
+    git(project, "init", "-q")
+    git(project, "add", "pyproject.toml", "pylock.toml")
+    git(project, "commit", "-qm", "base")
+    (project / "pylock.toml").write_text(honest)
+
+    assert check("--base", "HEAD")["exit_code"] == 0
