@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from knowledge.domain.errors import InputError
+from pi_runners.campaign import write_program
 from pi_runners.harness.contract import Parameters
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.indicator import Operation
@@ -22,12 +23,15 @@ _CHILD = """
 import json, resource, sys
 from pi_runners.backends import make_backend
 from pi_runners.harness.contract import Plan
-from pi_runners.indicators import INDICATORS
-backend, name, parameters = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-plan = Plan(samples=1, min_seconds=1e-6, max_warmup_seconds=1e-6)
+from pi_runners.indicators import INDICATORS, inference
+
+backend, name, parameters, archive = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
+# LoadGen repeats what was computed and checked before.
+inference.run_scenario = lambda *_: {"seconds": 1.0}
+plan = Plan(samples=1, min_seconds=1e-6, max_warmup_seconds=1e-6, archive=archive)
 measured = INDICATORS[name].measure(make_backend(backend, "cpu", "float32", {}), parameters, plan)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({"status": measured["status"], "failure": measured.get("failure"), "peak": peak}))
+peaks = [resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(json.dumps({"status": measured["status"], "failure": measured.get("failure"), "peak": max(peaks)}))
 """
 
 
@@ -38,13 +42,15 @@ def estimate(name: str, case: Parameters, backend: str) -> float:
 
 
 def backend_for(name: str, case: Parameters) -> str:
-    return "numpy" if INDICATORS[name].supports(case, "numpy") else "torch"
+    """NumPy for operations that it has, and PyTorch for the rest, whole models among them."""
+    indicator = INDICATORS[name]
+    return "numpy" if isinstance(indicator, Operation) and indicator.supports(case, "numpy") else "torch"
 
 
 LARGE = [
     (name, case)
     for name, indicator in INDICATORS.items()
-    if isinstance(indicator, Operation)
+    if "cpu" in indicator.devices
     for case in indicator.sets["large"]
     if estimate(name, case, backend_for(name, case)) <= _ROOM
 ]
@@ -52,12 +58,14 @@ LARGE = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "case"), LARGE)
-def test_a_large_case_runs_and_takes_about_the_memory_that_was_foretold(name: str, case: Parameters) -> None:
+def test_a_large_case_runs_and_takes_about_the_memory_that_was_foretold(
+    name: str, case: Parameters, tmp_path: Path
+) -> None:
     backend = backend_for(name, case)
     pytest.importorskip(backend)
 
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD, backend, name, json.dumps(case)],
+        [sys.executable, "-c", _CHILD, backend, name, json.dumps(case), str(write_program(tmp_path))],
         capture_output=True,
         text=True,
         check=True,
@@ -68,7 +76,10 @@ def test_a_large_case_runs_and_takes_about_the_memory_that_was_foretold(name: st
     measured = json.loads(done.stdout.splitlines()[-1])
     foretold = estimate(name, case, backend)
     assert measured["status"] == "ok", measured
-    assert foretold / 3 <= measured["peak"] <= foretold * 1.2
+    assert measured["peak"] <= foretold * 1.2
+    # Of several processes, the peak is that of the largest.
+    if isinstance(INDICATORS[name], Operation):
+        assert measured["peak"] >= foretold / 3
 
 
 @pytest.mark.parametrize("name", INDICATORS)
