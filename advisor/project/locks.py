@@ -134,6 +134,7 @@ def read_lock(path: Path, target: Target) -> Lock:
         TypeError,
         AttributeError,
         ValueError,
+        RecursionError,
     ) as error:
         reason = f"field {error} is absent" if isinstance(error, KeyError) else " ".join(str(error).split())
         raise InputError(f"`{path}` is not a lock of its kind: {reason}", hint=_AGAIN) from None
@@ -202,8 +203,15 @@ def _read_freeze(path: Path, target: Target) -> Lock:
                     f"{root.origin}: `{root.requirement}` is not an exact version, so this is no lock",
                     hint="write one with `pip freeze`, or name another file with `--current`",
                 )
+            try:
+                version = Version(pins[0])
+            except InvalidVersion:
+                raise InputError(
+                    f"{root.origin}: `{pins[0]}` is not a version that can be compared (PEP 440)",
+                    hint="pin it with `==`, or name another file with `--current`",
+                ) from None
             packages[root.name] = LockedVersion(
-                version=Version(pins[0]), line=root.line, path=root.path, files={}, hashes=frozenset(root.hashes)
+                version=version, line=root.line, path=root.path, files={}, hashes=frozenset(root.hashes)
             )
     named = [url for url in (project.index_url, *project.extra_index_urls) if url]
     places = {url: next((n for n, line in enumerate(lines_of(text), 1) if url in line), 1) for url in named}

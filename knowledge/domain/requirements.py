@@ -1,0 +1,38 @@
+"""Requirements and version specifiers of documents that nobody needs to trust."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+# Comparing versions turns digits into numbers, for which Python has a limit of 4300 digits
+# (https://docs.python.org/3/library/stdtypes.html#integer-string-conversion-length-limitation).
+_LONG_NUMBER = re.compile(r"\d{1000}")
+
+
+def requirement_from(text: str) -> Requirement:
+    """Return the requirement that a text is (PEP 508).
+
+    Raises:
+        InvalidRequirement: If it is none, holds a number of 1000 digits, or nests too many parentheses.
+    """
+    if _LONG_NUMBER.search(text):
+        raise InvalidRequirement("a number in it has 1000 digits or more")
+    try:
+        return Requirement(text)
+    except RecursionError:
+        raise InvalidRequirement("its marker nests too many parentheses") from None
+
+
+def specifiers_from(text: Any) -> SpecifierSet:
+    """Return the version specifiers that a text is (PEP 440).
+
+    Raises:
+        InvalidSpecifier: If it is no text, is none, or holds a number of 1000 digits.
+    """
+    if not isinstance(text, str) or _LONG_NUMBER.search(text):
+        raise InvalidSpecifier(f"Invalid specifier: {str(text)[:80]!r}")
+    return SpecifierSet(text)
