@@ -104,7 +104,8 @@ def _shuffle_lines(content: bytes, random: random.Random) -> bytes:
     elif way == 2:
         del lines[first]
     else:
-        lines[first : first + 1] = [lines[first]] * random.choice((2, 50, 1000))
+        most = max(1, LONGEST // max(1, len(lines[first])))
+        lines[first : first + 1] = [lines[first]] * min(most, random.choice((2, 50, 1000)))
     return b"".join(lines[:20_000])
 
 

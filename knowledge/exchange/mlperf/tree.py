@@ -94,6 +94,9 @@ def read_results(path: Path, *, round_: str | None = None) -> Imported:
         except UnreadableLogError as error:
             skipped.append(Skipped(path=place.path, reason=error.message))
             continue
+        except OverflowError as error:
+            skipped.append(Skipped(path=place.path, reason=f"it tells no observation: {error}"))
+            continue
         described = descriptions.get((place.round_, place.submitter, place.system))
         try:
             observation = _observation(place, run, described)
