@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
+from knowledge.domain.requirements import requirement_from
 from pi_runners.matrix import Case, choose_cases, expand_settings
 
 VersionsOf = Callable[[Requirement, str], Sequence[Version]]
@@ -184,20 +185,21 @@ def read_matrix(path: Path) -> Matrix:
         content = _File.model_validate(tomllib.loads(text))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"`{path}` cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"`{path}` is no TOML: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("list[", "function", "_")))
         raise InputError(
             f"`{path}`: `{place}`: {first['msg'].lower()}", hint="docs/reference/matrix-files.md tells every key"
         ) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"`{path}` is no TOML: {error}") from None
+    excluded = [pattern.framework for pattern in content.exclude if pattern.framework is not None]
+    for word in [*excluded, *(w for s in [*content.stack, *content.include] for w in (s.framework, *s.with_))]:
+        try:
+            requirement_from(word)
+        except InvalidRequirement as error:
+            raise InputError(f"`{path}`: `{word}` is no requirement: {str(error).splitlines()[0]}") from None
     for stack in [*content.stack, *content.include]:
-        for word in [stack.framework, *stack.with_]:
-            try:
-                Requirement(word)
-            except InvalidRequirement as error:
-                raise InputError(f"`{path}`: `{word}` is no requirement: {str(error).splitlines()[0]}") from None
         if stack.cudnn and not content.allow_cudnn_override:
             raise InputError(
                 f"`{path}`: `cudnn` of `{stack.framework}` replaces the cuDNN that the framework asks for",

@@ -107,10 +107,10 @@ def split_credentials(
     machines = _netrc(os.environ if environment is None else environment)
     credentials: dict[str, tuple[str, str]] = {}
     for url in urls:
-        parts = urlsplit(url)
-        if parts.scheme not in _PORTS:
-            continue
         try:
+            parts = urlsplit(url)
+            if parts.scheme not in _PORTS:
+                continue
             origin = origin_of(url)
         except ValueError as error:
             raise InputError(f"the index address `{without_credentials(url)}` is malformed: {error}") from None
@@ -303,7 +303,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"`{path}` is not valid TOML: {error}") from None
 
 

@@ -11,6 +11,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from advisor.index.limits import HEADER_BYTES, bytes_text
+from knowledge.domain.requirements import requirement_from, specifiers_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +61,11 @@ def parse_metadata(header: str) -> CoreMetadata:
     except InvalidVersion as error:
         raise ValueError(f"field `Version`: {error}") from None
     try:
-        requires = tuple(Requirement(line) for line in raw.get("requires_dist", ()))
+        requires = tuple(requirement_from(line) for line in raw.get("requires_dist", ()))
     except InvalidRequirement as error:
         raise ValueError(f"field `Requires-Dist`: {' '.join(str(error).split())}") from None
     try:
-        python = SpecifierSet(raw["requires_python"]) if raw.get("requires_python") else None
+        python = specifiers_from(raw["requires_python"]) if raw.get("requires_python") else None
     except InvalidSpecifier as error:
         raise ValueError(f"field `Requires-Python`: {error}") from None
     dynamic = {field.lower() for field in raw.get("dynamic", ())}

@@ -15,6 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
+from knowledge.domain.requirements import requirement_from
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -60,7 +61,7 @@ def shape_checked(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (AttributeError, TypeError, KeyError, IndexError, ValueError) as error:
+    except (AttributeError, TypeError, KeyError, IndexError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
             f"`{path}` is not shaped as its format says: {reason}",
@@ -102,7 +103,7 @@ def parse_requirement(text: str, origin: str) -> Requirement:
         InputError: If it is malformed, or names an address instead of a version.
     """
     try:
-        requirement = Requirement(text)
+        requirement = requirement_from(text)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         raise InputError(

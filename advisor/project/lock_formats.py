@@ -32,6 +32,7 @@ MALFORMED = (
     KeyError,
     TypeError,
     ValueError,
+    RecursionError,
 )
 """What reading a malformed document raises."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import NormalizedName, canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from advisor.project import lock_formats
 from advisor.project.lock_formats import (
@@ -313,8 +313,18 @@ def _read_freeze(path: Path, target: Target) -> Lock:
                 hint="write one with `pip freeze`, or name another file with `--current`",
             )
         for pin in pins:
+            try:
+                version = Version(pin)
+            except InvalidVersion:
+                raise UnreadableFileError(
+                    f"{root.origin}: `{pin}` is not a version that can be compared (PEP 440)",
+                    path=Path(root.path or path),
+                    line=root.line,
+                    package=root.name,
+                    hint="pin it with `==`, or name another file with `--current`",
+                ) from None
             locked = LockedVersion(
-                version=Version(pin),
+                version=version,
                 line=root.line,
                 path=root.path,
                 hashes=frozenset(h.lower() for h in root.hashes),

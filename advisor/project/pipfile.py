@@ -20,6 +20,7 @@ from advisor.project.interface import (
 )
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
+from knowledge.domain.requirements import specifiers_from
 
 _ADDRESSES = ("git", "hg", "svn", "bzr", "file", "path", "url")
 _MARKERS = ("python_version", "python_full_version", "sys_platform", "platform_system", "platform_machine", "os_name")
@@ -37,7 +38,7 @@ def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequiremen
         document = tomllib.loads(text)
     except OSError as error:
         raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"`{path}` is not valid TOML: {error}") from None
     with shape_checked(path):
         return _read(path, text, document, groups)
@@ -63,10 +64,11 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
                 bindings[canonicalize_name(name)] = defined_source(entry["index"], sources, name, origin)
     urls = list(sources.values())
     requires = _table(document, "requires", path)
-    python = requires.get("python_full_version") or requires.get("python_version")
+    full = requires.get("python_full_version")
+    python = full or requires.get("python_version")
     return ProjectRequirements(
         roots=tuple(roots),
-        requires_python=f"=={python}{'' if requires.get('python_full_version') else '.*'}" if python else None,
+        requires_python=str(specifiers_from(f"=={python}{'' if full else '.*'}")) if python else None,
         # As Pipenv: the first source is searched, the others only for packages that name them.
         index_url=urls[0] if urls else None,
         bindings=bindings,

@@ -19,6 +19,7 @@ from advisor.project.interface import (
 )
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
+from knowledge.domain.requirements import specifiers_from
 
 _ADDRESSES = ("git", "url", "path", "file")
 
@@ -123,7 +124,7 @@ def _root(name: str, constraint: Any, origin: str) -> RootRequirement:
         raise not_supported(f"{name} = {constraint}", origin)
     try:
         requirement = Factory.create_dependency(name, constraint).to_pep_508()
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except Exception as error:  # Poetry's core also raises what its own copy of a parser does.
         raise InputError(f"{origin}: `{name} = {constraint!r}` is not a Poetry dependency: {error}") from None
     if "||" in requirement.partition(";")[0]:
         raise InputError(
@@ -161,10 +162,12 @@ def _python(constraint: Any, path: Path) -> str | None:
         return None
     try:
         text = str(parse_constraint(str(constraint)))
-    except ValueError as error:
+        if "||" in text or text == "*":
+            return None  # A union of ranges has no specifier; the interpreter is the user's choice then.
+        specifiers_from(text)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"`{path}`: `tool.poetry.dependencies.python` `{constraint}`: {error}") from None
-    # A union of ranges has no specifier; the interpreter is the user's choice then.
-    return None if "||" in text or text == "*" else text
+    return text
 
 
 def _table(table: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:

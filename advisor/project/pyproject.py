@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.dependency_groups import resolve_dependency_groups
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
 from advisor.project.interface import ProjectRequirements, line_of, parse_requirement, shape_checked
@@ -18,6 +18,7 @@ from advisor.project.poetry import read_poetry, with_poetry_sources
 from advisor.project.uv_sources import check_uv_sources
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
+from knowledge.domain.requirements import specifiers_from
 
 
 def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[str] = ()) -> ProjectRequirements:
@@ -84,7 +85,7 @@ def _load(path: Path) -> tuple[str, dict[str, Any]]:
         return text, tomllib.loads(text)
     except OSError as error:
         raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"`{path}` is not valid TOML: {error}") from None
 
 
@@ -138,8 +139,8 @@ def _requires_python(project: Mapping[str, Any], path: Path) -> str | None:
     if text is None:
         return None
     try:
-        return str(SpecifierSet(text))
-    except (InvalidSpecifier, TypeError, AttributeError):
+        return str(specifiers_from(text))
+    except InvalidSpecifier:
         raise InputError(f"`{path}`: `project.requires-python` `{text}` is not a version specifier") from None
 
 

@@ -14,6 +14,8 @@ from knowledge.domain.errors import InputError
 
 _PLACE = re.compile(r"(?P<file>[^:`]+):(?P<line>\d+): (?:`(?P<package>[A-Za-z0-9][\w.-]*))?")
 """Where a message about a line begins: the file, the line, and the package that the line names first."""
+# The parser's search for comments takes a time that is quadratic in the number of blanks.
+_BLANKS = re.compile(rb"(?:[ \t\v\f\0]|\\\r?\n){1000}")
 
 
 def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequirements:
@@ -49,9 +51,11 @@ def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequiremen
     """Read a file once, though one command asks whether it is pinned, what it locks and what it requires."""
     from pip_requirements_parser import InstallationError, RequirementsFile, RequirementsFileParseError
 
+    if _BLANKS.search(path.read_bytes()):
+        raise InputError(f"`{path}` cannot be read: a line of it holds 1000 blanks in a row")
     try:
         parsed = RequirementsFile.from_file(str(path), include_nested=True)
-    except (OSError, UnicodeDecodeError, InstallationError, RequirementsFileParseError) as error:
+    except (OSError, ValueError, LookupError, RecursionError, InstallationError, RequirementsFileParseError) as error:
         raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from None
     for line in parsed.invalid_lines:
         place = f"{_place(line.filename, path)}:{line.line_number}"
@@ -85,7 +89,10 @@ def _root(entry: Any, path: Path, constraint: bool) -> RootRequirement:
     origin = f"{_place(line.filename, path)}:{line.line_number}"
     if entry.is_editable or entry.req is None or entry.link is not None:
         raise not_supported(line.line, origin)
-    text = str(entry.req)
+    try:
+        text = str(entry.req)
+    except ValueError as error:
+        raise InputError(f"{origin}: `{line.line[:80]}` is not a requirement: {error}") from None
     if entry.marker and ";" not in text:
         text = f"{text} ; {entry.marker}"
     hashes = frozenset(h.removeprefix("sha256:") for h in entry.hash_options if h.startswith("sha256:"))

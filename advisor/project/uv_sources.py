@@ -136,7 +136,7 @@ def _workspace(path: Path) -> tuple[str, Mapping[str, Any]] | None:
     try:
         text = path.read_text(encoding="utf-8")
         uv = tomllib.loads(text).get("tool", {}).get("uv", {})
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (OSError, ValueError, RecursionError):
         return None
     return (text, uv) if isinstance(uv.get("workspace"), dict) else None
 

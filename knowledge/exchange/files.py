@@ -19,6 +19,9 @@ from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
 
 _SCHEMAS = (1, 2)
+_LARGEST_NUMBER = 2**31 - 1
+"""Largest integer that every database stores."""
+_LARGEST_COUNT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +138,7 @@ def read_observations(
                 yield observation
             else:
                 raise ValueError(f"kind `{kind}` is not `stack`, `hardware` or `observation`")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             reason = first_line(error)
             if damaged is None:
                 raise InputError(
@@ -185,13 +188,20 @@ def check_observation(observation: Observation) -> None:
             raise ValueError(f"`{name}` is {value}, which is no amount")
     if observation.loops < 0 or observation.round < 0 or observation.slot < 0:
         raise ValueError("`loops`, `round` or `slot` is negative")
+    if max(observation.round, observation.slot) > _LARGEST_NUMBER:
+        raise ValueError(f"`round` or `slot` is larger than {_LARGEST_NUMBER}")
+    sizes = (observation.loops, observation.indicator.version, *observation.indicator.parameters.values())
+    if any(isinstance(size, int) and abs(size) > _LARGEST_COUNT for size in sizes):
+        raise ValueError(f"`loops`, or a number of the indicator, is larger than {_LARGEST_COUNT}")
 
 
 def first_line(error: Exception) -> str:
-    """Return in one line what is wrong with a record."""
+    """Return in one line what is wrong with a record; what UTF-8 cannot write, such as a lone surrogate, is escaped."""
     from pydantic import ValidationError
 
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        return f"field `{'.'.join(map(str, first['loc']))}`: {first['msg'].lower()}"
-    return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+        reason = f"field `{'.'.join(map(str, first['loc']))}`: {first['msg'].lower()}"
+    else:
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+    return reason.encode("utf-8", "backslashreplace").decode()

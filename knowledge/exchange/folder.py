@@ -145,7 +145,7 @@ class ObservationFolder:
                     self._runs[_run(record["block"], record["round"], record["slot"], indicator)] = session
                 elif session == self._session:
                     self._described.add(entry["id"])
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise InputError(
                     f"`{file}`, line {place}: not a record of an observation file: {error}",
                     hint="move the file away to go on; `advisor knowledge import --keep-valid` reads what is sound",

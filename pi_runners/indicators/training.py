@@ -38,8 +38,10 @@ class ModelIndicator(Indicator):
     def complaints(self, parameters: Parameters) -> List[str]:
         """Also refuse what the model does not know or lacks."""
         found = super().complaints(parameters)
+        if found:
+            return found
         model = MODELS.get(parameters.get("model", ""))
-        if found or model is None:
+        if model is None:
             return found
         for name in set(model.parameters) - set(parameters):
             found.append("`{}` of model `{}` is not given".format(name, model.name))

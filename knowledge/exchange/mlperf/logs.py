@@ -108,8 +108,12 @@ def _first(events: list[_Event], key: str) -> _Event | None:
 
 def _event(line: str) -> _Event | None:
     """Read one line; none where it is no log line, or damaged."""
+    # From one place only: a line of many half records would take a time that is quadratic in its length.
+    start = line.find(":::ML")
+    if start < 0:
+        return None
     try:
-        if match := _V05.search(line):
+        if match := _V05.match(line, start):
             key, _, value = match["rest"].partition(":")
             return _Event(
                 key=key.strip(),
@@ -118,17 +122,17 @@ def _event(line: str) -> _Event | None:
                 metadata={"file": match["place"]},
                 benchmark=match["benchmark"],
             )
-        if match := _MLL.search(line):
+        if match := _MLL.match(line, start):
             record = _mapping(match["record"])
             seconds = float(match["seconds"])
             return _Event(key=match["key"], seconds=seconds, value=record.get("value"), metadata=_metadata(record))
-        if match := _MLLOG.search(line):
+        if match := _MLLOG.match(line, start):
             record = _mapping(match["record"])
             seconds = record["time_ms"] / 1000 if "time_ms" in record else record["time_s"]
             return _Event(
                 key=str(record["key"]), seconds=float(seconds), value=record.get("value"), metadata=_metadata(record)
             )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     return None
 

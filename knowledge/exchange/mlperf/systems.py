@@ -51,6 +51,7 @@ _FRAMEWORKS = {
 }
 _ANY_VERSION = r"[ _-]*v?(?P<version>\d+(?:\.\d+)+)"
 _CONTAINER = re.compile(r"(?:nvidia|ngc)\D*(?P<version>\d\d\.\d\d)|dl frameworks release (?P<other>\d\d\.\d\d)", re.I)
+_LONGEST_DESCRIPTION = 256 * 1024
 CONTAINER_INDEX = "ngc"
 """Index of packages that came in a container of NVIDIA's GPU cloud: their versions are the container's."""
 SUBMISSION_INDEX = "submission"
@@ -94,8 +95,10 @@ def read_description(text: str) -> dict[str, str]:
     Python with more of them inside.
 
     Raises:
-        ValueError: If it is none of these.
+        ValueError: If it is none of these, or longer than 256 KiB.
     """
+    if len(text) > _LONGEST_DESCRIPTION:
+        raise ValueError(f"it is longer than {_LONGEST_DESCRIPTION} characters")
     flat: dict[str, str] = {}
     for key, value in _entries(_document(text)):
         name = _SPELLINGS.get(key.strip().lower(), key.strip().lower())
@@ -116,7 +119,11 @@ def _document(text: str) -> Any:
         pass
     try:
         # YAML reads JSON with stray commas, and `key: {...}` lines.
-        found = yaml.safe_load(text.replace("\t", "    "))
+        plain = text.replace("\t", "    ")
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(plain)):
+            # A few lines of them can stand for more values than fit into the memory.
+            raise ValueError("it holds aliases")
+        found = yaml.safe_load(plain)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
     if not isinstance(found, dict):

@@ -81,7 +81,7 @@ def read_results(path: Path, *, round_: str | None = None) -> Imported:
                 logs.append((place, content.decode("utf-8", "replace")))
             elif (key := _described_system(name, round_)) is not None:
                 descriptions[key] = read_description(content.decode("utf-8", "replace"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             skipped.append(Skipped(path=name, reason=f"not a description of a system: {error}"))
     if not logs:
         raise InputError(
@@ -94,8 +94,18 @@ def read_results(path: Path, *, round_: str | None = None) -> Imported:
         except UnreadableLogError as error:
             skipped.append(Skipped(path=place.path, reason=error.message))
             continue
+        except OverflowError as error:
+            skipped.append(Skipped(path=place.path, reason=f"it tells no observation: {error}"))
+            continue
         described = descriptions.get((place.round_, place.submitter, place.system))
-        observations.append(_observation(place, run, described))
+        try:
+            observation = _observation(place, run, described)
+            # What cannot be written, such as NaN, has no identity.
+            _ = observation.identity
+        except (ValueError, OverflowError, OSError, RecursionError) as error:
+            skipped.append(Skipped(path=place.path, reason=f"it tells no observation: {error}"))
+            continue
+        observations.append(observation)
     return Imported(observations=tuple(observations), skipped=tuple(sorted(skipped, key=lambda s: s.path)))
 
 

@@ -1,0 +1,46 @@
+"""Requirements and version specifiers of documents that nobody needs to trust."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+# Comparing versions turns digits into numbers, for which Python has a limit of 4300 digits
+# (https://docs.python.org/3/library/stdtypes.html#integer-string-conversion-length-limitation).
+_LONG_NUMBER = re.compile(r"\d{1000}")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+# https://packaging.python.org/en/latest/specifications/dependency-specifiers/#environment-markers
+_LOCKS_ONLY = re.compile(r"\b(?:extras|dependency_groups)\b")
+
+
+def requirement_from(text: str) -> Requirement:
+    """Return the requirement that a text is (PEP 508).
+
+    Raises:
+        InvalidRequirement: If it is none, holds a number of 1000 digits, nests too many parentheses, or has a marker
+            that only locks may have.
+    """
+    if _LONG_NUMBER.search(text):
+        raise InvalidRequirement("a number in it has 1000 digits or more")
+    try:
+        requirement = Requirement(text)
+        named = _LOCKS_ONLY.search(_QUOTED.sub("", str(requirement.marker or "")))
+    except RecursionError:
+        raise InvalidRequirement("its marker nests too many parentheses") from None
+    if named:
+        raise InvalidRequirement(f"its marker names `{named[0]}`, which only locks know")
+    return requirement
+
+
+def specifiers_from(text: Any) -> SpecifierSet:
+    """Return the version specifiers that a text is (PEP 440).
+
+    Raises:
+        InvalidSpecifier: If it is no text, is none, or holds a number of 1000 digits.
+    """
+    if not isinstance(text, str) or _LONG_NUMBER.search(text):
+        raise InvalidSpecifier(f"Invalid specifier: {str(text)[:80]!r}")
+    return SpecifierSet(text)

@@ -1,0 +1,254 @@
+"""Valid documents of every format that is parsed, to be damaged."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.resources
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Mapping
+
+from knowledge.exchange.files import observation_file
+from tests.knowledge.samples import block
+from tests.knowledge.test_mlperf import MLL, MLLOG, V05
+
+PYPROJECT = b"""\
+[project]
+name = "a"
+requires-python = ">=3.11"
+dependencies = ["numpy>=1.26,<3; python_version > '3.8'", "torch[opt]==2.*"]
+[project.optional-dependencies]
+opt = ["a[other]", "scipy"]
+other = ["pandas~=2.0"]
+[dependency-groups]
+dev = ["pytest", {include-group = "lint"}]
+lint = ["ruff"]
+[tool.uv]
+index-strategy = "first-index"
+find-links = ["wheels"]
+override-dependencies = ["numpy==2.0"]
+[[tool.uv.index]]
+name = "own"
+url = "https://index.example/simple/"
+explicit = true
+[tool.uv.sources]
+torch = { index = "own" }
+[[tool.pdm.source]]
+name = "pypi"
+url = "https://index.example/simple/"
+include_packages = ["numpy"]
+[tool.pdm.resolution.overrides]
+numpy = "2.0"
+[[tool.poetry.source]]
+name = "own"
+url = "https://index.example/simple/"
+priority = "supplemental"
+[tool.poetry.dependencies]
+numpy = { version = "^2", source = "own" }
+[tool.advisor]
+min-age = 7
+constraints = ["scipy<2"]
+overrides = ["pandas==2.2"]
+objective = "performance"
+[tool.advisor.package-index]
+torch = "https://torch.example/simple/"
+[tool.advisor.settings]
+onednn = "on"
+[tool.advisor.targets.gpu]
+hardware = "cpu-zen4"
+python = "3.12"
+lock = "pylock.toml"
+[tool.advisor.gate]
+max-gap = 0.1
+fail = ["ADV001"]
+[[tool.advisor.gate.ignore]]
+code = "ADV002"
+package = "numpy"
+reason = "it is known"
+until = 2030-01-01
+"""
+REQUIREMENTS = b"""\
+# What the project requires.
+--index-url https://index.example/simple/
+--extra-index-url https://extra.example/simple/
+--find-links wheels
+--only-binary :all:
+--pre
+numpy>=1.26,<3 ; python_version > "3.8"  # a comment
+torch[opt]==2.* ; sys_platform == 'linux' and extra != "a"
+scipy == 1.14.0 \\
+    --hash=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef \\
+    --hash=sha512:00
+-e git+https://example.org/a.git#egg=a
+"""
+PINNED = b"""\
+--index-url https://index.example/simple/
+numpy==2.0.1 \\
+    --hash=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+torch==2.4.0+cpu ; python_version > "3.8"
+"""
+PYLOCK = b"""\
+lock-version = "1.0"
+requires-python = ">=3.11"
+environments = ["sys_platform == 'linux'"]
+created-by = "a tool"
+[[packages]]
+name = "numpy"
+version = "2.0.1"
+marker = "python_version > '3.8'"
+requires-python = ">=3.9"
+index = "https://index.example/simple/"
+[[packages.wheels]]
+name = "numpy-2.0.1-cp312-cp312-manylinux_2_28_x86_64.whl"
+url = "https://index.example/numpy-2.0.1-cp312-cp312-manylinux_2_28_x86_64.whl"
+upload-time = 2024-07-21T13:00:00Z
+size = 100
+hashes = { sha256 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" }
+[[packages]]
+name = "own"
+version = "1.0"
+[packages.vcs]
+type = "git"
+url = "https://example.org/own.git"
+commit-id = "0123"
+[[packages]]
+name = "zipped"
+version = "1.0"
+[packages.sdist]
+name = "zipped-1.0.tar.gz"
+path = "./zipped-1.0.tar.gz"
+hashes = { sha256 = "00" }
+"""
+SBOM = json.dumps(
+    {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "components": [
+            {
+                "type": "library",
+                "name": "numpy",
+                "version": "2.0.1",
+                "purl": "pkg:pypi/numpy@2.0.1",
+                "hashes": [{"alg": "SHA-256", "content": "00"}],
+            }
+        ],
+    }
+).encode()
+JSON_PAGE = json.dumps(
+    {
+        "meta": {"api-version": "1.1"},
+        "name": "numpy",
+        "versions": ["2.0.1"],
+        "files": [
+            {
+                "filename": f"numpy-2.0.{n}-cp312-cp312-manylinux_2_28_x86_64.whl",
+                "url": f"../../numpy-2.0.{n}.whl",
+                "hashes": {"sha256": "0" * 64},
+                "requires-python": ">=3.9",
+                "size": 100,
+                "upload-time": "2024-07-21T13:00:00.123456Z",
+                "yanked": "broken" if n else False,
+                "core-metadata": {"sha256": "1" * 64},
+            }
+            for n in range(3)
+        ],
+    }
+).encode()
+HTML_PAGE = b"""<!DOCTYPE html><html><head><meta name="pypi:repository-version" content="1.1"><base href="https://b.example/">
+<title>Links for numpy</title></head><body><h1>Links for numpy</h1>
+<a href="numpy-2.0.0.whl#sha256=00" data-requires-python="&gt;=3.9" data-yanked="x">numpy-2.0.0-py3-none-any.whl</a><br>
+<a href="/numpy-2.0.1.tar.gz" data-core-metadata="sha256=11" data-gpg-sig="true">numpy-2.0.1.tar.gz</a><br/>
+</body></html>"""
+METADATA = b"""\
+Metadata-Version: 2.2
+Name: Own
+Version: 1.0
+Summary: made up
+Requires-Python: >=3.9
+Provides-Extra: opt
+Requires-Dist: numpy<3,>=1.26
+Requires-Dist: torch[a]==2.*; (python_version > "3.8" and extra == 'opt') or os_name in "posix nt"
+Dynamic: Description
+Classifier: Programming Language :: Python
+Description-Content-Type: text/markdown
+
+# Own
+A description.
+"""
+MATRIX = b"""\
+name = "made-up"
+indicators = ["matmul", { name = "softmax", size = "small" }]
+python = ["3.12"]
+dtypes = ["float32"]
+rounds = 2
+samples = 3
+min-time = 0.01
+timeout = 60
+memory-limit-gigabytes = 4
+[settings]
+onednn = ["on", "off"]
+[[stack]]
+framework = "torch>=2"
+versions = "all"
+with = ["numpy<3"]
+settings = { threads = [1, 2] }
+[[include]]
+framework = "numpy"
+indicators = ["matmul"]
+[[exclude]]
+framework = "torch==2.0.1"
+python = "3.12"
+settings = { onednn = "on" }
+"""
+SYSTEM = b"""{"submitter": "made-up", "division": "closed", "status": "onprem", "framework": "MXNet NVIDIA 19.05",
+ "nodes": "{'num_accelerators': 8, 'accelerator': 'Tesla V100', 'sys_mem_size': '512 GB'}", "number_of_nodes": "1",
+ "other_software_stack": {"cuda_version": "10.1 Update 1", "cudnn_version": "7.6.0"}, "host_processors_per_node": 2,
+ "host_processor_model_name": "Intel Xeon E5", "accelerators_per_node": 8, "accelerator_model_name": "V100 16GB"}"""
+
+
+def wheel() -> bytes:
+    """Return a small wheel."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("own/__init__.py", b"x = 1\n" * 20)
+        archive.writestr("own-1.0.dist-info/METADATA", METADATA)
+        archive.writestr("own-1.0.dist-info/RECORD", b"")
+    return made.getvalue()
+
+
+def tree_of(files: Mapping[str, bytes], *, compressed: bool = False) -> bytes:
+    """Return a tar archive."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(made.getvalue(), mtime=0) if compressed else made.getvalue()
+
+
+def sdists() -> list[bytes]:
+    long = {f"own-1.0/{'a' * 150}.py": b"x = 1\n", "own-1.0/PKG-INFO": METADATA}
+    return [tree_of(long, compressed=True)]
+
+
+def zipped_sdists() -> list[bytes]:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("own-1.0/PKG-INFO", METADATA)
+    return [made.getvalue()]
+
+
+def tars() -> list[bytes]:
+    logs = {f"results/dgx1/resnet/result_{n}.txt": text.encode() for n, text in enumerate((V05, MLL, MLLOG))}
+    return [tree_of({f"made-up/{name}": log for name, log in logs.items()} | {"made-up/systems/dgx1.json": SYSTEM})]
+
+
+def observations() -> list[bytes]:
+    return [observation_file(block({"2.0.0": 1.0, "2.1.0": 1.2}, rounds=2))]
+
+
+def matrices() -> list[bytes]:
+    return [MATRIX, (importlib.resources.files("knowledge.data") / "matrices" / "frameworks.toml").read_bytes()]

@@ -1,0 +1,314 @@
+"""The parsers of untrusted documents, each with valid documents to damage, read as the command line reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import gzip
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, MutableMapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from fastapi import FastAPI
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from advisor.cli.asking import Asked
+from advisor.cli.judging import _policy
+from advisor.cli.opening import _client, chosen_targets, prepare, read_asked
+from advisor.index.cache import DiskCache
+from advisor.index.configuration import IndexConfiguration
+from advisor.index.distributions import Distributions, MetadataError
+from advisor.index.page import DistributionFile
+from advisor.index.pages import Pages
+from advisor.index.transport import Answer, Transport, url_of_path
+from advisor.project.locks import read_lock
+from advisor.project.read import read_project
+from advisor.project.switches import read_switches
+from advisor.resolve.target import Target, make_target
+from knowledge.domain.errors import AdvisorError
+from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
+from knowledge.exchange.folder import ObservationFolder
+from knowledge.exchange.mlperf.tree import read_results
+from knowledge.hardware.profiles import find_profile
+from knowledge.store.engine import open_knowledge_base
+from pi_runners.catalogue import Indicators
+from pi_runners.matrix_file import read_matrix
+from tests.fuzz import documents
+from tests.knowledge.test_mlperf import MLL, MLLOG, V05
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ROOT / "tests" / "fixtures" / "locks"
+REPOSITORIES = ROOT / "tests" / "repositories"
+
+Documented = (AdvisorError, MetadataError)
+"""What a parser may raise: the command line says it in one sentence (`MetadataError`: and leaves a candidate out)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parser:
+    """A parser with what it is tested with.
+
+    Attributes:
+        seeds: Valid documents.
+        kind: How they are damaged, see :func:`tests.fuzz.mutations.mutate`.
+        read: Reads a document in an empty folder; raises only what is documented.
+    """
+
+    seeds: Callable[[], Iterable[bytes]]
+    kind: str
+    read: Callable[[bytes, Path], object]
+
+
+@cache
+def _target() -> Target:
+    return make_target(python="3.12", platform="manylinux_2_28_x86_64", hardware=find_profile("cpu-zen4"))
+
+
+def _evaluate(requirements: Iterable[Requirement]) -> None:
+    """Do with requirements what the search for a stack does."""
+    for requirement in requirements:
+        requirement.specifier.contains(Version("1.0"), prereleases=True)
+        if requirement.marker is not None:
+            requirement.marker.evaluate({**_target().markers, "extra": ""})
+
+
+def _read_project(folder: Path) -> None:
+    asked = Asked(
+        directory=folder,
+        cache_dir=folder / "cache",
+        hardware="cpu-zen4",
+        python="3.12",
+        platform="manylinux_2_28_x86_64",
+        workload="equal",
+        offline=True,
+    )
+    project = read_asked(asked, tell=lambda _: None)
+    chosen_targets(asked, project)
+    prepared = prepare(asked, project)
+    _policy(project, folder)
+    read_switches(folder, project.settings.get("settings", {}))
+    _client(asked, project).close()
+    _evaluate(root.requirement for root in (*prepared.problem.roots, *project.overrides))
+
+
+def _project(name: str) -> Callable[[bytes, Path], object]:
+    def read(content: bytes, folder: Path) -> None:
+        (folder / name).write_bytes(content)
+        _read_project(folder)
+
+    return read
+
+
+def _read_constraints(content: bytes, folder: Path) -> None:
+    path = folder / "constraints.txt"
+    path.write_bytes(content)
+    (folder / "requirements.txt").write_text("numpy\n", encoding="utf-8")
+    found = read_project(folder, constraints=[path], overrides=[path])
+    _evaluate(root.requirement for root in found.roots)
+
+
+def _lock(name: str) -> Callable[[bytes, Path], object]:
+    def read(content: bytes, folder: Path) -> None:
+        path = folder / name
+        path.write_bytes(content)
+        read_lock(path, _target())
+
+    return read
+
+
+class _OneAnswer:
+    """A transport of an index that gives the same answer to every request."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def get(self, *_: object, **__: object) -> Answer:
+        return self._answer
+
+
+def _page(content_type: str) -> Callable[[bytes, Path], object]:
+    def read(content: bytes, folder: Path) -> None:
+        transport = _OneAnswer(Answer(status=200, body=content, content_type=content_type, etag=""))
+        configuration = IndexConfiguration(default="https://index.example/simple/")
+        cache = DiskCache(folder / "cache")
+        for _ in range(2):  # From the index, then from the cache.
+            pages = Pages(configuration, cast(Transport, transport), cache, offline=False, refresh=False)
+            assert pages.read(canonicalize_name("numpy"), configuration.default).files is not None
+
+    return read
+
+
+def _distribution(filename: str, *, beside: bool = False) -> Callable[[bytes, Path], object]:
+    def read(content: bytes, folder: Path) -> None:
+        path = folder / filename
+        (folder / f"{filename}.metadata" if beside else path).write_bytes(content)
+        file = DistributionFile(
+            filename=filename, url=url_of_path(path), index=url_of_path(folder), metadata_sha256="" if beside else None
+        )
+        distributions = Distributions(cast(Transport, None), DiskCache(folder / "cache"), offline=True)
+        if not beside and filename.endswith(".whl"):
+            distributions.unpacked_size(file.url)
+        _evaluate(distributions.metadata(file).requires)
+
+    return read
+
+
+def _read_observations(content: bytes, folder: Path) -> None:
+    path = str(folder / "observations.jsonl")
+    damaged: list[DamagedLine] = []
+    kept = tuple(read_observations(read_lines(content, where=path, damaged=damaged), where=path, damaged=damaged))
+    observation_file(kept)
+    tuple(read_observations(read_lines(content, where=path), where=path))
+
+
+def _read_folder(content: bytes, folder: Path) -> None:
+    (folder / "observations-s-000.jsonl").write_bytes(content)
+    for session in ("s", "t"):
+        ObservationFolder(folder, session=session)
+
+
+def _read_mlperf_log(content: bytes, folder: Path) -> None:
+    log = folder / "v0.6" / "made-up" / "results" / "dgx1" / "resnet" / "result_0.txt"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(content)
+    observation_file(read_results(folder / "v0.6").observations)
+
+
+def _read_mlperf_system(content: bytes, folder: Path) -> None:
+    path = folder / "v0.6" / "made-up" / "systems" / "dgx1.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    _read_mlperf_log(MLL.encode(), folder)
+
+
+def _read_mlperf_tar(content: bytes, folder: Path) -> None:
+    path = folder / "v0.6.tar"
+    path.write_bytes(content)
+    observation_file(read_results(path).observations)
+
+
+def _read_matrix(content: bytes, folder: Path) -> None:
+    path = folder / "matrix.toml"
+    path.write_bytes(content)
+    versions = [Version("2.1.0"), Version("2.0.1"), Version("2.0.0")]
+    read_matrix(path).combinations(lambda requirement, python: versions, ("3.12",), most=2000)
+
+
+@cache
+def _service() -> tuple[FastAPI, str]:
+    from knowledge.service.app import create_app
+
+    logging.getLogger("seshat").setLevel(logging.CRITICAL)
+    folder = tempfile.mkdtemp(prefix="seshat-fuzz-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    store = open_knowledge_base(f"sqlite:///{folder}/knowledge.sqlite", shipped=False)
+    token, _ = store.create_token(role="runner", source="lab-a")
+    return create_app(store, Indicators()), token
+
+
+def _deliver(content: bytes, folder: Path) -> None:
+    app, token = _service()
+    status = asyncio.run(_post(app, content, token))
+    assert status in (200, 413, 422), status
+
+
+async def _post(app: FastAPI, content: bytes, token: str) -> int:
+    """Deliver a body without a socket; an error that the service does not answer itself is raised here."""
+    sent: list[MutableMapping[str, Any]] = []
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/x-ndjson"}
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/observations",
+        "raw_path": b"/observations",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return int(sent[0]["status"])
+
+
+def _files(*paths: Path) -> Callable[[], Iterable[bytes]]:
+    return lambda: [path.read_bytes() for path in paths]
+
+
+def _read_tar_sdist(content: bytes, folder: Path) -> None:
+    """Damage in the archive itself, which its compression would hide behind a wrong checksum."""
+    _distribution("own-1.0.tar.gz")(gzip.compress(content, 1, mtime=0), folder)
+
+
+_PIPFILES = (LOCKS / "pipenv" / "Pipfile", REPOSITORIES / "scoring-service" / "Pipfile")
+_POETRY = Parser(seeds=_files(LOCKS / "poetry" / "pyproject.toml"), kind="toml", read=_project("pyproject.toml"))
+_JSON_TYPE = "application/vnd.pypi.simple.v1+json"
+
+PARSERS: dict[str, Parser] = {
+    "pyproject": replace(
+        _POETRY,
+        seeds=lambda: [
+            documents.PYPROJECT,
+            *(path.read_bytes() for path in sorted(REPOSITORIES.glob("*/pyproject.toml"))),
+            *_files(LOCKS / "pdm" / "pyproject.toml", LOCKS / "uv" / "pyproject.toml", ROOT / "pyproject.toml")(),
+        ],
+    ),
+    "poetry-project": _POETRY,
+    "pipfile": Parser(seeds=_files(*_PIPFILES), kind="toml", read=_project("Pipfile")),
+    "requirements": Parser(
+        seeds=lambda: [documents.REQUIREMENTS, documents.REQUIREMENTS[: documents.REQUIREMENTS.index(b"-e ")]],
+        kind="lines",
+        read=_project("requirements.txt"),
+    ),
+    "constraints": Parser(
+        seeds=lambda: [documents.PINNED, b"numpy<3\nscipy==1.*\n"], kind="lines", read=_read_constraints
+    ),
+    "pylock": Parser(seeds=lambda: [documents.PYLOCK], kind="toml", read=_lock("pylock.toml")),
+    "uv-lock": Parser(seeds=_files(LOCKS / "uv" / "uv.lock"), kind="toml", read=_lock("uv.lock")),
+    "poetry-lock": Parser(seeds=_files(LOCKS / "poetry" / "poetry.lock"), kind="toml", read=_lock("poetry.lock")),
+    "pdm-lock": Parser(seeds=_files(LOCKS / "pdm" / "pdm.lock"), kind="toml", read=_lock("pdm.lock")),
+    "pipfile-lock": Parser(seeds=_files(LOCKS / "pipenv" / "Pipfile.lock"), kind="json", read=_lock("Pipfile.lock")),
+    "pinned": Parser(seeds=lambda: [documents.PINNED], kind="lines", read=_lock("requirements.txt")),
+    "sbom": Parser(seeds=lambda: [documents.SBOM], kind="json", read=_lock("bom.cdx.json")),
+    "json-page": Parser(seeds=lambda: [documents.JSON_PAGE], kind="json", read=_page(_JSON_TYPE)),
+    "html-page": Parser(seeds=lambda: [documents.HTML_PAGE], kind="lines", read=_page("text/html; charset=utf-8")),
+    "metadata": Parser(
+        seeds=lambda: [documents.METADATA], kind="lines", read=_distribution("own-1.0-py3-none-any.whl", beside=True)
+    ),
+    "wheel": Parser(seeds=lambda: [documents.wheel()], kind="archive", read=_distribution("own-1.0-py3-none-any.whl")),
+    "sdist": Parser(seeds=documents.sdists, kind="archive", read=_distribution("own-1.0.tar.gz")),
+    "sdist-tar": Parser(
+        seeds=lambda: [gzip.decompress(s) for s in documents.sdists()], kind="archive", read=_read_tar_sdist
+    ),
+    "sdist-zip": Parser(seeds=documents.zipped_sdists, kind="archive", read=_distribution("own-1.0.zip")),
+    "observations": Parser(seeds=documents.observations, kind="jsonl", read=_read_observations),
+    "observations-gzip": Parser(
+        seeds=lambda: [gzip.compress(s, mtime=0) for s in documents.observations()],
+        kind="archive",
+        read=_read_observations,
+    ),
+    "observation-folder": Parser(seeds=documents.observations, kind="jsonl", read=_read_folder),
+    "mlperf-log": Parser(
+        seeds=lambda: [text.encode() for text in (V05, MLL, MLLOG)], kind="lines", read=_read_mlperf_log
+    ),
+    "mlperf-system": Parser(seeds=lambda: [documents.SYSTEM], kind="json", read=_read_mlperf_system),
+    "mlperf-tar": Parser(seeds=documents.tars, kind="archive", read=_read_mlperf_tar),
+    "matrix": Parser(seeds=documents.matrices, kind="toml", read=_read_matrix),
+    "service": Parser(seeds=documents.observations, kind="jsonl", read=_deliver),
+}

@@ -1,0 +1,74 @@
+"""Damaged documents: each parser refuses them in one sentence, or reads them; never with a traceback."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.mutations import mutate
+from tests.fuzz.parsers import PARSERS, Documented
+
+CORPUS = Path(__file__).parent / "corpus"
+MOST_BYTES = 2**30
+MOST_SECONDS = 5.0
+"""Processor time for one document; only the slow test looks at it."""
+
+
+def read(name: str, content: bytes) -> bool:
+    """Read a document; return whether it was refused as documented."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            PARSERS[name].read(content, Path(folder))
+        except Documented as error:
+            # One sentence, that any terminal and log can show.
+            assert str(error).strip()
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_valid_document_is_read(name: str) -> None:
+    refused = [read(name, seed) for seed in PARSERS[name].seeds()]
+
+    # The first example may hold everything that there is, also what is refused.
+    assert not all(refused)
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*")), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_what_was_found_once_is_no_traceback(path: Path) -> None:
+    read(path.parent.name, path.read_bytes())
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_damaged_document_is_no_traceback(name: str) -> None:
+    parser = PARSERS[name]
+    seeds = list(parser.seeds())
+
+    @settings(max_examples=40, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(seed=st.sampled_from(seeds), number=st.integers(min_value=0, max_value=2**32))
+    def check(seed: bytes, number: int) -> None:
+        read(name, mutate(seed, parser.kind, random.Random(number)))
+
+    check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PARSERS)
+def test_ten_thousand_damaged_documents_stay_within_the_limits(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.fuzz", name, "--inputs", "10000", "--keep", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    print(done.stderr, found)
+
+    assert found["inputs"] == 10_000
+    assert found["failures"] == {}, f"seed {found['seed']}; the inputs are in {tmp_path}"
+    assert found["peak_bytes"] <= MOST_BYTES
+    assert found["longest_seconds"] <= MOST_SECONDS, f"seed {found['seed']}; the input is in {tmp_path}"
