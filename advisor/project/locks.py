@@ -29,6 +29,7 @@ from advisor.project.lock_formats import (
     reason_of,
 )
 from advisor.project.unreadable import UnreadableFileError
+from advisor.resolve.problem import RootRequirement
 from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
@@ -293,6 +294,16 @@ def _line_of(text: str, error: EntryError) -> int:
     return _lines(text).get((canonicalize_name(error.package), ""), [1])[0]
 
 
+def _unpinned(root: RootRequirement, path: Path, message: str) -> UnreadableFileError:
+    return UnreadableFileError(
+        f"{root.origin}: {message}",
+        path=Path(root.path or path),
+        line=root.line,
+        package=root.name,
+        hint="pin every line with `==`, as `pip freeze` does, or name another file with `--current`",
+    )
+
+
 def _read_freeze(path: Path, target: Target) -> Lock:
     from advisor.project.requirements import read_requirements
 
@@ -305,24 +316,12 @@ def _read_freeze(path: Path, target: Target) -> Lock:
         pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
         on_target = marker is None or holds(str(marker), target)
         if on_target and len(pins) != 1:
-            raise UnreadableFileError(
-                f"{root.origin}: `{root.requirement}` is not an exact version, so this is no lock",
-                path=Path(root.path or path),
-                line=root.line,
-                package=root.name,
-                hint="write one with `pip freeze`, or name another file with `--current`",
-            )
+            raise _unpinned(root, path, f"`{root.requirement}` is not an exact version, so this is no lock")
         for pin in pins:
             try:
                 version = Version(pin)
             except InvalidVersion:
-                raise UnreadableFileError(
-                    f"{root.origin}: `{pin}` is not a version that can be compared (PEP 440)",
-                    path=Path(root.path or path),
-                    line=root.line,
-                    package=root.name,
-                    hint="pin it with `==`, or name another file with `--current`",
-                ) from None
+                raise _unpinned(root, path, f"`{pin}` is not a version that can be compared (PEP 440)") from None
             locked = LockedVersion(
                 version=version,
                 line=root.line,

@@ -72,7 +72,7 @@ def read_log(text: str) -> TrainingRun:
     Raises:
         UnreadableLogError: If it holds no start or no stop, or stops before it starts.
     """
-    # A carriage return moves a progress bar to the begin of its line; in a record there can be none.
+    # A carriage return moves a progress bar to the start of its line; in a record there can be none.
     lines = lines_of(text.replace("\r", "\n"))
     events = [event for line in lines if (event := _event(line)) is not None]
     if not events:
