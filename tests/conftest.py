@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -37,11 +38,17 @@ def index() -> Iterator[PackageIndex]:
 
 @pytest.fixture(scope="session")
 def first_knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A knowledge base as first use and first advice leave it: made once, then copied."""
-    path = tmp_path_factory.mktemp("knowledge") / "knowledge.sqlite"
-    with open_knowledge_base(str(path)) as store:
-        for framework in FRAMEWORKS:
-            Fits(store).process(framework, "cpu")
+    """A knowledge base as first use and first advice leave it: made once for all workers of pytest-xdist, then copied."""
+    base = tmp_path_factory.getbasetemp()
+    path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "first-knowledge.sqlite"
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            made = path.with_suffix(".made")
+            with open_knowledge_base(str(made)) as store:
+                for framework in FRAMEWORKS:
+                    Fits(store).process(framework, "cpu")
+            made.rename(path)
     return path
 
 

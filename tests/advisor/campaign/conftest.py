@@ -50,6 +50,17 @@ class Bench:
             "ADVISOR_KNOWLEDGE": self.address,
         }
 
+    @property
+    def held(self) -> str:
+        """Code of a version that fails once ``release`` was called, and not before."""
+        return (
+            f"import os, time\nwhile not os.path.exists({str(self.folder / 'released')!r}): time.sleep(0.05)\n{REFUSES}"
+        )
+
+    def release(self) -> None:
+        """Let the versions go on that are held."""
+        (self.folder / "released").touch()
+
     def matrix(self, *codes: str, rounds: int = 2) -> None:
         """Offer a version for each piece of code, and write the matrix of all of them."""
         for number, code in enumerate(codes):
@@ -84,6 +95,12 @@ class Bench:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
+    def watch(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start the command line and read what it prints."""
+        return subprocess.Popen(
+            self.command(*arguments), cwd=self.folder, env=self.variables, stdout=subprocess.PIPE, text=True
+        )
+
     def status(self, *arguments: str) -> dict[str, Any]:
         done = self.run("pi", "status", "small", "--format", "json", *arguments)
         assert done.returncode == 0, done.stderr
@@ -115,11 +132,12 @@ class Bench:
         patterns = ("campaigns/*/tasks/*.json", "cluster/pod-*/scratch/campaign/tasks/*.json")
         return any(found for pattern in patterns for found in self.folder.glob(pattern))
 
-    def wait(self, condition: Callable[[], bool], seconds: float = 90) -> None:
-        deadline = time.monotonic() + seconds
+    def wait(self, condition: Callable[[], bool], every: float = 0.05) -> None:
+        """Wait until something is so; the limit only ends what would hang."""
+        deadline = time.monotonic() + 300
         while not condition():
             assert time.monotonic() < deadline
-            time.sleep(0.05)
+            time.sleep(every)
 
 
 @pytest.fixture

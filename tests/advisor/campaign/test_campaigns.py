@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -59,13 +60,15 @@ def test_a_campaign_is_the_same_on_every_engine(bench: Bench, engine: tuple[str,
 
 
 def test_a_killed_worker_loses_nothing(bench: Bench, engine: tuple[str, ...]) -> None:
-    bench.matrix(f"import time; time.sleep(1.5); {REFUSES}", REFUSES)
+    bench.matrix(bench.held, REFUSES)
     process = bench.start(*engine)
 
     bench.wait(lambda: bool(workers(bench)) and bench.begun)
-    victims = workers(bench)
-    for worker in victims:
-        worker.send_signal(signal.SIGKILL)
+    for worker in (victims := workers(bench)):
+        # The parent of another ends with it.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.kill()
+    bench.release()
 
     assert victims
     assert process.wait(300) == 0
@@ -73,12 +76,13 @@ def test_a_killed_worker_loses_nothing(bench: Bench, engine: tuple[str, ...]) ->
 
 
 def test_a_killed_coordinator_loses_nothing(bench: Bench, engine: tuple[str, ...]) -> None:
-    bench.matrix(f"import time; time.sleep(1); {REFUSES}", REFUSES)
+    bench.matrix(bench.held, REFUSES)
     process = bench.start(*engine)
 
     bench.wait(lambda: any(bench.folder.glob("campaigns/*/batches/001/handle")))
     process.send_signal(signal.SIGKILL)
     process.wait()
+    bench.release()
     done = bench.campaign(*engine)
 
     assert done.returncode == 0, done.stderr
@@ -87,7 +91,7 @@ def test_a_killed_coordinator_loses_nothing(bench: Bench, engine: tuple[str, ...
 
 
 def test_what_is_cancelled_is_kept_and_goes_on(bench: Bench, engine: tuple[str, ...]) -> None:
-    bench.matrix(f"import time; time.sleep(2); {REFUSES}", rounds=3)
+    bench.matrix(bench.held, rounds=3)
     process = bench.start(*engine)
     bench.wait(lambda: bench.begun)
 
@@ -97,6 +101,7 @@ def test_what_is_cancelled_is_kept_and_goes_on(bench: Bench, engine: tuple[str, 
     assert process.wait(300) == 4
     assert bench.status()["state"] == "cancelled"
     assert not workers(bench)
+    bench.release()
     assert bench.campaign(*engine).returncode == 0
     assert bench.cells == every_cell(3, 2)
 
@@ -105,7 +110,7 @@ def test_submitted_and_left_alone_it_is_collected_later(bench: Bench, engine: tu
     bench.matrix(REFUSES)
 
     left = bench.campaign(*engine, "--detach")
-    bench.wait(lambda: all(t["state"] in ("done", "failed", "lost") for t in bench.status()["tasks"]))
+    bench.wait(lambda: all(t["state"] in ("done", "failed", "lost") for t in bench.status()["tasks"]), every=0.5)
     collected = bench.run("pi", "collect")
 
     assert left.returncode == collected.returncode == 0, left.stderr + collected.stderr
@@ -125,11 +130,12 @@ def test_a_stack_that_kills_its_worker_is_given_up_and_the_rest_goes_on(bench: B
 
 
 def test_two_do_not_look_after_one_campaign(bench: Bench) -> None:
-    bench.matrix(f"import time; time.sleep(2); {REFUSES}")
+    bench.matrix(bench.held)
     process = bench.start()
     bench.wait(lambda: any(bench.folder.glob("campaigns/*/batches/001/handle")))
 
     refused = bench.campaign()
+    bench.release()
 
     assert refused.returncode == 2
     assert "another process looks after the campaign" in refused.stderr
@@ -207,13 +213,14 @@ def test_another_matrix_does_not_get_into_a_campaigns_folder(bench: Bench) -> No
 
 
 def test_a_lost_node_of_kubernetes_runs_its_task_again(bench: Bench, kubernetes: KubernetesDouble) -> None:
-    bench.matrix(f"import time; time.sleep(2); {REFUSES}", rounds=2)
+    bench.matrix(bench.held, rounds=2)
     process = bench.start(
         "-e", "kubernetes", "--engine", "image=x", "--engine", f"kubeconfig={kubernetes.kubeconfig()}"
     )
     bench.wait(lambda: bool(workers(bench)))
 
     kubernetes.lose_node("node-a")
+    bench.release()
 
     assert process.wait(120) == 0
     assert bench.cells == every_cell(2, 2)
@@ -261,14 +268,17 @@ def test_results_are_pushed_from_where_they_are_measured(bench: Bench, kubernete
 
 
 def test_status_is_watched_until_the_end(bench: Bench) -> None:
-    bench.matrix(f"import time; time.sleep(1); {REFUSES}", rounds=1)
+    bench.matrix(bench.held, rounds=1)
     bench.campaign("--detach")
 
-    watched = bench.run("pi", "status", "small", "--watch", "--format", "json")
+    with bench.watch("pi", "status", "small", "--watch", "--format", "json") as watched:
+        assert watched.stdout is not None
+        first = json.loads(watched.stdout.readline())
+        bench.release()
+        *_, last = map(json.loads, watched.stdout)
 
-    records = [json.loads(line) for line in watched.stdout.splitlines()]
-    assert records[0]["state"] == "running"
-    assert records[-1]["cells"]["failed"] == 2
+    assert first["state"] == "running"
+    assert last["cells"]["failed"] == 2
     assert os.path.exists(bench.home / "kept")
 
 

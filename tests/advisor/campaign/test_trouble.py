@@ -233,13 +233,14 @@ def test_what_slurm_refuses_is_told_and_the_campaign_can_go_on(bench: Bench, opt
 
 @pytest.mark.slow
 def test_a_controller_that_is_away_is_waited_for(bench: Bench, slurm: Cluster) -> None:
-    bench.matrix(f"import time; time.sleep(2); {REFUSES}")
+    bench.matrix(bench.held)
     process = bench.start("-e", "slurm")
     bench.wait(lambda: bench.begun)
 
     slurm.kill_controller()
     told = bench.run("pi", "status", "small")
     slurm.start_controller()
+    bench.release()
 
     assert "Slurm's controller cannot be reached" in told.stderr
     assert "what was submitted goes on" in told.stderr
@@ -248,9 +249,7 @@ def test_a_controller_that_is_away_is_waited_for(bench: Bench, slurm: Cluster) -
 
 
 def test_what_a_controller_forgot_is_submitted_again_and_measured_once(bench: Bench, slurm: Cluster) -> None:
-    allowed = bench.folder / "allowed"
-    waits = f"import os, time\nwhile not os.path.exists({str(allowed)!r}): time.sleep(0.1)"
-    bench.matrix(f"{waits}\n{REFUSES}", rounds=1)
+    bench.matrix(bench.held, rounds=1)
     process = bench.start("-e", "slurm")
     bench.wait(lambda: bench.begun)
 
@@ -258,7 +257,7 @@ def test_what_a_controller_forgot_is_submitted_again_and_measured_once(bench: Be
     slurm.forget_jobs()
     slurm.start_controller()
     bench.wait(lambda: len(list(bench.home.glob("batches/*/handle"))) == 2)
-    allowed.touch()
+    bench.release()
 
     assert process.wait(200) == 0
     assert bench.cells == every_cell(1, 2)
@@ -311,7 +310,7 @@ def test_an_image_that_cannot_be_pulled_is_told_while_it_waits(bench: Bench, kub
     options = ("--engine", "image=absent/image", "--engine", f"kubeconfig={kubernetes.kubeconfig()}")
     assert bench.campaign("-e", "kubernetes", *options, "--detach").returncode == 0
 
-    bench.wait(lambda: bool(bench.status()["remarks"]))
+    bench.wait(lambda: bool(bench.status()["remarks"]), every=0.5)
     (remark,) = bench.status()["remarks"]
     bench.run("pi", "cancel")
     good = ("--engine", "image=here", "--engine", f"kubeconfig={kubernetes.kubeconfig()}")
