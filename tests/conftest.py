@@ -38,7 +38,7 @@ def index() -> Iterator[PackageIndex]:
 
 @pytest.fixture(scope="session")
 def first_knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A knowledge base as first use and first advice leave it: made once for all workers of pytest-xdist, then copied."""
+    """A knowledge base as first use and first advice leave it: made once, for all workers of pytest-xdist."""
     base = tmp_path_factory.getbasetemp()
     path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "first-knowledge.sqlite"
     with path.with_suffix(".lock").open("w") as lock:

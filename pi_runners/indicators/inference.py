@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List, Sequence
 
-from pi_runners.harness.contract import Backend, Parameters, Plan, product
+from pi_runners.harness.contract import Backend, Parameters, Plan
 from pi_runners.harness.timing import rounded
-from pi_runners.indicators.checks import EVERY, Result, difference, making_reference, worst_error
+from pi_runners.indicators.checks import EVERY, Result, difference, making_reference, pick, worst_error
 from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, PROCESS_BYTES, Parameter, refuse_error
 from pi_runners.indicators.loadgen import SCENARIOS, STREAMS, BoundError, run_scenario
 from pi_runners.indicators.models import MODELS, model_parameters
@@ -15,7 +15,7 @@ from pi_runners.indicators.training import ModelIndicator
 
 _OFFLINE_BATCH = 32
 _REFERENCE_FLOPS = 1e11
-"""Work up to which a whole batch is compared: a few seconds in double precision."""
+"""Work up to which samples of a batch are compared: a few seconds in double precision."""
 _TESTS = 5
 _TOLERANCE = {"float64": 1e-9, "float32": 1e-2, "float16": 5e-2, "bfloat16": 3e-1}
 
@@ -82,7 +82,10 @@ class Inference(ModelIndicator):
         p = {name: value for name, value in self.complete(parameters).items() if value != 0}
         scenario = p["scenario"]
         size = {"MultiStream": STREAMS, "Offline": _OFFLINE_BATCH}.get(scenario, 1)
-        calls: Dict[int, Callable[[], Any]] = {n: _server(backend, dict(p, batch=n)) for n in {1, size}}
+        calls: Dict[int, Callable[[], Any]] = {}
+        for n in {1, size}:
+            batch, model = dict(p, batch=n), MODELS[p["model"]]
+            calls[n] = _server(backend, batch, model.inputs(backend, batch), model.make_weights(backend, batch))
         tolerance = _TOLERANCE[backend.precision]
         error = worst_error(_difference(backend, dict(p, batch=n), calls[n]()) for n in calls)
         if wrong := refuse_error(error, tolerance):
@@ -115,11 +118,8 @@ class Inference(ModelIndicator):
         }
 
 
-def _server(backend: Backend, p: Parameters) -> Callable[[], Any]:
-    model = MODELS[p["model"]]
-    weights = model.make_weights(backend, p)
-    inputs = model.inputs(backend, p)
-    count = len(inputs)
+def _server(backend: Backend, p: Parameters, inputs: Sequence[Any], weights: Sequence[Any]) -> Callable[[], Any]:
+    model, count = MODELS[p["model"]], len(inputs)
     return backend.compile(
         lambda b, *arrays: model.forward(b, arrays[count:], arrays[:count], p, False), inputs, weights
     )
@@ -128,37 +128,36 @@ def _server(backend: Backend, p: Parameters) -> Callable[[], Any]:
 def _difference(backend: Backend, p: Parameters, result: Any) -> float:
     """Return the largest difference from the logits in double precision, relative to the largest logit.
 
-    Of a batch whose reference would take too long, the logits must be finite, and the first sample is compared where
-    the inputs of a batch begin with those of a single sample.
+    All logits must be finite. Of a batch whose reference would take too long, fresh random samples are compared.
     """
-    model = MODELS[p["model"]]
+    model, batch = MODELS[p["model"]], int(p["batch"])
     made = Result(backend, result, (model.rows(p), p["classes"]))
     if not made.sound or not made.finite():
         return math.inf
-    samples = _compared(p)
-    if samples == 0:
-        return 0.0
-    with making_reference():
-        exact = _reference(backend)
-        reference = _server(exact, dict(p, batch=samples))()
-    rows = model.rows(dict(p, batch=samples))
+    single = dict(p, batch=1)
+    rows = model.rows(single)
     step = max(1, EVERY // p["classes"])
     errors, largest = [], 0.0
-    # A part at a time: as Python's numbers, the logits of a large batch take tens of gigabytes.
-    for start in range(0, rows, step):
-        part = (slice(start, min(rows, start + step)),)
-        expected = exact.read_all(reference, part)
-        largest = max(largest, *map(abs, expected))
-        errors.append(difference(backend.read_all(result, part), expected))
+    with making_reference():
+        exact = _reference(backend)
+        weights, inputs = model.make_weights(exact, p), model.inputs(exact, p)
+    for sample in pick(batch, int(_REFERENCE_FLOPS / model.count(single)[0])):
+        with making_reference():
+            reference = _server(exact, single, _sample(inputs, sample, batch), weights)()
+        # A part at a time: as Python's numbers, the logits of a large model take gigabytes.
+        for start in range(0, rows, step):
+            stop = min(rows, start + step)
+            expected = exact.read_all(reference, (slice(start, stop),))
+            found = backend.read_all(result, (slice(sample * rows + start, sample * rows + stop),))
+            largest = max(largest, *map(abs, expected))
+            errors.append(difference(found, expected))
     return worst_error(errors) / largest
 
 
-def _compared(p: Parameters) -> int:
-    """Return how many samples of a batch are compared with a reference: all, or the first, or none."""
-    model = MODELS[p["model"]]
-    if model.count(p)[0] <= _REFERENCE_FLOPS:
-        return int(p["batch"])
-    return int(all(product(shape.shape) % 4 == 0 for shape in model.input_shapes(dict(p, batch=1))))
+def _sample(inputs: Sequence[Any], number: int, batch: int) -> List[Any]:
+    """Return the inputs of one sample: an equal part of every array's first axis."""
+    each = [len(array) // batch for array in inputs]
+    return [array[number * size : (number + 1) * size] for array, size in zip(inputs, each)]
 
 
 def _reference(backend: Backend) -> Backend:

@@ -22,11 +22,13 @@ import math
 import subprocess
 import sys
 import time
+from operator import mul
 from typing import Any, Dict, List
 
-from pi_runners.harness.contract import Backend, Parameters, Plan, decode, random_bytes
+from pi_runners.harness.contract import Backend, Parameters, Plan, random_bytes
 from pi_runners.harness.timing import rounded
-from pi_runners.indicators.checks import pick, worst_error
+from pi_runners.indicators.checks import EVERY, Result, difference, pick, worst_error
+from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
 from pi_runners.indicators.indicator import PROCESS_BYTES, ROUND_OFF, Indicator, Parameter, refuse_error
 
 _PROCESSES = 1
@@ -39,8 +41,8 @@ _MODULES = {
     "torch": ("torch",),
 }
 """What a user of each framework imports."""
-_CHECKED = 64
-"""Elements of the first result that are compared."""
+_WORK = 2**29
+"""Products of the reference, up to which all rows of the first result are compared: a second."""
 _TIMED = ("import_seconds", "device_seconds", "first_call_seconds")
 """The parts of a sample."""
 
@@ -174,14 +176,19 @@ class _Stopwatch:
 
 
 def _error(backend: Backend, result: Any, raw: List[bytes], n: int) -> float:
-    """Return the largest relative error of some elements; infinity where one of them is not finite."""
-    errors = []
-    for place in pick(n * n, _CHECKED):
-        i, j = divmod(place, n)
-        row, column = raw[0][i * n : (i + 1) * n], raw[1][j::n]
-        terms = [x * y * n**-0.5 for x, y in zip(decode(row, backend.dtype), decode(column, backend.dtype))]
-        scale = math.sqrt(math.fsum(term * term for term in terms))
-        errors.append(abs(backend.read(result, (i, j)) - math.tanh(math.fsum(terms))) / scale)
+    """Return the largest relative error; infinity where the shape is wrong or an element is not finite."""
+    made = Result(backend, result, (n, n))
+    if not made.sound or not (made.whole or made.finite()):
+        return math.inf
+    numbers = whole_numbers(backend.dtype)
+    width = field_bytes(n * 256**2 * numbers.step**2)
+    columns = [pack(raw[1][k * n : (k + 1) * n], width, numbers) for k in range(n)]
+    # Both factors are scaled by the fourth root, and the scale is the root of a sum of n squares, so scaled.
+    unit, errors = numbers.denominator**2 * n**0.5, []
+    for i in pick(n, max(1, min(EVERY // n, _WORK // n**2))):
+        factors = numbers.row(raw[0][i * n : (i + 1) * n])
+        expected = [math.tanh(x / unit) for x in unpack(sum(map(mul, factors, columns)), n, width)]
+        errors.append(difference(made.row((i,)), expected, numbers.spread**2))
     return worst_error(errors)
 
 

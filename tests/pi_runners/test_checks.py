@@ -227,6 +227,28 @@ def test_inference_that_answers_wrongly_is_a_failed_observation(
     assert wrong["status"] == "wrong-result"
 
 
+@pytest.mark.parametrize("model", [name for name in MODELS if name != "unet3d"])
+@pytest.mark.parametrize("sample", [0, 4, 7])
+def test_any_sample_of_a_batch_may_be_the_one_that_is_compared(
+    model: str, sample: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    framework, few = backend_of("numpy", "float32"), 1.0
+    monkeypatch.setattr(inference, "_REFERENCE_FLOPS", few)
+    monkeypatch.setattr(inference, "pick", lambda count, most: [sample] if most < count else list(range(count)))
+    case = {**INDICATORS["inference"].complete({"model": model}), **MODELS[model].sets["small"], "batch": 8}
+    made = MODELS[model]
+    right = made.forward(framework, made.make_weights(framework, case), made.inputs(framework, case), case, False)
+    rows = made.rows(case) // 8
+    # One element of the sample, and of no other, is off by the largest logit.
+    wrong, elsewhere = right.copy(), right.copy()
+    wrong[sample * rows + rows // 2, 0] += abs(right).max()
+    elsewhere[(sample * rows + rows + rows // 2) % len(right), 0] += abs(right).max()
+
+    assert inference._difference(framework, case, right) < 1e-4
+    assert inference._difference(framework, case, wrong) > 0.5
+    assert inference._difference(framework, case, elsewhere) < 1e-4
+
+
 STEPS = {"no step": 0.0, "the wrong direction": -1.0, "half a step": 0.5, "two steps": 2.0, "ten tolerances": 3.5}
 
 
