@@ -37,6 +37,8 @@ MORE_TO_MEASURE = 75
 _REQUIRED = ("packaging", "psutil")
 _TELEMETRY_SECONDS = 0.25
 """An indicator takes a second or two on a GPU: it must hold several readings."""
+_LONGEST_PAUSE_SECONDS = 600.0
+"""Between two pieces, so that the second may complete a round of the first."""
 _ENDING_SECONDS = 5.0
 """Left at the end of a piece to end the running process and to write what it reported."""
 
@@ -97,7 +99,7 @@ def measure_piece(
             block, rounds = begun(one, folder, session=session)
             for number, slots in rounds:
                 run_block(
-                    replace(block, slots=slots, rounds=number + 1),
+                    replace(block, slots=slots, rounds=max(block.rounds, number + 1)),
                     sink=tally,
                     runner=runner,
                     environments=Path(scratch),
@@ -127,15 +129,23 @@ def count_missing(planned: Sequence[Planned], folder: ObservationFolder, *, sess
     return missing, total
 
 
-def session_name() -> str:
-    """Name the time since this machine was started, and its GPUs: copies of a virtual machine may share the former."""
+def session_name(folder: Path, *, now: datetime) -> str:
+    """Name the machine's start, its GPUs and a time without a longer pause in the files of a folder.
+
+    Copies of a virtual machine may share the start. After a pause, the machine may be in another state: what is
+    measured then is not compared with what was measured before.
+    """
     import psutil
 
     try:
         started = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         started = str(int(psutil.boot_time()))
-    return hashlib.sha256(" ".join((started, *gpu_identifiers())).encode()).hexdigest()[:8]
+    machine = hashlib.sha256(" ".join((started, *gpu_identifiers())).encode()).hexdigest()[:8]
+    files = sorted(folder.glob(f"observations-{machine}t*.jsonl"), key=lambda file: file.stat().st_mtime)
+    if files and now.timestamp() - files[-1].stat().st_mtime < _LONGEST_PAUSE_SECONDS:
+        return files[-1].stem.removeprefix("observations-").rpartition("-")[0]
+    return f"{machine}t{now.strftime('%Y%m%d%H%M%S')}"
 
 
 def gpu_identifiers() -> tuple[str, ...]:
@@ -199,7 +209,7 @@ def _run(options: Any, started: float) -> int:
         )
     for text in refused:
         say(f"left out, or a smaller case instead: {text}")
-    session = session_name()
+    session = session_name(options.folder, now=datetime.now(UTC))
     folder = ObservationFolder(options.folder, session=session)
     if options.list:
         for one in planned:

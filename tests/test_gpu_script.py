@@ -12,6 +12,7 @@ import venv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,24 @@ def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(planned: tuple[
     assert len(found) == ROUNDS * sum(len(s.indicators) for p in some for s in p.block.slots)
     assert gpu.count_missing(some, ObservationFolder(tmp_path, session="s"), session="s") == (0, len(found))
     assert all(o.reference == (o.slot == 0) for o in observations(tmp_path))
+
+
+def test_a_pause_begins_another_session(tmp_path: Path) -> None:
+    def name(seconds: float) -> str:
+        return gpu.session_name(tmp_path, now=datetime.fromtimestamp(seconds, UTC))
+
+    first = name(1000)
+    file = tmp_path / f"observations-{first}-000.jsonl"
+    file.touch()
+    os.utime(file, (1000, 1000))
+
+    assert name(1300) == first
+    assert name(2000) != first
+    # The file of the later session counts, though the first one's is there.
+    later = tmp_path / f"observations-{name(2000)}-000.jsonl"
+    later.touch()
+    os.utime(later, (2000, 2000))
+    assert name(2300) == later.stem.split("-")[1] != first
 
 
 def test_measuring_ends_even_where_every_session_is_shorter_than_a_round(

@@ -42,8 +42,8 @@ class MeasuredRun:
 class ObservationFolder:
     """Observation files in a folder: those of this session grow, those of others are only read.
 
-    A session is a time without a restart of the machine: what was measured in two sessions may have been measured on
-    two machines of one kind.
+    A session is a time without a restart of the machine or a long pause: what was measured in two sessions may have
+    been measured on two machines of one kind, or on a machine in two states.
     """
 
     def __init__(self, path: Path, *, session: str, limit_bytes: int = LIMIT_BYTES) -> None:
