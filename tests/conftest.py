@@ -78,6 +78,7 @@ def advisor_here(
     """Run the command line in this process, which saves starting one, with a knowledge base of its own."""
     knowledge = shutil.copy(first_knowledge, tmp_path / "own.sqlite")
     monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{knowledge}")
+    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -156,7 +156,7 @@ def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_an_exit_code(
-    advisor: Advisor, project: Path, index: PackageIndex, arguments: tuple[str, ...], code: int, message: str
+    advisor_here: Advisor, project: Path, index: PackageIndex, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     folder = project.parent
     option = f"--index-url {index.url}\n"
@@ -171,7 +171,7 @@ def test_bad_input_is_one_sentence_and_an_exit_code(
     if arguments[0] == "pi" and arguments[1] != "show":
         arguments = (*arguments, "--index-url", index.url)
 
-    done = advisor(*arguments)
+    done = advisor_here(*arguments)
 
     assert (done.returncode, one_sentence(done.stderr)) == (code, True), done.stderr
     assert message in done.stderr

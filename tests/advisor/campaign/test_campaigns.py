@@ -29,6 +29,14 @@ def engine(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return ()
 
 
+LOCAL_FIRST = pytest.mark.parametrize(
+    "engine",
+    ["local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("slurm", "kubernetes"))],
+    indirect=True,
+)
+"""What executors do in these cases the conformance suite tests on every engine; whole campaigns repeat it slowly."""
+
+
 def workers(bench: Bench) -> list[psutil.Process]:
     """Return the processes that measure for a bench."""
     found = []
@@ -75,6 +83,7 @@ def test_a_killed_worker_loses_nothing(bench: Bench, engine: tuple[str, ...]) ->
     assert bench.cells == every_cell(2, 3)
 
 
+@LOCAL_FIRST
 def test_a_killed_coordinator_loses_nothing(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(bench.held, REFUSES)
     process = bench.start(*engine)
@@ -90,6 +99,7 @@ def test_a_killed_coordinator_loses_nothing(bench: Bench, engine: tuple[str, ...
     assert len(list(bench.home.glob("batches/*"))) == 1
 
 
+@LOCAL_FIRST
 def test_what_is_cancelled_is_kept_and_goes_on(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(bench.held, rounds=3)
     process = bench.start(*engine)
@@ -106,6 +116,7 @@ def test_what_is_cancelled_is_kept_and_goes_on(bench: Bench, engine: tuple[str, 
     assert bench.cells == every_cell(3, 2)
 
 
+@LOCAL_FIRST
 def test_submitted_and_left_alone_it_is_collected_later(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(REFUSES)
 
