@@ -38,7 +38,11 @@ def index() -> Iterator[PackageIndex]:
 @pytest.fixture(scope="session")
 def first_knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A knowledge base as first use and first advice leave it: made once, then copied."""
-    path = tmp_path_factory.mktemp("knowledge") / "knowledge.sqlite"
+    return first_knowledge_at(tmp_path_factory.mktemp("knowledge") / "knowledge.sqlite")
+
+
+def first_knowledge_at(path: Path) -> Path:
+    """Make a knowledge base as first use and first advice leave it."""
     with open_knowledge_base(str(path)) as store:
         for framework in FRAMEWORKS:
             Fits(store).process(framework, "cpu")
