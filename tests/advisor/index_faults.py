@@ -138,7 +138,7 @@ def _everywhere(exit_code: int, tries: int, message: str) -> dict[str, Outcome]:
 def _absent() -> dict[str, Outcome]:
     gone = "listed on the index, but no longer there"
     return {
-        "page": Outcome(exit_code=3, tries=1, message="`a`", falls_back="no such package"),
+        "page": Outcome(exit_code=3, tries=1, message="is not on any configured index", falls_back="no such package"),
         "metadata": Outcome(exit_code=0, tries=1, falls_back="reads the wheel"),
         "file": Outcome(exit_code=0, tries=1, message=gone, falls_back="leaves the version out"),
     }
@@ -230,7 +230,12 @@ ROWS = (
         answer=send(b"<html><body><form>welcome</form></body></html>", kind="text/html"),
         outcomes={
             **_unlike_page(""),
-            "page": Outcome(exit_code=3, tries=1, message="`a`", falls_back="a page without files"),
+            "page": Outcome(
+                exit_code=3,
+                tries=1,
+                message="the index page of `a`, required by line 1, lists no files",
+                falls_back="a page without files",
+            ),
         },
     ),
     Row(name="empty answer", answer=send(), outcomes=_unlike_page("did not answer with a project page")),
