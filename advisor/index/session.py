@@ -8,8 +8,7 @@ from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3 import HTTPConnectionPool, PoolManager
 
 from advisor.index.deadline import TimedResponse
 
@@ -27,20 +26,17 @@ class _Session(requests.Session):
         return None
 
 
-class _Connection(HTTPConnection):
-    response_class = TimedResponse
+def _with_deadlines(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+    """Return a kind of connection pool whose answers have a deadline; proxies have kinds of their own."""
+    if issubclass(pool.ConnectionCls.response_class, TimedResponse):  # type: ignore[attr-defined]
+        return pool
+    connection = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"response_class": TimedResponse})
+    return type(pool.__name__, (pool,), {"ConnectionCls": connection})
 
 
-class _SecureConnection(HTTPSConnection):
-    response_class = TimedResponse
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+def _limit(manager: PoolManager) -> None:
+    pools = manager.pool_classes_by_scheme
+    manager.pool_classes_by_scheme = {scheme: _with_deadlines(pool) for scheme, pool in pools.items()}
 
 
 class _Adapter(HTTPAdapter):
@@ -68,10 +64,6 @@ class _Adapter(HTTPAdapter):
     def cert_verify(self, conn: Any, url: str, verify: bool | str, cert: Any) -> None:
         """Require a certificate; the context knows the authorities."""
         conn.cert_reqs = "CERT_REQUIRED"
-
-
-def _limit(manager: PoolManager) -> None:
-    manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 
 
 def make_session(trust: ssl.SSLContext, authorise: Authorise) -> requests.Session:

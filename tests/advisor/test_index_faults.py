@@ -22,12 +22,13 @@ from advisor.index import deadline, transport
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from advisor.index.transport import IndexUnreachableError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import inquire, recommend
 from knowledge.domain.errors import AdvisorError
 from knowledge.rules.engine import RuleBook
-from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, reset, send, table
+from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, reset, send, table
 from tests.advisor.made import MACHINE, client_of, no_knowledge, problem_of, versions
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -233,6 +234,19 @@ def test_a_connection_that_breaks_once_is_no_error(index: PackageIndex, tmp_path
     client = client_of(index, tmp_path)
 
     assert [file.filename for file in client.files(canonicalize_name("a"))] == [WHEEL]
+
+
+def test_answers_through_a_proxy_have_a_deadline(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=Clock().monotonic))
+    monkeypatch.setenv("http_proxy", index.url.removesuffix("/simple/"))
+    monkeypatch.delenv("no_proxy", raising=False)
+    index.faults["http://example.org/simple/a/"] = drip
+    client = IndexClient(IndexConfiguration(default="http://example.org/simple/"), cache=DiskCache(tmp_path))
+
+    with pytest.raises(IndexUnreachableError, match=r"example\.org/simple/a/`: the answer was not complete after 300"):
+        client.files(canonicalize_name("a"))
 
 
 def test_a_command_ends_with_a_sentence_a_hint_and_the_exit_code(
