@@ -52,14 +52,12 @@ class Row:
         outcomes: What becomes of it, by what is affected; what cannot be is absent.
         answer: What answers in the place of the index.
         host: Kind of the server that the address leads to, where the fault is not one of the answer.
-        timeout_seconds: Longest wait for an answer.
     """
 
     name: str
     outcomes: Mapping[str, Outcome]
     answer: Fault | None = None
     host: str = ""
-    timeout_seconds: float = 30.0
 
 
 def send(
@@ -168,7 +166,6 @@ ROWS = (
         name="no answer",
         answer=say_nothing,
         outcomes=_everywhere(4, 4, "no answer in time, 4 tries"),
-        timeout_seconds=0.3,
     ),
     Row(
         name="a byte at a time, in the body",
