@@ -41,11 +41,14 @@ class Operation(ABC):
         name: What it does.
         variants: How many variants there are.
         program: What the arguments are for.
+        nearness: The power of a uniform number by which moments after the first change are drawn: 1 spreads them
+            evenly, more draws most of them soon after it.
     """
 
     name: str
     variants: int
     program: tuple[str, ...] = (sys.executable, "-m", "advisor")
+    nearness: int = 4
 
     @abstractmethod
     def prepare(self, folder: Path, variant: int) -> None:
@@ -192,6 +195,7 @@ class _Import(Operation):
     variants = 2
     blocks = ("one", "two", "three")
     sizes = (400, 3000, 400)
+    nearness = 1
 
     def __init__(self, scratch: Path, index: PackageIndex, knowledge: Path) -> None:
         self._files = scratch / "files"
@@ -242,6 +246,7 @@ class _Migration(Operation):
     revisions = tuple(path.name.split(".")[0] for path in sorted(FROZEN.glob("*.gz")))
     older = tuple(revision for revision in revisions if revision < HEAD)
     variants = len(older)
+    nearness = 1
 
     def __init__(self, scratch: Path, index: PackageIndex, knowledge: Path) -> None:
         self._schemas: dict[int, set[object]] = {}

@@ -5,9 +5,9 @@
 Each operation runs once unharmed: that tells how long it takes, and what it comes to. Then it is started as often as
 asked, each time from the same beginning, and killed. Every other kill is at a moment that is drawn uniformly from the
 whole run, start of the interpreter included. Since writing is a small part of that, the others are drawn from the time
-between the first change of a file and the end, more of them at its beginning, counted from the first change that the
-run itself makes. What is left must be the old state, the new state, or a state between whole steps that were
-acknowledged; the same command must then come to exactly what the unharmed run came to.
+between the first change of a file and the end, counted from the first change that the run itself makes; for locks and
+campaigns, most of them soon after it. What is left must be the old state, the new state, or a state between whole steps
+that were acknowledged; the same command must then come to exactly what the unharmed run came to.
 
 Printed are, for each operation: the kills, how many of them found it running, the states that were left, how many left
 a temporary file, and what was wrong. The exit status is 1 where something was.
@@ -104,7 +104,7 @@ def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) ->
         process = operation.start(folder, variant, output)
         started = time.monotonic()
         if number % 2:
-            moment = known.writing_seconds * generator.random() ** 4
+            moment = known.writing_seconds * generator.random() ** operation.nearness
             while process.poll() is None and _stamp(operation, folder) == before:
                 time.sleep(_POLL_SECONDS)
             time.sleep(moment)
