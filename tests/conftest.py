@@ -44,11 +44,15 @@ def first_knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            made = path.with_suffix(".made")
-            with open_knowledge_base(str(made)) as store:
-                for framework in FRAMEWORKS:
-                    Fits(store).process(framework, "cpu")
-            made.rename(path)
+            first_knowledge_at(path.with_suffix(".made")).rename(path)
+    return path
+
+
+def first_knowledge_at(path: Path) -> Path:
+    """Make a knowledge base as first use and first advice leave it."""
+    with open_knowledge_base(str(path)) as store:
+        for framework in FRAMEWORKS:
+            Fits(store).process(framework, "cpu")
     return path
 
 

@@ -13,11 +13,14 @@ import threading
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
+
+Fault = Callable[[BaseHTTPRequestHandler], None]
+"""Answers a request wrongly, or not at all."""
 
 
 @dataclass
@@ -47,6 +50,8 @@ class PackageIndex:
         certificate: File of a certificate and its key: serve over TLS.
         redirects: Where requests for a path are sent.
         authorizations: The `Authorization` that each request for a path carried.
+        faults: By path, what answers in the place of this index.
+        tries: By path, how often that was.
     """
 
     json: bool = True
@@ -69,6 +74,8 @@ class PackageIndex:
     certificate: Path | None = None
     redirects: dict[str, str] = field(default_factory=dict)
     authorizations: dict[str, str | None] = field(default_factory=dict)
+    faults: dict[str, Fault] = field(default_factory=dict)
+    tries: Counter[str] = field(default_factory=Counter)
     files: dict[str, bytes] = field(default_factory=dict)
     entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     vulnerabilities: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -145,6 +152,10 @@ class PackageIndex:
 
             def do_GET(self) -> None:
                 time.sleep(index.delay_seconds)
+                if self.path in index.faults:
+                    index.tries[self.path] += 1
+                    index.faults[self.path](self)
+                    return
                 status, body, kind, headers = index.answer(self.path, dict(self.headers.items()))
                 self.send_response(status)
                 self.send_header("Content-Type", kind)

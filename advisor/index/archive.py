@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
+from advisor.index.configuration import without_credentials
 from advisor.index.limits import KIB, METADATA_BYTES, MIB, BoundedFile, BoundedStream, bytes_text
-from advisor.index.transport import Transport
+from advisor.index.transport import RangeError, Transport
 from knowledge.domain.errors import UnavailableError
 
 _TAIL_BYTES = 128 * KIB
@@ -36,13 +37,15 @@ class RangedFile:
     """A file at an address, of which only the parts that are read are fetched; the end of it first.
 
     Raises:
-        UnavailableError: If the server does not serve parts, or does not answer.
+        RangeError: If the server does not serve parts.
+        UnavailableError: If it does not answer.
     """
 
     def __init__(self, transport: Transport, url: str) -> None:
         self._transport = transport
         self._url = url
-        self._content, self._start, self.size = transport.part(url, -_TAIL_BYTES)
+        self._part = transport.part(url, -_TAIL_BYTES)
+        self.size = self._part.size
         self._position = 0
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -61,16 +64,21 @@ class RangedFile:
         """Read as a file does; what is not there yet is fetched.
 
         Raises:
+            RangeError: If the file changed since its first part was read.
             UnavailableError: If the server does not answer.
         """
         first, end = self._position, min(self._position + size, self.size)
         if end <= first:
             return b""
-        if first < self._start or end > self._start + len(self._content):
+        if first < self._part.start or end > self._part.start + len(self._part.content):
             last = min(max(end, first + _AHEAD_BYTES), self.size) - 1
-            self._content, self._start, _ = self._transport.part(self._url, first, last)
+            part = self._transport.part(self._url, first, last)
+            if (part.size, part.etag) != (self.size, self._part.etag):
+                # Parts of two files are none; a whole file has a hash.
+                raise RangeError(f"`{without_credentials(self._url)}` changed while it was read")
+            self._part = part
         self._position = end
-        return self._content[first - self._start : end - self._start]
+        return self._part.content[first - self._part.start : end - self._part.start]
 
 
 def read_wheel_metadata(wheel: BinaryIO | RangedFile, filename: str) -> str:

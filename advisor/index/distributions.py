@@ -154,11 +154,13 @@ class Distributions:
         if local_path(file.url) is None:
             try:
                 ranged = RangedFile(self._transport, file.url)
+                if file.size not in (None, ranged.size):
+                    raise RangeError(f"`{file.filename}` has not the size that its page gives")
                 text = read_wheel_metadata(ranged, file.filename)
                 self._cache.write("size", file.identity, str(ranged.size).encode())
                 return text
             except RangeError:
-                pass  # The whole wheel is fetched.
+                pass  # The whole wheel is fetched, and compared with its hash.
         with self._opened(file) as wheel:
             return read_wheel_metadata(wheel, file.filename)
 

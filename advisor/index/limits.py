@@ -30,6 +30,10 @@ REDIRECTS = 10
 """How many redirects are followed."""
 RETRY_AFTER_SECONDS = 30
 """Longest wait that an index may ask for before the next try."""
+ANSWER_TIMEOUTS = 10
+"""How many time-outs of one wait a page, metadata or a part of a file may take in all, with redirects and tries."""
+FILE_TIMEOUTS = 120
+"""The same for a file that is fetched whole."""
 
 
 class TooLargeError(UnavailableError):

@@ -130,11 +130,12 @@ class Pages:
         answer = self._transport.get(url, accept=_ACCEPT, etag=about.get("etag") if about else None)
         digest = _digest(key, answer.body)
         fresh = _fresh_seconds(answer.cache_control)
-        if about is not None and (answer.status == 304 or about.get("digest") == digest):
+        known = answer.status != 404
+        same = answer.status == 304 or (about is not None and (about["digest"], about["known"]) == (digest, known))
+        if about is not None and same:
             about = {**about, "fetched": time.time(), "fresh": fresh}
             self._cache.write("pages", key, json.dumps(about).encode())
             return self._stored_page(project, key, about)
-        known = answer.status != 404
         about = {"etag": answer.etag, "digest": digest, "known": known, "fetched": time.time(), "fresh": fresh}
         about |= {"type": answer.content_type, "url": url, "index": base}
         page = _page_of(answer.body if known else b"", about)

@@ -8,7 +8,9 @@ from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.util import Retry
+from urllib3 import HTTPConnectionPool, PoolManager
+
+from advisor.index.deadline import TimedResponse
 
 Authorise = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 
@@ -24,15 +26,34 @@ class _Session(requests.Session):
         return None
 
 
-class _Adapter(HTTPAdapter):
-    """Connections that share one set of trusted authorities."""
+def _with_deadlines(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+    """Return a kind of connection pool whose answers have a deadline; proxies have kinds of their own."""
+    if issubclass(pool.ConnectionCls.response_class, TimedResponse):  # type: ignore[attr-defined]
+        return pool
+    connection = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"response_class": TimedResponse})
+    return type(pool.__name__, (pool,), {"ConnectionCls": connection})
 
-    def __init__(self, trust: ssl.SSLContext, retry: Retry) -> None:
+
+def _limit(manager: PoolManager) -> None:
+    pools = manager.pool_classes_by_scheme
+    manager.pool_classes_by_scheme = {scheme: _with_deadlines(pool) for scheme, pool in pools.items()}
+
+
+class _Adapter(HTTPAdapter):
+    """Connections that share one set of trusted authorities, and whose answers have a deadline."""
+
+    def __init__(self, trust: ssl.SSLContext) -> None:
         self._trust = trust
-        super().__init__(max_retries=retry)
+        super().__init__()
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options, ssl_context=self._trust)
+        _limit(self.poolmanager)
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        found = super().proxy_manager_for(proxy, **options)
+        _limit(found)
+        return found
 
     def build_connection_pool_key_attributes(
         self, request: requests.PreparedRequest, verify: bool | str, cert: Any = None
@@ -45,17 +66,16 @@ class _Adapter(HTTPAdapter):
         conn.cert_reqs = "CERT_REQUIRED"
 
 
-def make_session(trust: ssl.SSLContext, authorise: Authorise, retry: Retry) -> requests.Session:
+def make_session(trust: ssl.SSLContext, authorise: Authorise) -> requests.Session:
     """Return a session.
 
     Args:
         trust: The trusted certificate authorities.
         authorise: Adds credentials to a request. Where there is such a function, the library reads no ``.netrc``.
-        retry: What is tried again.
     """
     session = _Session()
     session.headers["User-Agent"] = "seshat (advisor)"
     session.auth = authorise
     for scheme in ("http://", "https://"):
-        session.mount(scheme, _Adapter(trust, retry))
+        session.mount(scheme, _Adapter(trust))
     return session

@@ -9,18 +9,21 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import url2pathname
 
 from advisor.index.configuration import Credentials, IndexConfiguration, origin_of, without_credentials
+from advisor.index.deadline import DeadlineError, deadline, seconds_left
 from advisor.index.limits import (
+    ANSWER_TIMEOUTS,
     FILE_BYTES,
+    FILE_TIMEOUTS,
     KIB,
     MIB,
     PAGE_BYTES,
@@ -36,9 +39,11 @@ if TYPE_CHECKING:
 
     import requests
 
+_T = TypeVar("_T")
 RETRIES = 3
 BACKOFF_SECONDS = 0.3
 _RETRIED = (429, 500, 502, 503, 504)
+_ABSENT = (404, 410)
 _CHUNK_BYTES = 64 * KIB
 _IN_MEMORY_BYTES = 16 * MIB
 
@@ -72,6 +77,23 @@ class Answer:
     cache_control: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a file.
+
+    Attributes:
+        content: The bytes.
+        start: Position of the first one.
+        size: Size of the whole file.
+        etag: What is equal for equal content, where the server says so (a strong ``ETag``); else empty.
+    """
+
+    content: bytes
+    start: int
+    size: int
+    etag: str
+
+
 def local_path(url: str) -> Path | None:
     """Return the path that a ``file:`` address or a plain path names, or none for a remote address."""
     parts = urlsplit(url)
@@ -101,15 +123,11 @@ class Transport:
 
     @property
     def _session(self) -> requests.Session:
-        """The calling thread's session; it tries again where a connection fails."""
+        """The calling thread's session."""
         if not hasattr(self._local, "session"):
-            from urllib3.util import Retry
-
             from advisor.index.session import make_session
 
-            # Answers that ask for another try are handled here: the library would read their bodies whole.
-            retry = Retry(total=RETRIES, backoff_factor=BACKOFF_SECONDS, respect_retry_after_header=False)
-            self._local.session = make_session(self._trust, self._authorise, retry)
+            self._local.session = make_session(self._trust, self._authorise)
         found: requests.Session = self._local.session
         return found
 
@@ -137,7 +155,7 @@ class Transport:
         return HTTPBasicAuth(*known)(request) if known else request
 
     def get(self, url: str, *, accept: str, etag: str | None = None, limit: int = PAGE_BYTES) -> Answer:
-        """Get an address; 404 and 304 are answers, every other error is raised.
+        """Get an address; that there is nothing (status 404, also for 410), or nothing new (304), is an answer.
 
         Args:
             url: The address.
@@ -151,14 +169,18 @@ class Transport:
         """
         headers = {"Accept": accept} | ({"If-None-Match": etag} if etag else {})
         self.requests_made["GET"] += 1
-        with closing(self._checked(url, self._ask("GET", url, headers))) as response:
+
+        def take(response: requests.Response) -> Answer:
+            self._check(url, response)
             return Answer(
-                status=response.status_code,
+                status=404 if response.status_code in _ABSENT else response.status_code,
                 body=b"".join(self._body(url, response, limit)) if response.status_code == 200 else b"",
                 content_type=response.headers.get("Content-Type", ""),
                 etag=response.headers.get("ETag", ""),
                 cache_control=response.headers.get("Cache-Control", ""),
             )
+
+        return self._request("GET", url, headers, take)
 
     @contextmanager
     def download(self, url: str) -> Iterator[tuple[IO[bytes], str]]:
@@ -172,31 +194,36 @@ class Transport:
             TooLargeError: If the file is longer than :data:`FILE_BYTES`.
         """
         self.requests_made["GET"] += 1
-        digest = hashlib.sha256()
         headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
-            with closing(self._checked(url, self._ask("GET", url, headers))) as response:
+
+            def take(response: requests.Response) -> str:
+                self._check(url, response)
                 if response.status_code != 200:
-                    raise self._gone(url) if response.status_code == 404 else self._answered(url, response)
+                    raise self._gone(url) if response.status_code in _ABSENT else self._answered(url, response)
+                digest = hashlib.sha256()
+                # A former try may have left a part.
+                file.seek(0)
+                file.truncate()
                 for chunk in self._body(url, response, FILE_BYTES):
                     digest.update(chunk)
                     try:
                         file.write(chunk)
                     except OSError as error:
                         raise self._error(url, f"the temporary file cannot be written: {error.strerror}") from None
-            file.seek(0)
-            yield file, digest.hexdigest()
+                return digest.hexdigest()
 
-    def part(self, url: str, first: int, last: int | None = None) -> tuple[bytes, int, int]:
+            found = self._request("GET", url, headers, take, timeouts=FILE_TIMEOUTS)
+            file.seek(0)
+            yield file, found
+
+    def part(self, url: str, first: int, last: int | None = None) -> Part:
         """Get a part of a file.
 
         Args:
             url: Address of the file.
             first: Position of the first byte; negative counts from the end.
             last: Position of the last byte; by default the file's last.
-
-        Returns:
-            The bytes, the position of the first one, and the size of the file.
 
         Raises:
             GoneError: If the file is not there.
@@ -205,31 +232,82 @@ class Transport:
         """
         self.requests_made["ranged"] += 1
         asked = f"bytes={first}" if first < 0 else f"bytes={first}-{'' if last is None else last}"
-        with closing(self._ask("GET", url, {"Range": asked, "Accept-Encoding": "identity"})) as response:
-            if response.status_code == 404:
+
+        def take(response: requests.Response) -> Part:
+            if response.status_code in _ABSENT:
                 raise self._gone(url)
+            if response.status_code in _RETRIED:
+                raise self._answered(url, response)
             found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", response.headers.get("Content-Range", ""))
             start, end, size = map(int, found.groups()) if found else (0, -1, 0)
             expected = (max(0, size + first) if first < 0 else first, size - 1 if last is None else min(last, size - 1))
             if response.status_code != 206 or (start, end) != expected or end < start:
                 raise RangeError(f"`{without_credentials(url)}` is not served in parts")
             content = b"".join(self._body(url, response, end - start + 1))
-        if len(content) != end - start + 1:
-            raise RangeError(f"`{without_credentials(url)}` is not served in parts")
-        return content, start, size
+            if len(content) != end - start + 1:
+                raise RangeError(f"`{without_credentials(url)}` is not served in parts")
+            etag = response.headers.get("ETag", "")
+            return Part(content=content, start=start, size=size, etag="" if etag.startswith("W/") else etag)
+
+        return self._request("GET", url, {"Range": asked, "Accept-Encoding": "identity"}, take)
 
     def length(self, url: str) -> int | None:
         """Return the size of a file in bytes, or none where the server does not tell, or has no such file."""
         self.requests_made["HEAD"] += 1
-        with closing(self._checked(url, self._ask("HEAD", url, {"Accept-Encoding": "identity"}))) as response:
+
+        def take(response: requests.Response) -> int | None:
+            self._check(url, response)
             length = response.headers.get("Content-Length", "")
             return int(length) if response.status_code == 200 and re.fullmatch(r"\d{1,18}", length) else None
 
-    def _ask(self, method: str, url: str, headers: Mapping[str, str]) -> requests.Response:
+        return self._request("HEAD", url, {"Accept-Encoding": "identity"}, take)
+
+    def _request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        take: Callable[[requests.Response], _T],
+        *,
+        timeouts: int = ANSWER_TIMEOUTS,
+    ) -> _T:
+        """Send a request, again where that may help, and return what is made of the answer."""
+        import requests
+
+        from advisor.index.failures import CERTIFICATE_HINT, cause_of, is_certificate_failure, may_pass
+
+        seconds = timeouts * self._configuration.timeout_seconds
+        tries = 0
+        try:
+            with deadline(seconds):
+                while True:
+                    tries += 1
+                    retry_after = ""
+                    try:
+                        with closing(self._follow(method, url, headers)) as response:
+                            if response.status_code not in _RETRIED or tries > RETRIES:
+                                return take(response)
+                            retry_after = response.headers.get("Retry-After", "")
+                    except (requests.RequestException, UnicodeError, ValueError) as error:
+                        if not may_pass(error):
+                            hint = CERTIFICATE_HINT if is_certificate_failure(error) else ""
+                            raise self._error(url, cause_of(error), hint=hint) from None
+                        if tries > RETRIES:
+                            raise self._error(url, f"{cause_of(error)}, {tries} tries") from None
+                    time.sleep(min(_wait_seconds(retry_after, tries), seconds_left()))
+        except DeadlineError:
+            raise self._error(
+                url,
+                f"the answer was not complete after {seconds:g} seconds",
+                hint="raise the time-out (`UV_HTTP_TIMEOUT` or `PIP_DEFAULT_TIMEOUT`), or name a nearer index",
+            ) from None
+
+    def _follow(self, method: str, url: str, headers: Mapping[str, str]) -> requests.Response:
         """Return an answer whose body is not read yet, after redirects."""
         address = url
         for _ in range(REDIRECTS + 1):
-            response = self._try(method, url, address, headers)
+            timeout = min(self._configuration.timeout_seconds, seconds_left())
+            response = self._session.request(method, address, headers=headers, timeout=timeout, stream=True)
             if not response.is_redirect:
                 return response
             response.close()
@@ -246,49 +324,24 @@ class Transport:
             pass
         raise self._error(url, f"it redirects to `{without_credentials(location)[:160]}`, which is no web address")
 
-    def _try(self, method: str, url: str, address: str, headers: Mapping[str, str]) -> requests.Response:
-        """Send a request; again where the answer asks for that, or may pass."""
-        import requests
-
-        tries = 0
-        while True:
-            try:
-                response = self._session.request(
-                    method, address, headers=headers, timeout=self._configuration.timeout_seconds, stream=True
-                )
-            except (requests.RequestException, UnicodeError, ValueError) as error:
-                raise self._error(url, _cause(error)) from None
-            tries += 1
-            if response.status_code not in _RETRIED or tries > RETRIES:
-                return response
-            response.close()
-            time.sleep(_wait_seconds(response.headers.get("Retry-After", ""), tries))
-
-    def _checked(self, url: str, response: requests.Response) -> requests.Response:
-        if response.status_code >= 400 and response.status_code != 404:
-            response.close()
+    def _check(self, url: str, response: requests.Response) -> None:
+        if response.status_code >= 400 and response.status_code not in _ABSENT:
             raise self._answered(url, response)
-        return response
 
     def _body(self, url: str, response: requests.Response, limit: int) -> Iterator[bytes]:
         """Yield a body in pieces, decompressed."""
-        import requests
-
         # Each further compression multiplies what one piece can grow to.
         if "," in response.headers.get("Content-Encoding", ""):
             raise self._error(url, "the answer is compressed more than once")
         length = 0
-        try:
-            for chunk in response.iter_content(_CHUNK_BYTES):
-                length += len(chunk)
-                if length > limit:
-                    raise TooLargeError(
-                        f"the answer of `{without_credentials(url)}` exceeds {bytes_text(limit)}",
-                        hint="the program reads no larger ones: check the index address",
-                    )
-                yield chunk
-        except requests.RequestException as error:
-            raise self._error(url, _cause(error)) from None
+        for chunk in response.iter_content(_CHUNK_BYTES):
+            length += len(chunk)
+            if length > limit:
+                raise TooLargeError(
+                    f"the answer of `{without_credentials(url)}` exceeds {bytes_text(limit)}",
+                    hint="the program reads no larger ones: check the index address",
+                )
+            yield chunk
 
     def _gone(self, url: str) -> GoneError:
         return GoneError(f"`{without_credentials(url)}` is not there", hint="try again with `--refresh`")
@@ -297,10 +350,10 @@ class Transport:
         again = f" after {RETRIES + 1} tries" if response.status_code in _RETRIED else ""
         return self._error(url, f"it answers {response.status_code}{again}")
 
-    def _error(self, url: str, cause: str) -> IndexUnreachableError:
+    def _error(self, url: str, cause: str, *, hint: str = "") -> IndexUnreachableError:
         return IndexUnreachableError(
             f"the index could not be read at `{without_credentials(url)}`: {cause}",
-            hint="check the address and the network, or use `--offline` to answer from the cache",
+            hint=hint or "check the address and the network, or use `--offline` to answer from the cache",
         )
 
 
@@ -313,16 +366,3 @@ def _wait_seconds(retry_after: str, tries: int) -> float:
     with suppress(InvalidHeader):
         named = float(Retry().parse_retry_after(retry_after or "0"))
     return min(max(named, float(BACKOFF_SECONDS * 2 ** (tries - 1))), RETRY_AFTER_SECONDS)
-
-
-def _cause(error: Exception) -> str:
-    """Say in a few words why a request failed."""
-    import requests
-
-    if isinstance(error, requests.Timeout) or "timed out" in str(error):
-        return f"no answer in time, {RETRIES + 1} tries"
-    if isinstance(error, requests.exceptions.SSLError):
-        return "its certificate is not trusted"
-    if isinstance(error, requests.ConnectionError):
-        return f"no connection, {RETRIES + 1} tries"
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"

@@ -261,6 +261,11 @@ def _check_roots(problem: Problem, source: IndexCandidates) -> None:
             )
         if not source.candidates(root.name):
             reasons = source.reasons(root.name)
+            if not reasons:
+                raise Impossible(
+                    f"the index page of `{root.name}`, required by {root.origin}, lists no files",
+                    hint="open it in a browser: an index that wants a login may answer with another page",
+                )
             raise Impossible(
                 f"no version of `{root.name}`, required by {root.origin}, can be installed on the target: {reasons}",
                 hint="choose another `--python` or `--platform`",

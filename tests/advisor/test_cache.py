@@ -113,6 +113,14 @@ def test_an_intact_page_is_not_sent_again(index: PackageIndex, tmp_path: Path) -
     assert (index.requests["simple"], index.not_modified) == (2, 1)
 
 
+def test_an_empty_answer_is_no_page_also_where_the_index_had_none_before(index: PackageIndex, tmp_path: Path) -> None:
+    assert client_of(index, tmp_path).files(A) == ()
+    index.garbage = ""
+
+    with pytest.raises(IndexAnswerError, match="did not answer with a project page"):
+        client_of(index, tmp_path, refresh=True).files(A)
+
+
 def test_a_page_that_changed_is_read_anew(index: PackageIndex, tmp_path: Path) -> None:
     offer(index, etags=True)
     client_of(index, tmp_path).files(A)

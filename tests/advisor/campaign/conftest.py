@@ -38,7 +38,7 @@ class Bench:
     def __init__(self, folder: Path, index: PackageIndex, knowledge: Path) -> None:
         self.folder = folder
         self.index = index
-        self.knowledge = Path(shutil.copy(knowledge, folder / "knowledge.sqlite"))
+        self.knowledge = knowledge
         self.address = f"sqlite:///{self.knowledge}"
 
     @property
@@ -101,6 +101,30 @@ class Bench:
             self.command(*arguments), cwd=self.folder, env=self.variables, stdout=subprocess.PIPE, text=True
         )
 
+    def finish(
+        self, process: subprocess.Popen[bytes], *arguments: str, meanwhile: Callable[[], None] = lambda: None
+    ) -> int:
+        """Wait until a campaign is complete; where its coordinator ends, start it again, as a service manager would.
+
+        Args:
+            process: The coordinator.
+            arguments: What it was started with.
+            meanwhile: Called every half second.
+
+        Returns:
+            How often it was started again.
+        """
+        deadline = time.monotonic() + 400
+        starts = 0
+        while (code := process.poll()) != 0:
+            assert time.monotonic() < deadline, self.run("pi", "status").stdout
+            if code is not None:
+                starts += 1
+                process = self.start(*arguments)
+            meanwhile()
+            time.sleep(0.5)
+        return starts
+
     def status(self, *arguments: str) -> dict[str, Any]:
         done = self.run("pi", "status", "small", "--format", "json", *arguments)
         assert done.returncode == 0, done.stderr
@@ -142,7 +166,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, index: PackageIndex, first_knowledge: Path) -> Bench:
-    return Bench(tmp_path, index, first_knowledge)
+    return Bench(tmp_path, index, Path(shutil.copy(first_knowledge, tmp_path / "knowledge.sqlite")))
 
 
 def every_cell(rounds: int, slots: int) -> list[tuple[int, int]]:

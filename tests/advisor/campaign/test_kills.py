@@ -1,4 +1,7 @@
-"""SIGKILL at random points of campaigns on Slurm: whatever dies, every cell is stored, and stored once."""
+"""SIGKILL at random points of campaigns on Slurm: whatever dies, every cell is stored, and stored once.
+
+`benchmarks/kills.py` does the same to campaigns on this machine.
+"""
 
 from __future__ import annotations
 
@@ -96,16 +99,8 @@ def test_nothing_is_lost_and_nothing_is_twice(bench: Bench, slurm: Cluster) -> N
             process = bench.start(*options)
             time.sleep(generator.uniform(0.0, LONGEST_SECONDS))
             _kill(victim, bench, slurm, database, process)
-            # A user, or a service manager, starts it again until it has done all.
-            deadline = time.monotonic() + 400
-            while (code := process.poll()) != 0:
-                assert time.monotonic() < deadline, bench.run("pi", "status", "--home", f"home-{trial}").stdout
-                if code is not None:
-                    coordinators[victim] += 1
-                    process = bench.start(*options)
-                # A controller that forgot where jobs run starts them twice, and drains the nodes on which it did.
-                slurm.heal()
-                time.sleep(0.5)
+            # A controller that forgot where jobs run starts them twice, and drains the nodes on which it did.
+            coordinators[victim] += bench.finish(process, *options, meanwhile=slurm.heal)
 
             with _opened(database) as store:
                 names = [name for name in _names(store) if f"-{trial + 1}-numpy" in name]

@@ -1,0 +1,63 @@
+"""Why a request failed, in a few words, and whether another try can help."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Iterator
+
+import requests
+
+CERTIFICATE_HINT = (
+    "name the file of its authority with `SSL_CERT_FILE` (uv) or `PIP_CERT` (pip), or have the server's "
+    "certificate renewed"
+)
+_PASSING = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether another try can help: certificates, other protocols and malformed addresses stay as they are."""
+    return isinstance(error, _PASSING) and not is_certificate_failure(error) and not _is_other_protocol(error)
+
+
+def is_certificate_failure(error: Exception) -> bool:
+    """Whether the server has shown a certificate that is not trusted."""
+    return any(isinstance(one, ssl.SSLCertVerificationError) for one in _causes(error))
+
+
+def _is_other_protocol(error: Exception) -> bool:
+    # A connection that was closed, or broke, is an error of the HTTP library, too.
+    broken = ConnectionError | http.client.IncompleteRead
+    return any(isinstance(one, http.client.HTTPException) and not isinstance(one, broken) for one in _causes(error))
+
+
+def cause_of(error: Exception) -> str:
+    """Say in a few words why a request failed."""
+    causes = tuple(_causes(error))
+    for one in causes:
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted: {one.verify_message.rstrip('.')}"
+        if isinstance(one, ssl.SSLError) and one.reason:
+            return f"no TLS connection ({one.reason.lower().replace('_', ' ')})"
+        if isinstance(one, socket.gaierror):
+            return "no connection (the host name cannot be resolved)"
+        if isinstance(one, ConnectionRefusedError):
+            return "no connection (refused)"
+        if isinstance(one, ConnectionError | http.client.IncompleteRead):
+            return "the connection was closed before the answer was complete"
+        if isinstance(one, http.client.HTTPException):
+            return "the answer is not HTTP"
+    if isinstance(error, requests.Timeout) or any(isinstance(one, TimeoutError) for one in causes):
+        return "no answer in time"
+    if isinstance(error, requests.ConnectionError):
+        return "no connection"
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what led to it."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__

@@ -1,0 +1,366 @@
+"""Operations that are killed: how each starts, what it may leave, and what it must come to when it is repeated."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from knowledge.exchange.files import observation_file
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.tables import HEAD
+from tests.advisor.campaign.conftest import REFUSES, Bench, every_cell
+from tests.knowledge.samples import observation
+from tests.package_index import PackageIndex
+
+FROZEN = Path(__file__).parents[1] / "tests" / "fixtures" / "databases"
+OLD, NEW, BETWEEN = "old", "new", "between"
+"""States that a killed program may leave; between them, only whole steps are done."""
+
+
+class Violation(Exception):
+    """Raised where a killed program left what it must not leave; the message says what."""
+
+
+class Operation(ABC):
+    """One operation of the program, in variants that take turns.
+
+    Attributes:
+        name: What it does.
+        variants: How many variants there are.
+        program: What the arguments are for.
+        nearness: The power of a uniform number by which moments after the first change are drawn: 1 spreads them
+            evenly, more draws most of them soon after it.
+    """
+
+    name: str
+    variants: int
+    program: tuple[str, ...] = (sys.executable, "-m", "advisor")
+    nearness: int = 4
+
+    @abstractmethod
+    def prepare(self, folder: Path, variant: int) -> None:
+        """Make an empty folder what the operation begins with."""
+
+    @abstractmethod
+    def command(self, folder: Path, variant: int) -> list[str]:
+        """Return the arguments of `advisor`."""
+
+    @abstractmethod
+    def watched(self, folder: Path) -> Path:
+        """Return the directory whose first change is the beginning of writing."""
+
+    @abstractmethod
+    def outcome(self, folder: Path, variant: int) -> object:
+        """Return all that the operation has written, comparable; a run that nobody killed says what is right."""
+
+    @abstractmethod
+    def state(self, folder: Path, variant: int, output: str) -> str:
+        """Return the state that a killed run left; nothing is changed by looking.
+
+        Raises:
+            Violation: If it is none that may be.
+        """
+
+    def start(self, folder: Path, variant: int, output: Path) -> subprocess.Popen[bytes]:
+        """Start the operation, with its output in a file."""
+        with output.open("wb") as file:
+            return subprocess.Popen(
+                [*self.program, *self.command(folder, variant)],
+                cwd=folder,
+                env=variables(folder),
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+
+    def kill(self, folder: Path, number: int, process: subprocess.Popen[bytes]) -> bool:
+        """Kill what runs; return whether anything ran."""
+        ran = process.poll() is None
+        process.kill()
+        process.wait()
+        return ran
+
+    def repeat(self, folder: Path, variant: int, process: subprocess.Popen[bytes], output: Path) -> None:
+        """Run the operation again.
+
+        Raises:
+            Violation: If that fails.
+        """
+        again = self.start(folder, variant, output)
+        if code := again.wait(600):
+            text = output.read_text(errors="replace").strip()
+            raise Violation(f"repeating it ends with exit code {code}: {text[-300:]}")
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """Return an environment whose cache and knowledge base lie in a folder."""
+    own = {"ADVISOR_CACHE_DIR": str(folder / "cache"), "ADVISOR_KNOWLEDGE": f"sqlite:///{knowledge_in(folder)}"}
+    return {k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")} | own
+
+
+def knowledge_in(folder: Path) -> Path:
+    """Return the file of a folder's knowledge base, which has a directory of its own."""
+    return folder / "knowledge" / "knowledge.sqlite"
+
+
+def knowledge_of(folder: Path) -> dict[str, Any]:
+    """Return all that a folder's knowledge base holds but times, read from a copy so that nothing changes.
+
+    Raises:
+        Violation: If it is damaged.
+    """
+    copy = folder / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(knowledge_in(folder).parent, copy)
+    with open_knowledge_base(str(copy / "knowledge.sqlite"), shipped=False) as store:
+        if damages := list(store.damages()):
+            raise Violation(f"the knowledge base is damaged: {damages[0]}")
+        return {
+            "content": replace(store.content(), address=""),
+            "blocks": {block.name: (block.observations, block.digest, block.source) for block in store.blocks()},
+            "quarantine": sorted((q.observation.identity, q.source, q.reason) for q in store.quarantined()),
+            "shipped": store.shipped(),
+        }
+
+
+class _Lock(Operation):
+    """A new lock in the place of an old one: `advisor advise`, and `advisor advise --update`."""
+
+    name = "lock writing"
+    variants = 2
+
+    def __init__(self, scratch: Path, index: PackageIndex, knowledge: Path) -> None:
+        self._index = index
+        self._template = scratch / "project"
+        for version in ("1.0", "2.0"):
+            index.add("a", version, [f"b=={version}"], code="")
+            index.add("b", version, code="")
+        knowledge_in(self._template).parent.mkdir(parents=True)
+        shutil.copy(knowledge, knowledge_in(self._template))
+        self._project("a<2")
+        self._advise(self._template, "advise")
+        self.before = (self._template / "pylock.toml").read_bytes()
+        self._project("a>=2")
+        # The directory stays: the first change of the project's is that of the lock.
+        shutil.rmtree(self._template / "cache" / "index")
+        self._after: dict[int, bytes] = {}
+
+    def _project(self, requirement: str) -> None:
+        (self._template / "pyproject.toml").write_text(
+            f'[project]\nname = "m"\ndependencies = ["{requirement}"]\n\n'
+            '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\n'
+        )
+
+    def _advise(self, folder: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", "advisor", *arguments, "--index-url", self._index.url]
+        subprocess.run(command, cwd=folder, env=variables(folder), check=True, capture_output=True)
+
+    def prepare(self, folder: Path, variant: int) -> None:
+        shutil.copytree(self._template, folder)
+
+    def command(self, folder: Path, variant: int) -> list[str]:
+        return ["advise", *(["--update"] if variant else []), "--index-url", self._index.url]
+
+    def watched(self, folder: Path) -> Path:
+        return folder
+
+    def outcome(self, folder: Path, variant: int) -> object:
+        found = (folder / "pylock.toml").read_bytes()
+        self._after.setdefault(variant, found)
+        return found
+
+    def state(self, folder: Path, variant: int, output: str) -> str:
+        found = (folder / "pylock.toml").read_bytes()
+        if found not in (self.before, self._after[variant]):
+            raise Violation(f"the lock is neither the old nor the new one, but {len(found)} other bytes")
+        return OLD if found == self.before else NEW
+
+
+class _Import(Operation):
+    """Three observation files into a knowledge base that is there, or that is made by this first use."""
+
+    name = "ingest"
+    variants = 2
+    blocks = ("one", "two", "three")
+    sizes = (400, 3000, 400)
+    nearness = 1
+
+    def __init__(self, scratch: Path, index: PackageIndex, knowledge: Path) -> None:
+        self._files = scratch / "files"
+        self._files.mkdir()
+        for name, size in zip(self.blocks, self.sizes, strict=True):
+            found = [observation(block=name, round=r, seconds=1.0 + r / size) for r in range(size)]
+            # One of each file cannot be true, and is kept apart.
+            found.append(replace(observation(block=name, round=size), started_at="1999-01-01T00:00:00Z"))
+            (self._files / f"{name}.jsonl").write_bytes(observation_file(found))
+        self._knowledge = knowledge
+
+    def prepare(self, folder: Path, variant: int) -> None:
+        knowledge_in(folder).parent.mkdir(parents=True)
+        if variant == 0:
+            shutil.copy(self._knowledge, knowledge_in(folder))
+
+    def command(self, folder: Path, variant: int) -> list[str]:
+        return ["knowledge", "import", *(str(self._files / f"{name}.jsonl") for name in self.blocks)]
+
+    def watched(self, folder: Path) -> Path:
+        return knowledge_in(folder).parent
+
+    def outcome(self, folder: Path, variant: int) -> object:
+        return knowledge_of(folder)
+
+    def state(self, folder: Path, variant: int, output: str) -> str:
+        if not knowledge_in(folder).exists():
+            return self._checked(output, 0)
+        found = knowledge_of(folder)
+        apart = len(found["quarantine"])
+        for place, (name, size) in enumerate(zip(self.blocks, self.sizes, strict=True)):
+            # A file is one transaction, with what is kept apart of it.
+            expected = size if place < apart else 0
+            if (there := found["blocks"].get(name, (0,))[0]) != expected:
+                raise Violation(f"block `{name}` has {there} of {size} observations, and {apart} are kept apart")
+        return self._checked(output, apart)
+
+    def _checked(self, output: str, stored: int) -> str:
+        if (acknowledged := output.count(" added, ")) > stored:
+            raise Violation(f"{acknowledged} files were acknowledged, and {stored} are there")
+        return {0: OLD, len(self.blocks): NEW}.get(stored, BETWEEN)
+
+
+class _Migration(Operation):
+    """A knowledge base of an older revision, opened by this program; then what ships is filled in."""
+
+    name = "migration"
+    revisions = tuple(path.name.split(".")[0] for path in sorted(FROZEN.glob("*.gz")))
+    older = tuple(revision for revision in revisions if revision < HEAD)
+    variants = len(older)
+    nearness = 1
+
+    def __init__(self, scratch: Path, index: PackageIndex, knowledge: Path) -> None:
+        self._schemas: dict[int, set[object]] = {}
+
+    def prepare(self, folder: Path, variant: int) -> None:
+        path = knowledge_in(folder)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(gzip.decompress((FROZEN / f"{self.older[variant]}.sqlite.gz").read_bytes()))
+        self._schemas.setdefault(variant, set()).add(_tables(path)[0])
+
+    def command(self, folder: Path, variant: int) -> list[str]:
+        return ["knowledge", "status"]
+
+    def watched(self, folder: Path) -> Path:
+        return knowledge_in(folder).parent
+
+    def outcome(self, folder: Path, variant: int) -> object:
+        self._schemas[variant].add(_tables(knowledge_in(folder))[0])
+        return knowledge_of(folder)
+
+    def state(self, folder: Path, variant: int, output: str) -> str:
+        copy = folder / "look"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(knowledge_in(folder).parent, copy)
+        schema, revision = _tables(copy / "knowledge.sqlite")
+        if schema not in self._schemas[variant]:
+            raise Violation(f"at revision {revision}, the tables are those of no revision")
+        return NEW if revision == HEAD else OLD
+
+
+def _tables(path: Path) -> tuple[object, str]:
+    """Return the tables and revision of a file, whose integrity is checked."""
+    with closing(sqlite3.connect(path)) as connection:
+        (health,) = connection.execute("PRAGMA integrity_check").fetchone()
+        if health != "ok" or connection.execute("PRAGMA foreign_key_check").fetchone():
+            raise Violation(f"the file is damaged: {health}")
+        schema = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name").fetchall()
+        (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return tuple(schema), str(revision)
+
+
+class _Campaign(Operation):
+    """A campaign on this machine, of which one process or all are killed; started again until it is complete."""
+
+    name = "campaign"
+    victims = ("coordinator", "supervisor", "worker", "every process")
+    variants = 1
+    rounds, slots = 2, 3
+    _OPTIONS = ("--attempts", "9")
+
+    def __init__(self, scratch: Path, index: PackageIndex, knowledge: Path) -> None:
+        self._index = index
+        self._knowledge = knowledge
+        self._offered = False
+
+    def _bench(self, folder: Path) -> Bench:
+        return Bench(folder, self._index, knowledge_in(folder))
+
+    def prepare(self, folder: Path, variant: int) -> None:
+        knowledge_in(folder).parent.mkdir(parents=True)
+        shutil.copy(self._knowledge, knowledge_in(folder))
+        codes: Collection[str] = () if self._offered else (f"import time; time.sleep(0.3); {REFUSES}", REFUSES)
+        self._bench(folder).matrix(*codes, rounds=self.rounds)
+        self._offered = True
+
+    def command(self, folder: Path, variant: int) -> list[str]:
+        return ["pi", "campaign", "matrix.toml", "--index-url", self._index.url, *self._OPTIONS]
+
+    def watched(self, folder: Path) -> Path:
+        return knowledge_in(folder).parent
+
+    def kill(self, folder: Path, number: int, process: subprocess.Popen[bytes]) -> bool:
+        victim = self.victims[number // 2 % len(self.victims)]
+        words = {"supervisor": "pi_runners.executors.supervise", "worker": "work"}
+        found = [psutil.Process(process.pid)] if victim == "coordinator" and process.poll() is None else []
+        if victim != "coordinator":
+            found = _processes(folder, words.get(victim, ""))
+        for one in found:
+            with suppress(psutil.Error):
+                one.send_signal(signal.SIGKILL)
+        return bool(found)
+
+    def repeat(self, folder: Path, variant: int, process: subprocess.Popen[bytes], output: Path) -> None:
+        self._bench(folder).finish(process, *self._OPTIONS)
+
+    def outcome(self, folder: Path, variant: int) -> object:
+        found = self._bench(folder).cells
+        if found != every_cell(self.rounds, self.slots):
+            raise Violation(f"the rounds and slots {found} are stored, which is not each of them once")
+        if apart := knowledge_of(folder)["quarantine"]:
+            raise Violation(f"{len(apart)} observations are kept apart: {apart[0][2]}")
+        return found
+
+    def state(self, folder: Path, variant: int, output: str) -> str:
+        # Not from a copy: those processes that were not killed may write.
+        stored = len(self._bench(folder).observations)
+        return {0: OLD, self.rounds * self.slots: NEW}.get(stored, BETWEEN)
+
+
+def _processes(folder: Path, word: str) -> list[psutil.Process]:
+    """Return the processes of a folder, those with a word in their command, the newest first."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            inside = str(folder) in " ".join(words) or process.cwd() == str(folder)
+            if inside and process.pid != os.getpid() and (not word or word in words):
+                found.append(process)
+    return sorted(found, key=lambda p: -p.pid)
+
+
+OPERATIONS: dict[str, type[_Lock] | type[_Import] | type[_Migration] | type[_Campaign]] = {
+    "lock": _Lock,
+    "ingest": _Import,
+    "campaign": _Campaign,
+    "migration": _Migration,
+}

@@ -1,0 +1,287 @@
+"""Whatever an index does wrong, a recommendation is right, or ends with one sentence and its exit code."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import requests
+from packaging.utils import canonicalize_name
+
+from advisor.index import deadline, transport
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
+from advisor.index.configuration import IndexConfiguration
+from advisor.index.transport import IndexUnreachableError
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.problem import Candidate
+from advisor.resolve.recommend import inquire, recommend
+from knowledge.domain.errors import AdvisorError
+from knowledge.rules.engine import RuleBook
+from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, say_nothing, send, table
+from tests.advisor.made import MACHINE, client_of, no_knowledge, problem_of, versions
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+WHEEL = "a-2.0-py3-none-any.whl"
+PATHS = {"page": "/simple/a/", "metadata": f"/files/{WHEEL}.metadata", "file": f"/files/{WHEEL}"}
+AUTHORITY = """
+[ca]
+default_ca = own
+[own]
+database = index.txt
+new_certs_dir = .
+serial = serial
+default_md = sha256
+policy = names
+copy_extensions = copy
+[names]
+commonName = supplied
+"""
+CASES = [(row, place) for row in ROWS for place in PLACES if place in row.outcomes]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for nothing between two tries, and let nobody else's name server answer."""
+    monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 0.001)
+    resolve = socket.getaddrinfo
+
+    def known(host: str, *arguments: object, **named: object) -> object:
+        if host == "index.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return resolve(host, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", known)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Certificates with their keys: one that nobody trusts, one that has expired, one of another host."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "ca.cnf").write_text(AUTHORITY)
+    (folder / "index.txt").touch()
+    (folder / "serial").write_text("01")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
+    times = ["-startdate", "20200101000000Z", "-enddate", "20210101000000Z"]
+    ours, others = "subjectAltName=IP:127.0.0.1", "subjectAltName=DNS:example.org"
+    found = {}
+    for name, host, more in (("self-signed", ours, []), ("expired", ours, times), ("other name", others, [])):
+        request = ["req", *key, "-subj", f"/CN={name}", "-addext", host, "-out", "request.pem"]
+        sign = ["ca", "-batch", "-config", "ca.cnf", "-selfsign", "-keyfile", "key.pem", "-notext", "-days", "9"]
+        for command in (request, [*sign, *more, "-in", "request.pem", "-out", "certificate.pem"]):
+            subprocess.run(["openssl", *command], check=True, capture_output=True, cwd=folder)
+        found[name] = folder / f"{name}.pem"
+        found[name].write_bytes((folder / "key.pem").read_bytes() + (folder / "certificate.pem").read_bytes())
+    return found
+
+
+class Clock:
+    """A clock that goes on by a second whenever it is read, for each thread on its own."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def monotonic(self) -> float:
+        if not hasattr(self._local, "count"):
+            self._local.count = itertools.count()
+        return float(next(self._local.count))
+
+
+def wheel(requirement: str) -> bytes:
+    """Return a wheel whose metadata lies in another part than its end."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        text = f"Metadata-Version: 2.2\nName: a\nVersion: 2.0\nRequires-Dist: {requirement}\n"
+        archive.writestr(zipfile.ZipInfo("a-2.0.dist-info/METADATA"), text)
+        archive.writestr(zipfile.ZipInfo("a/__init__.py"), "#" * 300_000)
+    return content.getvalue()
+
+
+def change(index: PackageIndex, *, between_parts: bool) -> None:
+    """Put another file into the place of the one that the page lists, at once or after the first part of it is read."""
+    path = PATHS["file"]
+    index.files[WHEEL] = wheel("b>=1")
+    index.entries["a"] = [entry for entry in index.entries["a"] if entry["filename"] != WHEEL]
+    index.add_file("a", WHEEL, index.files[WHEEL])
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        if not between_parts or index.tries[path] > 1:
+            index.files[WHEEL] = wheel("c>=1" if between_parts else "something-longer>=1")
+        status, body, kind, more = index.answer(path, dict(request.headers.items()))
+        send(body, status=status, kind=kind, ETag=f'"{index.tries[path]}"', **more)(request)
+
+    index.faults[path] = answer
+
+
+def other_host(row: Row, index: PackageIndex, certificates: dict[str, Path], running: ExitStack) -> str:
+    """Return the address of another server that has what the index has."""
+    if row.host == "unknown":
+        return "http://index.invalid"
+    if row.host == "refused":
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            return f"http://127.0.0.1:{unused.getsockname()[1]}"
+    served = PackageIndex(certificate=certificates.get(row.host), files=index.files, entries=index.entries)
+    served.separate_metadata = index.separate_metadata
+    return running.enter_context(served).url.replace("http:", "https:").removesuffix("/simple/")
+
+
+def attempt(
+    configuration: IndexConfiguration, cache: Path
+) -> tuple[tuple[Candidate, ...], IndexCandidates, AdvisorError | None]:
+    """Recommend a stack for `a`; return it, or the error."""
+    client = IndexClient(configuration, cache=DiskCache(cache))
+    problem = problem_of("a")
+    source = IndexCandidates(client, problem)
+    try:
+        inquiry = inquire(
+            problem, source, rules=RuleBook((), MACHINE), estimator=no_knowledge(), objective="performance"
+        )
+        return recommend(inquiry).optimum.stack, source, None
+    except AdvisorError as error:
+        return (), source, error
+    finally:
+        client.close()
+
+
+def be_impatient(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the answers of one path for a short time only."""
+    request = requests.Session.request
+
+    def impatient(session: requests.Session, method: str, url: str, **named: Any) -> requests.Response:
+        return request(session, method, url, **(named | ({"timeout": 0.05} if url.endswith(path) else {})))
+
+    monkeypatch.setattr(requests.Session, "request", impatient)
+
+
+def check_sentence(error: AdvisorError, expected: Outcome, place: str) -> None:
+    """An error says what happened in one sentence, where, and what to do."""
+    told = " ".join([error.message, *getattr(error, "details", ())])
+    assert expected.message in told
+    assert "\n" not in error.message
+    if expected.exit_code == 4:
+        assert PATHS[place] in error.message
+        assert error.hint
+
+
+@pytest.fixture
+def running() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.parametrize(("row", "place"), CASES, ids=lambda value: value.name if isinstance(value, Row) else value)
+def test_a_fault_of_an_index_has_the_outcome_that_the_documentation_tells(
+    row: Row,
+    place: str,
+    index: PackageIndex,
+    tmp_path: Path,
+    certificates: dict[str, Path],
+    running: ExitStack,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index.add("a", "1.0", ["b>=1"])
+    index.add("b", "1.0", code="")
+    index.add("a", "2.0", ["b>=1"])
+    index.separate_metadata = place != "file"
+    configuration = IndexConfiguration(default=index.url)
+    if row.host in ("changed", "changing") and place == "file":
+        change(index, between_parts=row.host == "changing")
+    elif row.host == "changed":
+        index.faults[PATHS[place]] = send(b"Metadata-Version: 2.2\nName: a\nVersion: 2.0\nRequires-Dist: c\n")
+    elif row.host:
+        base = other_host(row, index, certificates, running)
+        trusted = certificates.get(row.host) if row.host != "self-signed" else None
+        configuration = IndexConfiguration(
+            default=f"{base}/simple/" if place == "page" else index.url, certificate=str(trusted) if trusted else None
+        )
+        index.entries["a"][1]["url"] = f"{base}/files/{WHEEL}"
+    elif row.answer is not None:
+        index.faults[PATHS[place]] = row.answer
+    if row.answer is say_nothing:
+        be_impatient(PATHS[place], monkeypatch)
+    if row.answer in (drip, drip_headers):
+        monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=Clock().monotonic))
+    expected = row.outcomes[place]
+
+    found, source, error = attempt(configuration, tmp_path)
+
+    assert (error.exit_code if error else 0) == expected.exit_code, error
+    if error is None:
+        assert versions(found) == {"a": "2.0" if place == "metadata" else "1.0", "b": "1.0"}
+        assert expected.message in " ".join(skipped.reason for skipped in source.skipped())
+    else:
+        check_sentence(error, expected, place)
+    if PATHS[place] in index.faults:
+        # Who gives up may be ahead of who answers.
+        for _ in range(1000):
+            if index.tries[PATHS[place]] >= expected.tries:
+                break
+            time.sleep(0.01)
+        assert index.tries[PATHS[place]] == expected.tries
+
+
+def test_the_documentation_has_the_table_of_faults() -> None:
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "reliability.md"
+
+    assert table() in page.read_text(encoding="utf-8"), "put in what `python -m tests.advisor.index_faults` prints"
+
+
+def test_a_connection_that_breaks_once_is_no_error(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "2.0", ["b>=1"])
+    page = index.answer(PATHS["page"], {"Accept": "json"})[1]
+
+    def once(request: BaseHTTPRequestHandler) -> None:
+        (reset if index.tries[PATHS["page"]] == 1 else send(page))(request)
+
+    index.faults[PATHS["page"]] = once
+    client = client_of(index, tmp_path)
+
+    assert [file.filename for file in client.files(canonicalize_name("a"))] == [WHEEL]
+
+
+def test_answers_through_a_proxy_have_a_deadline(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=Clock().monotonic))
+    monkeypatch.setenv("http_proxy", index.url.removesuffix("/simple/"))
+    monkeypatch.delenv("no_proxy", raising=False)
+    index.faults["http://example.org/simple/a/"] = drip
+    client = IndexClient(IndexConfiguration(default="http://example.org/simple/"), cache=DiskCache(tmp_path))
+
+    with pytest.raises(IndexUnreachableError, match=r"example\.org/simple/a/`: the answer was not complete after 300"):
+        client.files(canonicalize_name("a"))
+
+
+def test_a_command_ends_with_a_sentence_a_hint_and_the_exit_code(
+    index: PackageIndex, tmp_path: Path, advisor_here: Advisor
+) -> None:
+    index.add("a", "2.0", ["b>=1"], code="")
+    index.faults[PATHS["metadata"]] = reset
+    (tmp_path / "requirements.txt").write_text("a\n")
+
+    done = advisor_here("advise", "--index-url", index.url, "--hardware", "cpu-zen4", "--python", "3.12")
+
+    assert done.returncode == 4
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        f"error: the index could not be read at `{index.url.removesuffix('/simple/')}{PATHS['metadata']}`: "
+        "the connection was closed before the answer was complete, 4 tries",
+        "hint: check the address and the network, or use `--offline` to answer from the cache",
+    ]
