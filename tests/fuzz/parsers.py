@@ -251,6 +251,10 @@ def _files(*paths: Path) -> Callable[[], Iterable[bytes]]:
     return lambda: [path.read_bytes() for path in paths]
 
 
+def _lock_seeds(name: str) -> Callable[[], Iterable[bytes]]:
+    return lambda: [documents.shortened((LOCKS / name).read_bytes(), toml=not name.startswith("pipenv"))]
+
+
 def _read_tar_sdist(content: bytes, folder: Path) -> None:
     """Damage in the archive itself, which its compression would hide behind a wrong checksum."""
     _distribution("own-1.0.tar.gz")(gzip.compress(content, 1, mtime=0), folder)
@@ -280,10 +284,10 @@ PARSERS: dict[str, Parser] = {
         seeds=lambda: [documents.PINNED, b"numpy<3\nscipy==1.*\n"], kind="lines", read=_read_constraints
     ),
     "pylock": Parser(seeds=lambda: [documents.PYLOCK], kind="toml", read=_lock("pylock.toml")),
-    "uv-lock": Parser(seeds=_files(LOCKS / "uv" / "uv.lock"), kind="toml", read=_lock("uv.lock")),
-    "poetry-lock": Parser(seeds=_files(LOCKS / "poetry" / "poetry.lock"), kind="toml", read=_lock("poetry.lock")),
-    "pdm-lock": Parser(seeds=_files(LOCKS / "pdm" / "pdm.lock"), kind="toml", read=_lock("pdm.lock")),
-    "pipfile-lock": Parser(seeds=_files(LOCKS / "pipenv" / "Pipfile.lock"), kind="json", read=_lock("Pipfile.lock")),
+    "uv-lock": Parser(seeds=_lock_seeds("uv/uv.lock"), kind="toml", read=_lock("uv.lock")),
+    "poetry-lock": Parser(seeds=_lock_seeds("poetry/poetry.lock"), kind="toml", read=_lock("poetry.lock")),
+    "pdm-lock": Parser(seeds=_lock_seeds("pdm/pdm.lock"), kind="toml", read=_lock("pdm.lock")),
+    "pipfile-lock": Parser(seeds=_lock_seeds("pipenv/Pipfile.lock"), kind="json", read=_lock("Pipfile.lock")),
     "pinned": Parser(seeds=lambda: [documents.PINNED], kind="lines", read=_lock("requirements.txt")),
     "sbom": Parser(seeds=lambda: [documents.SBOM], kind="json", read=_lock("bom.cdx.json")),
     "json-page": Parser(seeds=lambda: [documents.JSON_PAGE], kind="json", read=_page(_JSON_TYPE)),
