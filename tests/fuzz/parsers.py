@@ -32,7 +32,7 @@ from advisor.project.locks import read_lock
 from advisor.project.read import read_project
 from advisor.project.switches import read_switches
 from advisor.resolve.target import Target, make_target
-from knowledge.domain.errors import AdvisorError
+from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder
 from knowledge.exchange.mlperf.tree import read_results
@@ -174,11 +174,19 @@ def _read_folder(content: bytes, folder: Path) -> None:
         ObservationFolder(folder, session=session)
 
 
+def _read_results(path: Path) -> None:
+    found = read_results(path)
+    observation_file(found.observations)
+    if found.skipped:
+        # A tree is read without the files that are listed so; here they are the ones that were damaged.
+        raise InputError(found.skipped[0].reason)
+
+
 def _read_mlperf_log(content: bytes, folder: Path) -> None:
     log = folder / "v0.6" / "made-up" / "results" / "dgx1" / "resnet" / "result_0.txt"
     log.parent.mkdir(parents=True)
     log.write_bytes(content)
-    observation_file(read_results(folder / "v0.6").observations)
+    _read_results(folder / "v0.6")
 
 
 def _read_mlperf_system(content: bytes, folder: Path) -> None:
@@ -191,7 +199,7 @@ def _read_mlperf_system(content: bytes, folder: Path) -> None:
 def _read_mlperf_tar(content: bytes, folder: Path) -> None:
     path = folder / "v0.6.tar"
     path.write_bytes(content)
-    observation_file(read_results(path).observations)
+    _read_results(path)
 
 
 def _read_matrix(content: bytes, folder: Path) -> None:
@@ -217,6 +225,8 @@ def _deliver(content: bytes, folder: Path) -> None:
     app, token = _service()
     status = asyncio.run(_post(app, content, token))
     assert status in (200, 413, 422), status
+    if status != 200:
+        raise InputError(f"the service answers with {status}")
 
 
 async def _post(app: FastAPI, content: bytes, token: str) -> int:
