@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -18,6 +19,8 @@ _PLACE = re.compile(r"(?P<file>[^:`]+):(?P<line>\d+): (?:`(?P<package>[A-Za-z0-9
 # The parser's search for comments takes a time that is quadratic in the number of blanks.
 _BLANKS = re.compile(rb"(?:[ \t\v\f\0]|\\\r?\n){1000}")
 
+_CONTINUATION = re.compile(rb"\\\r?\n")
+_INCLUDE = re.compile(rb"(?:^|\s)(?:-[rc]|--r\w*|--c\w*)[ \t=]*[\"']?([^\s\"'#]+)", re.MULTILINE)
 _MOST_LINES = 5000
 """Requirements and options of a file with what it includes; the parser takes up to 0.5 ms for one."""
 
@@ -55,9 +58,8 @@ def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequiremen
     """Read a file once, though one command asks whether it is pinned, what it locks and what it requires."""
     from pip_requirements_parser import InstallationError, RequirementsFileParseError
 
-    if _BLANKS.search(path.read_bytes()):
-        raise InputError(f"`{path}` cannot be read: a line of it holds 1000 blanks in a row")
     try:
+        _check(path, set())
         parsed = _parse(path)
     except (OSError, ValueError, LookupError, RecursionError, InstallationError, RequirementsFileParseError) as error:
         raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from None
@@ -86,6 +88,24 @@ def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequiremen
         prereleases=bool(options.get("pre")),
         files=(str(path),),
     )
+
+
+def _check(path: Path, seen: set[Path]) -> None:
+    """Refuse what the parser would read for ever: a device, or lines of blanks, also in files that are included.
+
+    Raises:
+        InputError: If there is such a file.
+    """
+    seen.add(path)
+    if not path.is_file():
+        raise InputError(f"`{path}` cannot be read: it is no file")
+    content = path.read_bytes()
+    if _BLANKS.search(content):
+        raise InputError(f"`{path}` cannot be read: a line of it holds 1000 blanks in a row")
+    for name in _INCLUDE.findall(_CONTINUATION.sub(b"", content)):
+        included = path.parent / os.fsdecode(name)
+        if included.exists() and included not in seen:
+            _check(included, seen)
 
 
 def _parse(path: Path) -> Any:

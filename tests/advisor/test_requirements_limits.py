@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,22 @@ def test_comments_and_hashes_do_not_count(tmp_path: Path) -> None:
     path.write_text("# a comment\n\n" * 5000 + f"numpy==2.0.1{hashes}\n" * 60)
 
     assert len(read_requirements(path).roots) == 60
+
+
+@pytest.mark.parametrize(
+    "include", ["-r a.txt", "-ca.txt", "--pre --requirement='a.txt'", "-r \\\n  a.txt", "--req a.txt"]
+)
+def test_an_included_file_is_checked_before_it_is_parsed(tmp_path: Path, include: str) -> None:
+    (tmp_path / "requirements.txt").write_text(f"scipy\n{include}\n")
+    (tmp_path / "a.txt").write_text(f"numpy{' ' * 1000}x\n-r a.txt\n")
+
+    with pytest.raises(UnreadableFileError, match=r"a.txt` cannot be read: a line of it holds 1000 blanks"):
+        read_requirements(tmp_path / "requirements.txt")
+
+
+def test_an_included_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("scipy\n-r endless\n")
+    os.mkfifo(tmp_path / "endless")
+
+    with pytest.raises(UnreadableFileError, match="endless` cannot be read: it is no file"):
+        read_requirements(tmp_path / "requirements.txt")
