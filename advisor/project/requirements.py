@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,11 @@ _PLACE = re.compile(r"(?P<file>[^:`]+):(?P<line>\d+): (?:`(?P<package>[A-Za-z0-9
 """Where a message about a line begins: the file, the line, and the package that the line names first."""
 # The parser's search for comments takes a time that is quadratic in the number of blanks.
 _BLANKS = re.compile(rb"(?:[ \t\v\f\0]|\\\r?\n){1000}")
+
+_CONTINUATION = re.compile(rb"\\\r?\n")
+_INCLUDE = re.compile(rb"(?:^|\s)(?:-[rc]|--r\w*|--c\w*)[ \t=]*[\"']?([^\s\"'#]+)", re.MULTILINE)
+_MOST_LINES = 5000
+"""Requirements and options of a file with what it includes; the parser takes up to 0.5 ms for one."""
 
 
 def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequirements:
@@ -49,12 +56,11 @@ def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequire
 @lru_cache(maxsize=8)
 def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequirements:
     """Read a file once, though one command asks whether it is pinned, what it locks and what it requires."""
-    from pip_requirements_parser import InstallationError, RequirementsFile, RequirementsFileParseError
+    from pip_requirements_parser import InstallationError, RequirementsFileParseError
 
-    if _BLANKS.search(path.read_bytes()):
-        raise InputError(f"`{path}` cannot be read: a line of it holds 1000 blanks in a row")
     try:
-        parsed = RequirementsFile.from_file(str(path), include_nested=True)
+        _check(path, set())
+        parsed = _parse(path)
     except (OSError, ValueError, LookupError, RecursionError, InstallationError, RequirementsFileParseError) as error:
         raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from None
     for line in parsed.invalid_lines:
@@ -82,6 +88,50 @@ def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequiremen
         prereleases=bool(options.get("pre")),
         files=(str(path),),
     )
+
+
+def _check(path: Path, seen: set[Path]) -> None:
+    """Refuse what the parser would read for ever: a device, or lines of blanks, also in files that are included.
+
+    Raises:
+        InputError: If there is such a file.
+    """
+    seen.add(path)
+    if not path.is_file():
+        raise InputError(f"`{path}` cannot be read: it is no file")
+    content = path.read_bytes()
+    if _BLANKS.search(content):
+        raise InputError(f"`{path}` cannot be read: a line of it holds 1000 blanks in a row")
+    for name in _INCLUDE.findall(_CONTINUATION.sub(b"", content)):
+        included = path.parent / os.fsdecode(name)
+        if included.exists() and included not in seen:
+            _check(included, seen)
+
+
+def _parse(path: Path) -> Any:
+    """Parse a file with what it includes, as far as the limit.
+
+    Raises:
+        InputError: If it has too many lines.
+    """
+    from pip_requirements_parser import CommentRequirementLine, RequirementsFile
+
+    class Limited(RequirementsFile):  # type: ignore[misc]
+        """Stops at the limit: files that include each other may stand for more lines than anybody can wait for."""
+
+        @classmethod
+        def parse(cls, *args: Any, **options: Any) -> Iterator[Any]:
+            left = _MOST_LINES
+            for line in super().parse(*args, **options):
+                left -= not isinstance(line, CommentRequirementLine)
+                if left < 0:
+                    raise InputError(
+                        f"`{path}` cannot be read: it has more than {_MOST_LINES} lines, with what it includes",
+                        hint="comments and the lines of hashes do not count; is it a requirements file?",
+                    )
+                yield line
+
+    return Limited.from_file(str(path), include_nested=True)
 
 
 def _root(entry: Any, path: Path, constraint: bool) -> RootRequirement:

@@ -7,18 +7,28 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
-from knowledge.domain.lines import lines_of
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
 
 _SCHEMAS = (1, 2)
+LARGEST_RATIO = 100
+"""Times its own size that a compressed file may hold: the observations that ship compress to a tenth."""
+SMALLEST_LIMIT = 16 * 2**20
+"""Bytes that any compressed file may hold, however small it is."""
+LONGEST_LINE = 16 * 2**20
+"""Bytes of one line: a service takes no larger delivery."""
+MOST_DAMAGED = 10_000
+"""Damaged lines after which a file is given up."""
+_GZIP = b"\x1f\x8b"
+_SLICE_BYTES = 2**20
 _LARGEST_NUMBER = 2**31 - 1
 """Largest integer that every database stores."""
 _LARGEST_COUNT = 2**63 - 1
@@ -37,48 +47,104 @@ class DamagedLine:
     reason: str
 
 
-def read_lines(content: bytes, *, where: str, damaged: list[DamagedLine] | None = None) -> list[str]:
-    """Return the lines of a file that may be compressed by gzip.
+def read_lines(content: bytes, *, where: str, damaged: list[DamagedLine] | None = None) -> Iterator[str]:
+    """Return the lines of a file that may be compressed by gzip, without holding all of them in memory.
 
     Args:
         content: The file.
         where: Its name, for messages.
         damaged: Gathers what is wrong; by default that is an error.
 
+    Returns:
+        The lines. Iterating them raises InputError at one that is no UTF-8 or longer than :data:`LONGEST_LINE` bytes.
+
     Raises:
-        InputError: If it is no text, or damaged.
+        InputError: If the compressed file is damaged, or holds more than :data:`LARGEST_RATIO` times its own size.
     """
-    plain, reason = content, ""
-    if content[:2] == b"\x1f\x8b":
-        try:
-            plain = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            plain, reason = _decompressed_part(content), f"the compressed file is damaged or cut off: {error}"
+    if content[:2] != _GZIP:
+        return _lines(_slices(content), where, damaged)
+    size, reason = 0, ""
+    try:
+        for part in _decompress(content):
+            size += len(part)
+            if size > max(SMALLEST_LIMIT, LARGEST_RATIO * len(content)):
+                raise InputError(
+                    f"`{where}` cannot be read: it holds more than {LARGEST_RATIO} times its own compressed size",
+                    hint="no observations compress that well; if you trust the file, decompress it with `gunzip` first",
+                )
+    except (EOFError, zlib.error) as error:
+        reason = f"the compressed file is damaged or cut off: {error}"
     if reason and damaged is None:
         raise InputError(
             f"`{where}` cannot be read: {reason}", hint="nothing was stored; `--keep-valid` stores what can be read"
         )
-    try:
-        lines = lines_of(plain.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        if damaged is None:
-            raise InputError(f"`{where}` cannot be read: {error}") from None
-        lines = lines_of(plain.decode("utf-8", "replace"))
-    if reason and damaged is not None:
-        damaged.append(DamagedLine(number=len(lines), reason=reason))
-    return lines
+    return _lines(_sound_part(content), where, damaged, reason=reason)
 
 
-def _decompressed_part(content: bytes) -> bytes:
-    """Return what can be decompressed of a damaged file."""
-    stream = zlib.decompressobj(wbits=31)
-    found = bytearray()
-    for start in range(0, len(content), 4096):
+def _lines(parts: Iterable[bytes], where: str, damaged: list[DamagedLine] | None, *, reason: str = "") -> Iterator[str]:
+    number = 0
+    for number, line in enumerate(_split(parts), start=1):
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"{where}:{number}: the line is longer than {LONGEST_LINE // 2**20} MiB")
         try:
-            found += stream.decompress(content[start : start + 4096])
-        except zlib.error:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if damaged is None:
+                raise InputError(f"{where}:{number}: no UTF-8: {error}") from None
+            yield line.decode("utf-8", "replace")
+    if reason and damaged is not None:
+        damaged.append(DamagedLine(number=number, reason=reason))
+
+
+def _split(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines as :func:`knowledge.domain.lines.lines_of` does; of one that is too long, its first part."""
+    rest = bytearray()
+    for part in parts:
+        first, *others = part.split(b"\n")
+        rest += first
+        if len(rest) > LONGEST_LINE:
             break
-    return bytes(found)
+        if others:
+            yield bytes(rest).removesuffix(b"\r")
+            yield from (line.removesuffix(b"\r") for line in others[:-1])
+            rest = bytearray(others[-1])
+    if rest:
+        yield bytes(rest).removesuffix(b"\r")
+
+
+def _slices(content: bytes) -> Iterator[bytes]:
+    for start in range(0, len(content), _SLICE_BYTES):
+        yield content[start : start + _SLICE_BYTES]
+
+
+def _decompress(content: bytes) -> Iterator[bytes]:
+    """Yield what a gzip file holds, a few MiB at most at a time.
+
+    Raises:
+        zlib.error: At the first damage.
+        EOFError: If it is cut off.
+    """
+    stream = zlib.decompressobj(wbits=31)
+    # Deflate makes at most 1032 bytes of one (zlib's technical notes).
+    for start in range(0, len(content), 4096):
+        part = content[start : start + 4096]
+        while part:
+            if stream.eof:
+                # Compressed files may stand one behind the other (RFC 1952), and zeros behind the last.
+                part = part.lstrip(b"\0")
+                if not part:
+                    break
+                stream = zlib.decompressobj(wbits=31)
+            yield stream.decompress(part)
+            part = stream.unused_data
+    if not stream.eof:
+        raise EOFError("its end is missing")
+
+
+def _sound_part(content: bytes) -> Iterator[bytes]:
+    """Yield what can be decompressed of a file."""
+    with suppress(EOFError, zlib.error):
+        yield from _decompress(content)
 
 
 def observation_file(observations: Iterable[Observation], *, compressed: bool = False) -> bytes:
@@ -113,7 +179,7 @@ def read_observations(
         lines: Its lines.
         where: Its name, for messages.
         damaged: Gathers the lines that are no valid records, which are passed over; by default the first one is an
-            error.
+            error. More than :data:`MOST_DAMAGED` are one, too.
 
     Raises:
         InputError: At the first line that is not a valid record; the message names the line. What was yielded before
@@ -147,6 +213,11 @@ def read_observations(
                     f"{sound} observations before this line are sound: `--keep-valid` stores what is",
                 ) from None
             damaged.append(DamagedLine(number=number, reason=reason))
+            if len(damaged) > MOST_DAMAGED:
+                raise InputError(
+                    f"`{where}` cannot be read: more than {MOST_DAMAGED} lines of it are no records",
+                    hint="is it an observation file? Nothing of it was stored",
+                ) from None
 
 
 _Described = TypeVar("_Described", Stack, HardwareProfile)

@@ -1,86 +1,69 @@
-"""Gives many damaged documents to a parser: `python -m tests.fuzz PARSER --inputs 10000 --seed N`."""
+"""Gives many damaged documents to a parser: `python -m tests.fuzz PARSER --inputs 10000 --seed N`.
+
+`all` reads with each parser and prints a table in Markdown. The exit code is 1 where an input failed.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
-import resource
 import secrets
+import subprocess
 import sys
-import tempfile
-import time
-import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
-from tests.fuzz.mutations import mutate
-from tests.fuzz.parsers import PARSERS, Documented
+from tests.fuzz.harness import MOST_SECONDS, Report, run, table
+from tests.fuzz.parsers import PARSERS
 
 
-def main() -> None:
-    """Print as JSON how many inputs were read, the longest time, the largest memory, and each failure once."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("parser", choices=PARSERS)
+def main() -> int:
+    """Print as JSON what became of the inputs of one parser, or of all as a table."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("parser", choices=[*PARSERS, "all"])
     options.add_argument("--inputs", type=int, default=10_000)
     options.add_argument("--seed", type=int, default=secrets.randbits(32))
-    options.add_argument("--keep", type=Path, help="folder for the inputs that failed, and the slowest")
-    options.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
-    chosen = options.parse_args()
-    parser, drawn = PARSERS[chosen.parser], random.Random(chosen.seed)
-    seeds = list(parser.seeds())
-    print(f"{chosen.parser}: seed {chosen.seed}", file=sys.stderr, flush=True)
-    failures: dict[str, str] = {}
-    longest, done, slowest, refused = 0.0, 0, b"", 0
-    end = time.monotonic() + chosen.seconds
-    while done < chosen.inputs and time.monotonic() < end:
-        content = mutate(drawn.choice(seeds), parser.kind, drawn)
-        done += 1
-        with tempfile.TemporaryDirectory() as folder:
-            began = time.process_time()
-            try:
-                parser.read(content, Path(folder))
-            except Documented:
-                refused += 1
-            except Exception as error:  # What is looked for.
-                frames = [f for f in traceback.extract_tb(error.__traceback__) if "/tests/" not in f.filename]
-                own = [f for f in frames if "site-packages" not in f.filename and "/lib/" not in f.filename]
-                place = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "?"
-                about = f"{type(error).__name__} in {place}"
-                if about not in failures or len(content) < len(_kept(chosen.keep, about, b"")):
-                    _kept(chosen.keep, about, content)
-                failures.setdefault(about, str(error)[:200])
-            taken = time.process_time() - began
-            if taken > longest:
-                longest, slowest = taken, content
-    _kept(chosen.keep, "slowest", slowest)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(
-        json.dumps(
-            {
-                "parser": chosen.parser,
-                "seed": chosen.seed,
-                "inputs": done,
-                "refused": refused,
-                "longest_seconds": round(longest, 3),
-                "peak_bytes": peak,
-                "failures": failures,
-            }
-        )
+    options.add_argument("--first", type=int, default=0, help="number of the first input, to repeat one: --inputs 1")
+    options.add_argument("--keep", type=Path, help="folder for the inputs that failed, the slowest and the largest")
+    options.add_argument(
+        "--most-seconds", type=float, default=MOST_SECONDS, help="processor time after which an input is ended"
     )
+    options.add_argument("--jobs", type=int, default=2, help="with `all`: how many parsers at a time")
+    chosen = options.parse_args()
+    if chosen.parser == "all":
+        reports = list(_run_all(chosen))
+        print(f"Seed {chosen.seed}:\n\n{table(reports)}")
+        return int(any(report.failures for report in reports))
+    print(f"{chosen.parser}: seed {chosen.seed}", file=sys.stderr, flush=True)
+    report = run(
+        chosen.parser,
+        PARSERS[chosen.parser],
+        seed=chosen.seed,
+        inputs=chosen.inputs,
+        first=chosen.first,
+        most_seconds=chosen.most_seconds,
+        keep=chosen.keep,
+    )
+    print(json.dumps(asdict(report)))
+    return int(bool(report.failures))
 
 
-_smallest: dict[str, bytes] = {}
+def _run_all(chosen: argparse.Namespace) -> Iterator[Report]:
+    def run_one(name: str) -> Report:
+        command = [sys.executable, "-m", "tests.fuzz", name]
+        for option in ("inputs", "seed", "first", "most_seconds"):
+            command += [f"--{option.replace('_', '-')}", str(getattr(chosen, option))]
+        if chosen.keep is not None:
+            command += ["--keep", str(chosen.keep / name)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        print(done.stdout, end="", file=sys.stderr, flush=True)
+        return Report(**json.loads(done.stdout))
 
-
-def _kept(folder: Path | None, about: str, content: bytes) -> bytes:
-    """Keep an input, where there is one; return the one that is kept."""
-    if content:
-        _smallest[about] = content
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / about.replace(" ", "-").replace("/", "-")).write_bytes(content)
-    return _smallest.get(about, b"")
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        yield from pool.map(run_one, PARSERS)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

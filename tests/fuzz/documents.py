@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import importlib.resources
 import io
 import json
+import lzma
 import tarfile
+import tomllib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tomli_w
 
 from knowledge.exchange.files import observation_file
 from tests.knowledge.samples import block
@@ -208,42 +214,53 @@ SYSTEM = b"""{"submitter": "made-up", "division": "closed", "status": "onprem", 
  "host_processor_model_name": "Intel Xeon E5", "accelerators_per_node": 8, "accelerator_model_name": "V100 16GB"}"""
 
 
+_COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda content: content,
+    "gz": lambda content: gzip.compress(content, mtime=0),
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+}
+
+
 def wheel() -> bytes:
     """Return a small wheel."""
+    package = {"own/__init__.py": b"x = 1\n" * 20}
+    return zip_of({**package, "own-1.0.dist-info/METADATA": METADATA, "own-1.0.dist-info/RECORD": b""}, deflated=True)
+
+
+def zip_of(files: Mapping[str, bytes], *, deflated: bool = False) -> bytes:
+    """Return a ZIP archive; the same files give the same bytes."""
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("own/__init__.py", b"x = 1\n" * 20)
-        archive.writestr("own-1.0.dist-info/METADATA", METADATA)
-        archive.writestr("own-1.0.dist-info/RECORD", b"")
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, compress_type=archive.compression)
     return made.getvalue()
 
 
-def tree_of(files: Mapping[str, bytes], *, compressed: bool = False) -> bytes:
-    """Return a tar archive."""
+def tree_of(files: Mapping[str, bytes], *, compression: str = "") -> bytes:
+    """Return a tar archive, compressed by ``gz``, ``bz2`` or ``xz`` where that is wanted."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    return gzip.compress(made.getvalue(), mtime=0) if compressed else made.getvalue()
+    return _COMPRESSIONS[compression](made.getvalue())
 
 
 def sdists() -> list[bytes]:
     long = {f"own-1.0/{'a' * 150}.py": b"x = 1\n", "own-1.0/PKG-INFO": METADATA}
-    return [tree_of(long, compressed=True)]
+    return [tree_of(long, compression="gz")]
 
 
 def zipped_sdists() -> list[bytes]:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        archive.writestr("own-1.0/PKG-INFO", METADATA)
-    return [made.getvalue()]
+    return [zip_of({"own-1.0/PKG-INFO": METADATA})]
 
 
 def tars() -> list[bytes]:
     logs = {f"results/dgx1/resnet/result_{n}.txt": text.encode() for n, text in enumerate((V05, MLL, MLLOG))}
-    return [tree_of({f"made-up/{name}": log for name, log in logs.items()} | {"made-up/systems/dgx1.json": SYSTEM})]
+    files = {f"made-up/{name}": log for name, log in logs.items()} | {"made-up/systems/dgx1.json": SYSTEM}
+    return [tree_of(files, compression=compression) for compression in _COMPRESSIONS]
 
 
 def observations() -> list[bytes]:
@@ -252,3 +269,21 @@ def observations() -> list[bytes]:
 
 def matrices() -> list[bytes]:
     return [MATRIX, (importlib.resources.files("knowledge.data") / "matrices" / "frameworks.toml").read_bytes()]
+
+
+def shortened(lock: bytes, *, toml: bool) -> bytes:
+    """Return a lock with one entry of each kind: those of a long list mostly have the same keys.
+
+    A damaged place is then more often one that matters, and an input takes a tenth of the time.
+    """
+    tree = tomllib.loads(lock.decode()) if toml else json.loads(lock)
+    return (tomli_w.dumps(_shortened(tree)) if toml else json.dumps(_shortened(tree))).encode()
+
+
+def _shortened(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _shortened(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        kinds = {str(sorted(entry) if isinstance(entry, dict) else type(entry)): entry for entry in reversed(tree)}
+        return [_shortened(entry) for entry in tree if any(entry is kept for kept in kinds.values())]
+    return tree

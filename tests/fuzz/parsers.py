@@ -32,7 +32,7 @@ from advisor.project.locks import read_lock
 from advisor.project.read import read_project
 from advisor.project.switches import read_switches
 from advisor.resolve.target import Target, make_target
-from knowledge.domain.errors import AdvisorError
+from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder
 from knowledge.exchange.mlperf.tree import read_results
@@ -174,11 +174,19 @@ def _read_folder(content: bytes, folder: Path) -> None:
         ObservationFolder(folder, session=session)
 
 
+def _read_results(path: Path) -> None:
+    found = read_results(path)
+    observation_file(found.observations)
+    if found.skipped:
+        # A tree is read without the files that are listed so; here they are the ones that were damaged.
+        raise InputError(found.skipped[0].reason)
+
+
 def _read_mlperf_log(content: bytes, folder: Path) -> None:
     log = folder / "v0.6" / "made-up" / "results" / "dgx1" / "resnet" / "result_0.txt"
     log.parent.mkdir(parents=True)
     log.write_bytes(content)
-    observation_file(read_results(folder / "v0.6").observations)
+    _read_results(folder / "v0.6")
 
 
 def _read_mlperf_system(content: bytes, folder: Path) -> None:
@@ -191,7 +199,7 @@ def _read_mlperf_system(content: bytes, folder: Path) -> None:
 def _read_mlperf_tar(content: bytes, folder: Path) -> None:
     path = folder / "v0.6.tar"
     path.write_bytes(content)
-    observation_file(read_results(path).observations)
+    _read_results(path)
 
 
 def _read_matrix(content: bytes, folder: Path) -> None:
@@ -217,6 +225,8 @@ def _deliver(content: bytes, folder: Path) -> None:
     app, token = _service()
     status = asyncio.run(_post(app, content, token))
     assert status in (200, 413, 422), status
+    if status != 200:
+        raise InputError(f"the service answers with {status}")
 
 
 async def _post(app: FastAPI, content: bytes, token: str) -> int:
@@ -251,6 +261,10 @@ def _files(*paths: Path) -> Callable[[], Iterable[bytes]]:
     return lambda: [path.read_bytes() for path in paths]
 
 
+def _lock_seeds(name: str) -> Callable[[], Iterable[bytes]]:
+    return lambda: [documents.shortened((LOCKS / name).read_bytes(), toml=not name.startswith("pipenv"))]
+
+
 def _read_tar_sdist(content: bytes, folder: Path) -> None:
     """Damage in the archive itself, which its compression would hide behind a wrong checksum."""
     _distribution("own-1.0.tar.gz")(gzip.compress(content, 1, mtime=0), folder)
@@ -280,10 +294,10 @@ PARSERS: dict[str, Parser] = {
         seeds=lambda: [documents.PINNED, b"numpy<3\nscipy==1.*\n"], kind="lines", read=_read_constraints
     ),
     "pylock": Parser(seeds=lambda: [documents.PYLOCK], kind="toml", read=_lock("pylock.toml")),
-    "uv-lock": Parser(seeds=_files(LOCKS / "uv" / "uv.lock"), kind="toml", read=_lock("uv.lock")),
-    "poetry-lock": Parser(seeds=_files(LOCKS / "poetry" / "poetry.lock"), kind="toml", read=_lock("poetry.lock")),
-    "pdm-lock": Parser(seeds=_files(LOCKS / "pdm" / "pdm.lock"), kind="toml", read=_lock("pdm.lock")),
-    "pipfile-lock": Parser(seeds=_files(LOCKS / "pipenv" / "Pipfile.lock"), kind="json", read=_lock("Pipfile.lock")),
+    "uv-lock": Parser(seeds=_lock_seeds("uv/uv.lock"), kind="toml", read=_lock("uv.lock")),
+    "poetry-lock": Parser(seeds=_lock_seeds("poetry/poetry.lock"), kind="toml", read=_lock("poetry.lock")),
+    "pdm-lock": Parser(seeds=_lock_seeds("pdm/pdm.lock"), kind="toml", read=_lock("pdm.lock")),
+    "pipfile-lock": Parser(seeds=_lock_seeds("pipenv/Pipfile.lock"), kind="json", read=_lock("Pipfile.lock")),
     "pinned": Parser(seeds=lambda: [documents.PINNED], kind="lines", read=_lock("requirements.txt")),
     "sbom": Parser(seeds=lambda: [documents.SBOM], kind="json", read=_lock("bom.cdx.json")),
     "json-page": Parser(seeds=lambda: [documents.JSON_PAGE], kind="json", read=_page(_JSON_TYPE)),

@@ -51,7 +51,9 @@ _FRAMEWORKS = {
 }
 _ANY_VERSION = r"[ _-]*v?(?P<version>\d+(?:\.\d+)+)"
 _CONTAINER = re.compile(r"(?:nvidia|ngc)\D*(?P<version>\d\d\.\d\d)|dl frameworks release (?P<other>\d\d\.\d\d)", re.I)
-_LONGEST_DESCRIPTION = 256 * 1024
+_LONGEST_DESCRIPTION = 64 * 1024
+_MOST_BRACKETS = 100
+"""Of a description that is no JSON; those of rounds v0.6 and v0.7 hold 14 at most."""
 CONTAINER_INDEX = "ngc"
 """Index of packages that came in a container of NVIDIA's GPU cloud: their versions are the container's."""
 SUBMISSION_INDEX = "submission"
@@ -95,7 +97,7 @@ def read_description(text: str) -> dict[str, str]:
     Python with more of them inside.
 
     Raises:
-        ValueError: If it is none of these, or longer than 256 KiB.
+        ValueError: If it is none of these, longer than 64 KiB, or too deeply nested.
     """
     if len(text) > _LONGEST_DESCRIPTION:
         raise ValueError(f"it is longer than {_LONGEST_DESCRIPTION} characters")
@@ -115,8 +117,13 @@ def _document(text: str) -> Any:
 
     try:
         return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is too deeply nested") from None
     except ValueError:
         pass
+    if text.count("[") + text.count("{") > _MOST_BRACKETS:
+        # PyYAML takes a time that is quadratic in the depth; which of them stand in texts, only it knows.
+        raise ValueError(f"it is no JSON and holds more than {_MOST_BRACKETS} lists and mappings")
     try:
         # YAML reads JSON with stray commas, and `key: {...}` lines.
         plain = text.replace("\t", "    ")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import IndicatorRun, Observation, Scalar
@@ -20,7 +23,10 @@ INDICATOR = "mlperf_training"
 _RESULT = re.compile(r"^result_(?:run)?(\d+)(?:_\w+)?\.txt$")
 _ROUND = re.compile(r"^(?:training_results_)?v?(\d+\.\d+)(?:\.\d+)?$")
 _GENERIC_SYSTEMS = frozenset({"tpu"})
-_LARGEST_FILE = 512 * 1024**2
+_LARGEST_LOG = 64 * 2**20
+_LARGEST_RECORDS = 16 * 2**20
+"""Bytes of the lines of a log that hold records; 2.7 MB is the largest of round v4.0."""
+_LARGEST_DESCRIPTION = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,10 @@ class Imported:
     skipped: tuple[Skipped, ...]
 
 
+_Descriptions = dict[tuple[str, str, str], dict[str, str]]
+"""Descriptions of systems, by round, submitter and name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
     """Where a log stands in the tree."""
@@ -71,32 +81,12 @@ def read_results(path: Path, *, round_: str | None = None) -> Imported:
     Raises:
         InputError: If there is nothing there, or nothing of a result tree in it.
     """
+    try:
+        runs, descriptions, skipped = _gather(path, round_)
+    except (OSError, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise InputError(f"`{path}` cannot be read: {error}") from None
     observations: list[Observation] = []
-    skipped: list[Skipped] = []
-    logs: list[tuple[_Place, str]] = []
-    descriptions: dict[tuple[str, str, str], dict[str, str]] = {}
-    for name, content in sorted(_files(path)):
-        try:
-            if (place := _place(name, round_)) is not None:
-                logs.append((place, content.decode("utf-8", "replace")))
-            elif (key := _described_system(name, round_)) is not None:
-                descriptions[key] = read_description(content.decode("utf-8", "replace"))
-        except (ValueError, RecursionError) as error:
-            skipped.append(Skipped(path=name, reason=f"not a description of a system: {error}"))
-    if not logs:
-        raise InputError(
-            f"`{path}` holds no MLPerf Training results",
-            hint="name a tree that has `results/SYSTEM/BENCHMARK/result_0.txt` in it; name its round with `--round`",
-        )
-    for place, text in logs:
-        try:
-            run = read_log(text)
-        except UnreadableLogError as error:
-            skipped.append(Skipped(path=place.path, reason=error.message))
-            continue
-        except OverflowError as error:
-            skipped.append(Skipped(path=place.path, reason=f"it tells no observation: {error}"))
-            continue
+    for place, run in runs:
         described = descriptions.get((place.round_, place.submitter, place.system))
         try:
             observation = _observation(place, run, described)
@@ -109,26 +99,70 @@ def read_results(path: Path, *, round_: str | None = None) -> Imported:
     return Imported(observations=tuple(observations), skipped=tuple(sorted(skipped, key=lambda s: s.path)))
 
 
-def _files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of results and descriptions."""
+def _gather(path: Path, round_: str | None) -> tuple[list[tuple[_Place, TrainingRun]], _Descriptions, list[Skipped]]:
+    """Read the files of a tree: runs in order of path, descriptions of systems, and what is neither."""
+    runs: list[tuple[_Place, TrainingRun]] = []
+    descriptions: _Descriptions = {}
+    skipped: list[Skipped] = []
+    logs = 0
+    for name, size, file in _files(path):
+        try:
+            if (place := _place(name, round_)) is not None:
+                logs += 1
+                runs.append((place, read_log(_log_lines(size, file))))
+            elif (key := _described_system(name, round_)) is not None:
+                descriptions[key] = read_description(file.read(_LARGEST_DESCRIPTION).decode("utf-8", "replace"))
+        except UnreadableLogError as error:
+            skipped.append(Skipped(path=name, reason=error.message))
+        except OverflowError as error:
+            skipped.append(Skipped(path=name, reason=f"it tells no observation: {error}"))
+        except (ValueError, RecursionError) as error:
+            skipped.append(Skipped(path=name, reason=f"not a description of a system: {error}"))
+    if not logs:
+        raise InputError(
+            f"`{path}` holds no MLPerf Training results",
+            hint="name a tree that has `results/SYSTEM/BENCHMARK/result_0.txt` in it; name its round with `--round`",
+        )
+    return sorted(runs, key=lambda found: found[0].path), descriptions, skipped
+
+
+def _log_lines(size: int, file: IO[bytes]) -> str:
+    """Return the lines of a log that hold records; what stands between them is not kept in memory.
+
+    Raises:
+        UnreadableLogError: If the log, or what is kept of it, is too large.
+    """
+    if size > _LARGEST_LOG:
+        raise UnreadableLogError(f"it is larger than {_LARGEST_LOG // 2**20} MiB")
+    kept: list[bytes] = []
+    left = _LARGEST_RECORDS
+    for line in file:
+        if b":::ML" in line:
+            kept.append(line)
+            left -= len(line)
+            if left < 0:
+                raise UnreadableLogError(f"it holds more than {_LARGEST_RECORDS // 2**20} MiB of log lines")
+    return b"".join(kept).decode("utf-8", "replace")
+
+
+def _files(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Yield the names, sizes and contents of results and descriptions."""
     if path.is_dir():
         # The path itself may name the round.
         root = path.resolve()
-        for file in sorted(root.rglob("*")):
-            name = str(file.relative_to(root.parent))
-            if _wanted(name) and file.is_file():
-                yield name, file.read_bytes()
+        for found in sorted(root.rglob("*")):
+            name = str(found.relative_to(root.parent))
+            if _wanted(name) and found.is_file():
+                with found.open("rb") as file:
+                    yield name, found.stat().st_size, file
         return
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                # Read in memory, never unpacked: a path in an archive may lead anywhere.
-                if member.isfile() and _wanted(member.name) and member.size < _LARGEST_FILE:
-                    opened = archive.extractfile(member)
-                    if opened is not None:
-                        yield f"{path.name.split('.tar')[0]}/{member.name}", opened.read()
-    except (OSError, tarfile.TarError, EOFError) as error:
-        raise InputError(f"`{path}` cannot be read: {error}") from None
+    with tarfile.open(path) as archive:
+        for member in archive:
+            # Read in memory, never unpacked: a path in an archive may lead anywhere.
+            if member.isfile() and _wanted(member.name) and (opened := archive.extractfile(member)) is not None:
+                yield f"{path.name.split('.tar')[0]}/{member.name}", member.size, opened
+            # It would remember every member, and millions of empty ones compress to nothing.
+            archive.members = []  # type: ignore[attr-defined]
 
 
 def _wanted(name: str) -> bool:

@@ -1,0 +1,56 @@
+"""Requirements files that would take minutes to read are refused in one sentence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from advisor.project.requirements import read_requirements
+from advisor.project.unreadable import UnreadableFileError
+
+
+@pytest.mark.parametrize("line", ["numpy<3\n", "--pre\n", "no requirement\n"])
+def test_a_file_of_very_many_lines_is_refused(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("# six thousand lines\n" + line * 6000)
+
+    with pytest.raises(UnreadableFileError, match=r"requirements.txt` cannot be read: it has more than 5000 lines"):
+        read_requirements(path)
+
+
+def test_files_that_include_others_many_times_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("-r a.txt\n" * 100)
+    (tmp_path / "a.txt").write_text("-r b.txt\n" * 100)
+    (tmp_path / "b.txt").write_text("numpy<3\n" * 100)
+
+    with pytest.raises(UnreadableFileError, match="more than 5000 lines, with what it includes"):
+        read_requirements(tmp_path / "requirements.txt")
+
+
+def test_comments_and_hashes_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    hashes = "".join(f" \\\n    --hash=sha256:{n:064x}" for n in range(100))
+    path.write_text("# a comment\n\n" * 5000 + f"numpy==2.0.1{hashes}\n" * 60)
+
+    assert len(read_requirements(path).roots) == 60
+
+
+@pytest.mark.parametrize(
+    "include", ["-r a.txt", "-ca.txt", "--pre --requirement='a.txt'", "-r \\\n  a.txt", "--req a.txt"]
+)
+def test_an_included_file_is_checked_before_it_is_parsed(tmp_path: Path, include: str) -> None:
+    (tmp_path / "requirements.txt").write_text(f"scipy\n{include}\n")
+    (tmp_path / "a.txt").write_text(f"numpy{' ' * 1000}x\n-r a.txt\n")
+
+    with pytest.raises(UnreadableFileError, match=r"a.txt` cannot be read: a line of it holds 1000 blanks"):
+        read_requirements(tmp_path / "requirements.txt")
+
+
+def test_an_included_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("scipy\n-r endless\n")
+    os.mkfifo(tmp_path / "endless")
+
+    with pytest.raises(UnreadableFileError, match="endless` cannot be read: it is no file"):
+        read_requirements(tmp_path / "requirements.txt")

@@ -1,0 +1,98 @@
+"""The harness of the fuzzer: what ends the process that reads is named, and the inputs behind it are read."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.harness import EndlessError, Report, table, watchdog
+
+PROGRAM = """
+import json, os, re, signal, sys
+from dataclasses import asdict
+from tests.fuzz.harness import draw, run
+from tests.fuzz.parsers import Parser
+
+document = b"a document of some lines\\n" * 50
+texts = json.loads(sys.argv[1])
+for seed in range(100):
+    inputs = [draw([document], "lines", seed, number) for number in range(len(texts) + 5)]
+    if len({document, *inputs}) == len(inputs) + 1:
+        break
+troubles = dict(zip(inputs, texts))
+
+def read(content, folder):
+    exec(troubles.get(content, "pass"))
+
+def read_nothing(content, folder):
+    raise ValueError
+
+for function in (read, read_nothing):
+    parser = Parser(seeds=lambda: [document], kind="lines", read=function)
+    report = run("made-up", parser, seed=seed, inputs=len(inputs), most_seconds=0.5)
+    print(json.dumps(asdict(report)), flush=True)
+"""
+TROUBLES = {
+    "while True: pass": "too much processor time",
+    "re.match('(a|a)*$', 'a' * 60 + 'b')": "too much processor time",
+    "os.kill(os.getpid(), signal.SIGSEGV)": "the process ended with SIGSEGV",
+    "bytearray(2**30)": "MemoryError",
+    "raise SystemExit(3)": "the process ended with 70",
+    "raise ValueError('a reason')": "ValueError",
+}
+
+
+@pytest.fixture(scope="module")
+def done() -> subprocess.CompletedProcess[str]:
+    """Return a run in which one input after the other goes wrong, and then one that reads no valid document."""
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(["pass", *TROUBLES])],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
+        timeout=300,
+    )
+
+
+def test_what_goes_wrong_is_named_and_the_next_inputs_are_read(done: subprocess.CompletedProcess[str]) -> None:
+    found = Report(**json.loads(done.stdout))
+
+    assert (found.inputs, found.failed, found.refused) == (len(TROUBLES) + 6, len(TROUBLES), 0)
+    numbers = {end: number for number, end in reversed([*enumerate(TROUBLES.values(), start=1)])}
+    assert {about.partition(" in ")[0]: message.split()[:2] for about, message in found.failures.items()} == {
+        end: ["input", str(number)] for end, number in numbers.items()
+    }
+
+
+def test_a_valid_document_that_cannot_be_read_ends_the_run(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 1
+    assert "a valid document of `made-up` was not read: the process ended with 70" in done.stderr
+
+
+def test_the_watchdog_of_tests_ends_what_is_endless() -> None:
+    with pytest.raises(EndlessError, match="more than 0.2 seconds of processor time"), watchdog(0.2):
+        sum(1 for _ in itertools.count())
+
+
+def test_the_table_of_all_parsers_is_markdown() -> None:
+    report = Report(
+        parser="made-up",
+        seed=1,
+        inputs=10,
+        refused=6,
+        failed=1,
+        longest_seconds=0.123,
+        peak_bytes=100 * 2**20,
+        failures={"ValueError": "input 3 of seed 1"},
+    )
+
+    assert table([report]).splitlines()[1:] == [
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| `made-up` | 10 | 6 | 3 | 0.12 | 100 |",
+    ]
