@@ -13,12 +13,12 @@ from advisor.gate.compare import Comparison, compare, gap, regression, slow_sett
 from advisor.gate.distribution import Distribution
 from advisor.gate.findings import Finding, Place, merged
 from advisor.gate.fitness import unfit
-from advisor.gate.locked_files import replaced_by_directories
 from advisor.gate.outlook import Outlook
 from advisor.gate.policy import ABOUT_EXCEPTIONS, Ignore, Policy, read_policy
 from advisor.gate.recommended import Recommended
 from advisor.gate.satisfaction import unmet
 from advisor.gate.scope import Located, Scope
+from advisor.gate.unindexed import replaced_by_directories
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
 from advisor.project.switches import Switch

@@ -17,7 +17,7 @@ from typing import Any
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from advisor.project import lock_formats
+from advisor.project import lock_formats, uv_lock
 from advisor.project.lock_formats import (
     MALFORMED,
     Document,
@@ -79,12 +79,14 @@ class LockedSource:
     Attributes:
         name: The package.
         address: The repository, with its revision, the address or the directory, as written.
+        content: All that the lock records of what is there: hashes, size, a directory in it.
         directory: Whether it is a directory.
         line: Line of the lock that says so, from 1.
     """
 
     name: NormalizedName
     address: str
+    content: str
     directory: bool
     line: int
 
@@ -98,6 +100,7 @@ class Lock:
         packages: What the target would install, by normalised name.
         entries: Every version that the lock records, for whatever platform, extra or group; empty for an environment.
         sources: What it takes from elsewhere than an index, for whatever platform, extra or group.
+        open_entries: Packages whose version is left open for some platforms, each with its line.
         indexes: Addresses that the lock names for all of its packages, find-links too, each with its line.
         records_hashes: Whether locks of its kind hold hashes.
         is_project: Whether the lock is itself where the project says what it requires: a pinned requirements file.
@@ -107,6 +110,7 @@ class Lock:
     packages: Mapping[NormalizedName, LockedVersion]
     entries: tuple[tuple[NormalizedName, LockedVersion], ...] = ()
     sources: tuple[LockedSource, ...] = ()
+    open_entries: tuple[tuple[NormalizedName, int], ...] = ()
     indexes: tuple[tuple[str, int], ...] = ()
     records_hashes: bool = False
     is_project: bool = False
@@ -134,7 +138,7 @@ def read_lock(path: Path, target: Target) -> Lock:
     if path.name == "Pipfile.lock":
         parse, read = json.loads, lock_formats.read_pipfile
     elif path.name == "uv.lock":
-        parse, read = tomllib.loads, lock_formats.read_uv
+        parse, read = tomllib.loads, uv_lock.read_uv
     elif path.name == "poetry.lock":
         parse, read = tomllib.loads, lock_formats.read_poetry
     elif path.name == "pdm.lock":
@@ -177,6 +181,7 @@ def _lock(path: Path, text: str, recorded: Iterator[Entry]) -> Lock:
     packages: dict[NormalizedName, LockedVersion] = {}
     entries: list[tuple[NormalizedName, LockedVersion]] = []
     sources: list[LockedSource] = []
+    open_entries: list[tuple[NormalizedName, int]] = []
     for entry in recorded:
         with package_of(entry.name, None):
             name = canonicalize_name(entry.name)
@@ -184,7 +189,19 @@ def _lock(path: Path, text: str, recorded: Iterator[Entry]) -> Lock:
             # The same version may be there several times, for several platforms.
             line = found.pop(0) if len(found) > 1 else found[0]
             if entry.elsewhere:
-                sources.append(LockedSource(name=name, address=entry.elsewhere, directory=entry.directory, line=line))
+                sources.append(
+                    LockedSource(
+                        name=name,
+                        address=entry.elsewhere,
+                        content=entry.content,
+                        directory=entry.directory,
+                        line=line,
+                    )
+                )
+            if entry.is_open:
+                open_entries.append((name, line))
+            elif not entry.version and not entry.elsewhere:
+                raise ValueError("it has neither a version nor a source outside of an index")
             if not entry.version:
                 continue
             version = _locked_version(entry, line)
@@ -196,6 +213,7 @@ def _lock(path: Path, text: str, recorded: Iterator[Entry]) -> Lock:
         packages=packages,
         entries=tuple(entries),
         sources=tuple(sources),
+        open_entries=tuple(open_entries),
         records_hashes=not path.name.endswith(("bom.json", ".cdx.json")),
     )
 
