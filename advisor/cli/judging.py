@@ -19,6 +19,7 @@ from advisor.gate.base import content_at, exported, has_commit
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
 from advisor.gate.check import Case, Judgement, State, check
 from advisor.gate.findings import Finding
+from advisor.gate.git_objects import commit_of
 from advisor.gate.outlook import Outlook
 from advisor.gate.policy import Policy, read_policy
 from advisor.gate.recommended import Recommended, recommended, relaxed
@@ -100,7 +101,7 @@ def _policy_source(asked: Asked, before: Base | None, switches: tuple[Switch, ..
     if not has_commit(asked.directory):
         warn("the repository has no commit yet: the policy is the project's own")
         return None
-    return _base(asked, "HEAD", switches, stack)
+    return _commit(asked, "HEAD", switches, stack)
 
 
 def _ruling(source: Base, directory: Path, own: Path) -> BasePolicy:
@@ -149,10 +150,15 @@ def _policy(project: ProjectRequirements, directory: Path) -> Policy:
 
 
 def _base(asked: Asked, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
-    if Path(base).is_file():
+    # A file that a change brings must not pass for the commit of the same name.
+    if commit_of(base, asked.directory) is None and Path(base).is_file():
         return Base(name=f"`{base}`", reference=base, lock=Path(base))
+    return _commit(asked, base, switches, stack)
+
+
+def _commit(asked: Asked, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
     sources = {switch.path.relative_to(asked.directory) for switch in switches}
-    directory = stack.enter_context(exported(base, asked.directory, also=sources))
+    directory = stack.enter_context(exported(base, asked.directory, also=sources, warn=warn))
     then = replace(
         asked,
         directory=directory,
