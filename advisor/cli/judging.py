@@ -13,10 +13,11 @@ from typing import Any
 from advisor.cli.asking import Asked
 from advisor.cli.console import warn
 from advisor.cli.opening import Prepared, chosen_targets, connected, prepare, problem_of, read_asked
-from advisor.cli.user_directories import readable_address
+from advisor.cli.user_directories import cache_directory, readable_address
 from advisor.config import choose
 from advisor.gate.base import content_at, exported, has_commit
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
+from advisor.gate.change_files import base_knowledge, refuse_tracked_cache
 from advisor.gate.check import Case, Judgement, State, check
 from advisor.gate.findings import Finding
 from advisor.gate.git_objects import commit_of
@@ -84,9 +85,14 @@ def judged(
             policy = earlier = ruling.policy
             changes = tuple(ruling.changes(project.settings, asked.directory))
             asked, project = _under(ruling, source, asked, project)
+            refuse_tracked_cache(asked.directory, cache_directory(asked.cache_dir))
             trusted = (source.asked, source.project or ProjectRequirements(roots=(), settings=ruling.settings))
         client = stack.enter_context(connected(*(trusted or (asked, _trusted(asked, project)))))
         prepared = tuple(_with_lock(prepare(asked, project, table), ruling) for table in chosen_targets(asked, project))
+        if ruling is not None and source is not None:
+            places = [base_knowledge(ruling, source.reference, asked.directory, one.address) for one in prepared]
+            prepared = tuple(replace(one, address=p.address) for one, p in zip(prepared, places, strict=True))
+            changes += tuple(change for place in places for change in place.changes)
         cases = [
             _case(one, client, stack.enter_context(_outlook(one, client)), before, switches, policy) for one in prepared
         ]

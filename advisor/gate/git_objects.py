@@ -114,6 +114,15 @@ def repository_error(directory: Path) -> str | None:
     return (top.stderr.decode(errors="replace").strip().splitlines() or ["no reason is given"])[0]
 
 
+def tracked_files(directory: Path, path: Path) -> tuple[str, ...]:
+    """Return the files at or below a path that the repository of a directory tracks, also where a link leads to."""
+    found: dict[str, None] = {}
+    for place in (os.path.abspath(path), os.path.realpath(path)):
+        listed = _run(directory, "--literal-pathspecs", "ls-files", "-z", "--", place)
+        found |= dict.fromkeys(os.fsdecode(name) for name in listed.stdout.split(b"\0") if name)
+    return tuple(found)
+
+
 def _resolved(path: str, links: Mapping[str, str]) -> str | None:
     """Return a path without links, from the top of a tree; none where it leads out of it or never ends."""
     left = path.split("/")[::-1]

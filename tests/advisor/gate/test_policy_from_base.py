@@ -111,7 +111,7 @@ def test_a_hardware_profile_of_the_change_is_not_used(repository: Path, check: R
 def test_a_second_lock_does_not_replace_the_one_that_is_judged(repository: Path, check: Run) -> None:
     shutil.copy(repository / "pylock.toml", repository / "decoy.toml")
     withdraw(repository)
-    git(repository, "add", "-A")
+    git(repository, "add", "decoy.toml", "pylock.toml", "requirements.txt")
     git(repository, "commit", "-qm", "pins")
     (repository / "requirements.txt").write_text("a==1.0\nb==1.2\n")
     (repository / "decoy.toml").rename(repository / "pylock.toml")
