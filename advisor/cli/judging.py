@@ -19,12 +19,14 @@ from advisor.gate.base import content_at, exported, has_commit
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
 from advisor.gate.change_files import base_knowledge, refuse_tracked_cache
 from advisor.gate.check import Case, Judgement, State, check
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, Place
 from advisor.gate.git_objects import commit_of
 from advisor.gate.outlook import Outlook
 from advisor.gate.policy import Policy, read_policy
 from advisor.gate.recommended import Recommended, recommended, relaxed
+from advisor.gate.unjudged_locks import unjudged_locks
 from advisor.index.client import IndexClient
+from advisor.index.configuration import read_configuration
 from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
 from advisor.project.interface import ProjectRequirements
 from advisor.project.locks import Lock, read_lock
@@ -84,6 +86,10 @@ def judged(
             ruling = _ruling(source, source.asked.directory, asked.directory)
             policy = earlier = ruling.policy
             changes = tuple(ruling.changes(project.settings, asked.directory))
+            if _indexes(project, asked.directory) != _indexes(source.project, source.asked.directory):
+                place = Place(path=str(asked.directory / "pyproject.toml"), line=1)
+                what = f"the change has other package indexes than {source.name}"
+                changes += (ruling.finding(what, place, "indexes"),)
             asked, project = _under(ruling, source, asked, project)
             refuse_tracked_cache(asked.directory, cache_directory(asked.cache_dir))
             trusted = (source.asked, source.project or ProjectRequirements(roots=(), settings=ruling.settings))
@@ -96,6 +102,10 @@ def judged(
         cases = [
             _case(one, client, stack.enter_context(_outlook(one, client)), before, switches, policy) for one in prepared
         ]
+        if asked.current is None:
+            there = before.asked.directory if before is not None and before.asked is not None else None
+            known = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
+            changes += tuple(unjudged_locks(asked.directory, policy, known=known, base=there))
         today = datetime.now(UTC).date()
         yield check(cases, policy, today=today, before=earlier, policy_changes=changes), prepared
 
@@ -134,6 +144,14 @@ def _under(
         replace(asked, hardware=hardware),
         replace(project, settings=ruling.settings_for(project.settings), overrides=overrides),
     )
+
+
+def _indexes(project: ProjectRequirements | None, directory: Path) -> tuple[object, ...]:
+    """Return where a project's own files say that its packages come from."""
+    configured = read_configuration(directory)
+    if project is None:
+        return (configured,)
+    return configured, project.index_url, project.extra_index_urls, project.find_links, dict(project.bindings)
 
 
 def _with_lock(prepared: Prepared, ruling: BasePolicy | None) -> Prepared:

@@ -31,6 +31,9 @@ def unindexed(scope: Scope) -> Iterator[Finding]:
     for name, line in lock.open_entries:
         message = f"the lock holds no version of `{name}` for platforms where it is required"
         yield scope.finding("ADV023", message, package=name, place=_place(lock, line), subject="open")
+    for host, line in lock.trusted_hosts:
+        message = f"packages may come from `{host}` without a certificate (`--trusted-host`)"
+        yield scope.finding("ADV030", message, place=_place(lock, line), subject=host)
 
 
 def replaced_by_directories(scope: Scope, before: Lock) -> Iterator[Finding]:
