@@ -81,6 +81,23 @@ def excuse(clone: Path) -> None:
     git(clone, "commit", "-qam", "excuse")
 
 
+def ambush(clone: Path) -> Path:
+    """Let the change bring modules and an environment that write a file where they run; return the file."""
+    ran = clone.parent / "ran"
+    code = f"open({str(ran)!r}, 'w').close()\n"
+    for name in ("venv", "pip", "ensurepip", "advisor"):
+        (clone / name).mkdir()
+        (clone / name / "__init__.py").write_text(code)
+        (clone / name / "__main__.py").write_text(code)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = clone / ".advisor" / "lib" / version / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "x.pth").write_text(f"import builtins; builtins.{code}")
+    git(clone, "add", "-Af")
+    git(clone, "commit", "-qm", "ambush")
+    return ran
+
+
 def test_the_action_and_the_template_are_valid() -> None:
     for schema, path in (("vendor.github-actions", ACTION), ("vendor.gitlab-ci", TEMPLATE)):
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
@@ -130,9 +147,11 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
 
 def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
+    ran = ambush(clone)
     code, log, temporary = run_action(clone, variables, {"base": base_of(clone)})
 
     assert code == 1, log
+    assert not ran.exists()
     assert "::error file=requirements.txt,line=2,title=ADV006 abi-break::" in log
     assert "::warning file=pyproject.toml,line=7,title=ADV028 policy-changed::" in log
     assert "ADV006" in (temporary / "summary.md").read_text()
@@ -142,8 +161,17 @@ def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables
 
 def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
+    ran = ambush(clone)
     job: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
-    platform = {"CI_PROJECT_DIR": str(clone), "CI_MERGE_REQUEST_DIFF_BASE_SHA": base_of(clone), "GITLAB_CI": "true"}
+    platform = {
+        "CI_PROJECT_DIR": str(clone),
+        "CI_PROJECT_PATH": "group/project",
+        "CI_MERGE_REQUEST_PROJECT_PATH": "group/project",
+        # The author chose the commit that the change starts from, with an exception that is gone since.
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": git(clone, "rev-parse", "HEAD"),
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+        "GITLAB_CI": "true",
+    }
     own = {key: str(value).replace("$CI_PROJECT_DIR", str(clone)) for key, value in job["variables"].items()}
 
     done = subprocess.run(
@@ -156,6 +184,7 @@ def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str
     )
 
     assert done.returncode == 1, done.stderr
+    assert not ran.exists()
     issues = json.loads((clone / job["artifacts"]["reports"]["codequality"]).read_text())
     assert [(i["check_name"], i["location"]["lines"]["begin"]) for i in issues if i["severity"] == "critical"] == [
         ("ADV006", 2)
@@ -165,6 +194,7 @@ def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str
 
 def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
+    ran = ambush(clone)
     recipe = RECIPE.read_text().partition("## Any other CI")[2].partition("```sh\n")[2].partition("```")[0]
 
     done = subprocess.run(
@@ -177,6 +207,7 @@ def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str
     )
 
     assert done.returncode == 1, done.stderr
+    assert not ran.exists()
     assert "requirements.txt:2: error: ADV006" in done.stdout
     assert {"advisor.xml", "advisor.sarif"} <= {path.name for path in clone.iterdir()}
 

@@ -13,16 +13,20 @@ from typing import Any
 from advisor.cli.asking import Asked
 from advisor.cli.console import warn
 from advisor.cli.opening import Prepared, chosen_targets, connected, prepare, problem_of, read_asked
-from advisor.cli.user_directories import readable_address
+from advisor.cli.user_directories import cache_directory, readable_address
 from advisor.config import choose
 from advisor.gate.base import content_at, exported, has_commit
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
+from advisor.gate.change_files import base_knowledge, refuse_tracked_cache
 from advisor.gate.check import Case, Judgement, State, check
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, Place
+from advisor.gate.git_objects import commit_of
 from advisor.gate.outlook import Outlook
 from advisor.gate.policy import Policy, read_policy
 from advisor.gate.recommended import Recommended, recommended, relaxed
+from advisor.gate.unjudged_locks import unjudged_locks
 from advisor.index.client import IndexClient
+from advisor.index.configuration import read_configuration
 from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
 from advisor.project.interface import ProjectRequirements
 from advisor.project.locks import Lock, read_lock
@@ -82,13 +86,26 @@ def judged(
             ruling = _ruling(source, source.asked.directory, asked.directory)
             policy = earlier = ruling.policy
             changes = tuple(ruling.changes(project.settings, asked.directory))
+            if _indexes(project, asked.directory) != _indexes(source.project, source.asked.directory):
+                place = Place(path=str(asked.directory / "pyproject.toml"), line=1)
+                what = f"the change has other package indexes than {source.name}"
+                changes += (ruling.finding(what, place, "indexes"),)
             asked, project = _under(ruling, source, asked, project)
+            refuse_tracked_cache(asked.directory, cache_directory(asked.cache_dir))
             trusted = (source.asked, source.project or ProjectRequirements(roots=(), settings=ruling.settings))
         client = stack.enter_context(connected(*(trusted or (asked, _trusted(asked, project)))))
         prepared = tuple(_with_lock(prepare(asked, project, table), ruling) for table in chosen_targets(asked, project))
+        if ruling is not None and source is not None:
+            places = [base_knowledge(ruling, source.reference, asked.directory, one.address) for one in prepared]
+            prepared = tuple(replace(one, address=p.address) for one, p in zip(prepared, places, strict=True))
+            changes += tuple(change for place in places for change in place.changes)
         cases = [
             _case(one, client, stack.enter_context(_outlook(one, client)), before, switches, policy) for one in prepared
         ]
+        if asked.current is None:
+            there = before.asked.directory if before is not None and before.asked is not None else None
+            known = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
+            changes += tuple(unjudged_locks(asked.directory, policy, known=known, base=there))
         today = datetime.now(UTC).date()
         yield check(cases, policy, today=today, before=earlier, policy_changes=changes), prepared
 
@@ -100,7 +117,7 @@ def _policy_source(asked: Asked, before: Base | None, switches: tuple[Switch, ..
     if not has_commit(asked.directory):
         warn("the repository has no commit yet: the policy is the project's own")
         return None
-    return _base(asked, "HEAD", switches, stack)
+    return _commit(asked, "HEAD", switches, stack)
 
 
 def _ruling(source: Base, directory: Path, own: Path) -> BasePolicy:
@@ -129,6 +146,14 @@ def _under(
     )
 
 
+def _indexes(project: ProjectRequirements | None, directory: Path) -> tuple[object, ...]:
+    """Return where a project's own files say that its packages come from."""
+    configured = read_configuration(directory)
+    if project is None:
+        return (configured,)
+    return configured, project.index_url, project.extra_index_urls, project.find_links, dict(project.bindings)
+
+
 def _with_lock(prepared: Prepared, ruling: BasePolicy | None) -> Prepared:
     """Return a target with the lock that the base has, where nothing names another one."""
     if ruling is None or prepared.lock is not None or prepared.asked.current is not None:
@@ -149,10 +174,15 @@ def _policy(project: ProjectRequirements, directory: Path) -> Policy:
 
 
 def _base(asked: Asked, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
-    if Path(base).is_file():
+    # A file that a change brings must not pass for the commit of the same name.
+    if commit_of(base, asked.directory) is None and Path(base).is_file():
         return Base(name=f"`{base}`", reference=base, lock=Path(base))
+    return _commit(asked, base, switches, stack)
+
+
+def _commit(asked: Asked, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
     sources = {switch.path.relative_to(asked.directory) for switch in switches}
-    directory = stack.enter_context(exported(base, asked.directory, also=sources))
+    directory = stack.enter_context(exported(base, asked.directory, also=sources, warn=warn))
     then = replace(
         asked,
         directory=directory,

@@ -71,19 +71,19 @@ class BasePolicy:
                 table, _, last = ".".join(["tool", "advisor", *key]).rpartition(".")
                 header = f"[tool.advisor.{'.'.join(key)}]"
                 parts = (header,) if header in text else (f"[{table}]", f"{last} =")
-                yield self._finding(
+                yield self.finding(
                     f"the change has another `tool.advisor.{'.'.join(key)}` than {self.name}",
                     Place(path=str(path), line=line_in(text, *parts)),
                     ".".join(key),
                 )
         for name in profiles(self.settings):
             if _content(directory / name) != _content(self.directory / name):
-                yield self._finding(
+                yield self.finding(
                     f"the change has another `{name}` than {self.name}", Place(path=str(directory / name), line=1), name
                 )
         lock, same = own_lock(directory), self.lock_in(directory)
         if lock is not None and same is not None and lock != same:
-            yield self._finding(
+            yield self.finding(
                 f"the change adds the lock `{lock.name}`; `{same.name}` is judged, as in {self.name}",
                 Place(path=str(lock), line=1),
                 lock.name,
@@ -95,13 +95,20 @@ class BasePolicy:
         same = None if lock is None else directory / lock.name
         return same if same is not None and same.is_file() else None
 
-    def _finding(self, what: str, place: Place, subject: str) -> Finding:
+    def finding(self, what: str, place: Place, subject: str = "") -> Finding:
+        """Return the finding on something of its policy that a change has otherwise.
+
+        Args:
+            what: What it has otherwise.
+            place: Where.
+            subject: Its name; by default that of the place.
+        """
         return Finding(
             code="ADV028",
             level=self.policy.level_of("ADV028"),
             message=f"{what}: the policy of {self.name} is in force",
             place=place,
-            subject=subject,
+            subject=subject or place.path,
         )
 
     def _placed(self, hardware: Any) -> Any:

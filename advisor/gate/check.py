@@ -13,12 +13,13 @@ from advisor.gate.compare import Comparison, compare, gap, regression, slow_sett
 from advisor.gate.distribution import Distribution
 from advisor.gate.findings import Finding, Place, merged
 from advisor.gate.fitness import unfit
-from advisor.gate.locked_files import replaced_by_directories
+from advisor.gate.hash_loss import lost_hashes
 from advisor.gate.outlook import Outlook
 from advisor.gate.policy import ABOUT_EXCEPTIONS, Ignore, Policy, read_policy
 from advisor.gate.recommended import Recommended
 from advisor.gate.satisfaction import unmet
 from advisor.gate.scope import Located, Scope
+from advisor.gate.unindexed import replaced_by_directories
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
 from advisor.project.switches import Switch
@@ -205,6 +206,7 @@ def examine(case: Case, policy: Policy) -> Examined:
                 found.append(finding)
         if comparison is not None and case.base is not None:
             found += replaced_by_directories(scope, case.base[1].lock)
+            found += lost_hashes(scope, case.base[1].lock)
             found += regression(scope, comparison)
         if case.recommend is not None:
             best = case.recommend()

@@ -127,7 +127,9 @@ class Distribution:
         self.located[name] = Candidate(name=name, version=locked.version, file=chosen.file)
         if all(offer.file.yanked for offer in (usable or offers).values()):
             message = f"`{name} {locked.version}` was withdrawn by its publisher (yanked)"
-            yield self._scope.finding("ADV010", message, package=name, versions={name: locked.version})
+            yield self._scope.finding(
+                "ADV010", message, package=name, versions={name: locked.version}, files=[str(locked.version)]
+            )
 
     def _unusable(self, name: NormalizedName, locked: LockedVersion, offers: Mapping[str, Offer]) -> Iterator[Finding]:
         """Tell why no file of the lock serves the target: the version is gone, or for others."""

@@ -41,7 +41,8 @@ class Finding:
         targets: Names of the targets that it holds for.
         source: Where the fact comes from, or empty.
         versions: Name and version of the packages that make it; what else they are combined with does not matter.
-        files: What a lock records of each file that it is about; the finding about other files is another one.
+        files: What it is about in particular, such as what a lock records of each file: a base has the same finding
+            only where it has it of all of these.
     """
 
     code: str

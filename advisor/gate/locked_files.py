@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
+from advisor.gate.unindexed import unindexed
 from advisor.index.addresses import comparable, is_on_this_machine, origin_of, printable
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
@@ -21,7 +20,7 @@ from advisor.index.filenames import file_key, version_of
 from advisor.index.page import DistributionFile
 from advisor.index.transport import local_path
 from advisor.project.lock_formats import LockedFile
-from advisor.project.locks import Lock, LockedSource, LockedVersion
+from advisor.project.locks import LockedVersion
 
 _FORMAT = 1
 """To be raised when a comparison changes its meaning."""
@@ -86,7 +85,7 @@ class LockedFiles:
                 self.foreign.add(name)
                 self.findings.append(foreign)
             self.findings += comparison.findings
-        self.findings += self._elsewhere()
+        self.findings += unindexed(scope)
         self.findings += self._named_indexes()
         if unhashed:
             message = f"the index gives no SHA-256 of {unhashed} files of the lock"
@@ -307,48 +306,6 @@ class LockedFiles:
     def _admits_pypi(self) -> bool:
         """Whether packages may come from PyPI, whatever mirror stands in for it here."""
         return self._scope.policy.indexes is None or _pypi() in self._expected
-
-    def _elsewhere(self) -> Iterator[Finding]:
-        """Yield what the lock takes from no index."""
-        lock = self._scope.lock
-        for source in lock.sources:
-            if is_within_project(source):
-                if os.path.normpath(source.address) != ".":
-                    message = f"`{source.name}` comes from the directory `{source.address}`: its files are not judged"
-                    yield self._scope.finding("ADV022", message, package=source.name, place=_place(lock, source))
-            else:
-                yield from_elsewhere(self._scope, source)
-
-
-def from_elsewhere(scope: Scope, source: LockedSource) -> Finding:
-    """Return the finding on a package that comes from no index."""
-    address = printable(source.address)
-    return scope.finding(
-        "ADV026",
-        f"`{source.name}` comes from `{address}`, no index: its files cannot be compared",
-        package=source.name,
-        place=_place(scope.lock, source),
-        subject=address,
-    )
-
-
-def replaced_by_directories(scope: Scope, before: Lock) -> Iterator[Finding]:
-    """Yield the packages that a lock takes from a directory, and the lock before it from an index."""
-    indexed = {name for name, locked in before.entries if not locked.elsewhere}
-    for source in scope.lock.sources:
-        if source.name in indexed and is_within_project(source):
-            yield from_elsewhere(scope, source)
-
-
-def is_within_project(source: LockedSource) -> bool:
-    """Whether a package comes from a directory of the project itself, whose content is reviewed with the project."""
-    address = os.path.normpath(source.address)
-    inside = ":" not in address and "\\" not in address and not Path(address).is_absolute()
-    return source.directory and inside and address.split("/")[0] != ".."
-
-
-def _place(lock: Lock, source: LockedSource) -> Place:
-    return Place(path=str(lock.path), line=source.line)
 
 
 def _base(url: str) -> str:

@@ -105,6 +105,7 @@ def _missing(scope: Scope, missing: dict[NormalizedName, str]) -> Iterator[Findi
             f"{len(missing)} dependencies are left open: {told}{more}",
             place=Place(path=str(scope.lock.path), line=1),
             subject="open",
+            files=sorted(missing),
         )
         return
     yield scope.finding(
@@ -113,6 +114,7 @@ def _missing(scope: Scope, missing: dict[NormalizedName, str]) -> Iterator[Findi
         package=first if len(missing) == 1 else "",
         place=scope.place_of(missing[first]),
         subject="missing",
+        files=sorted(missing),
     )
 
 

@@ -30,6 +30,7 @@ class ProjectRequirements:
         index_url: Default index that a requirements file names, or none.
         extra_index_urls: Further indexes that requirements files name.
         find_links: Directories that requirements files name.
+        trusted_hosts: Hosts whose certificates requirements files say are not to be checked.
         bindings: By package, the address of the one index that it comes from.
         overrides: Requirements that stand in for every requirement on their package.
         settings: The ``[tool.advisor]`` table.
@@ -42,6 +43,7 @@ class ProjectRequirements:
     index_url: str | None = None
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()
     bindings: Mapping[str, str] = field(default_factory=dict)
     overrides: tuple[RootRequirement, ...] = ()
     only_binary: tuple[str, ...] = ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -13,14 +14,14 @@ from packaging.markers import InvalidMarker, Marker, UndefinedEnvironmentName
 from packaging.pylock import Package, Pylock, PylockValidationError
 from packaging.requirements import InvalidRequirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion
+from packaging.version import InvalidVersion, Version
 
+from advisor.index.filenames import version_of
 from advisor.resolve.target import Target
 
 Document = Mapping[str, Any]
 
 _SHA256 = "sha256:"
-_DIRECTORIES = ("virtual", "editable", "directory")
 MALFORMED = (
     InvalidMarker,
     InvalidRequirement,
@@ -74,8 +75,10 @@ class Entry:
         files: The files that it may be installed from.
         hashes: Hashes of files that are not named, as ``algorithm:digest``.
         elsewhere: Where it comes from, where that is no index: a repository, an address, a directory.
+        content: All that the lock records of what is there, as one line; compared as it is.
         directory: Whether that is a directory.
         on_target: Whether the target would install it.
+        is_open: Whether the lock leaves its version open on platforms that the lock was not made for.
     """
 
     name: str
@@ -84,8 +87,10 @@ class Entry:
     files: tuple[LockedFile, ...] = ()
     hashes: tuple[str, ...] = ()
     elsewhere: str = ""
+    content: str = ""
     directory: bool = False
     on_target: bool = True
+    is_open: bool = False
 
 
 class EntryError(ValueError):
@@ -134,16 +139,39 @@ def holds(marker: str | None, target: Target) -> bool:
     return not marker or Marker(marker).evaluate({**target.markers, "extra": ""})
 
 
+def content_of(entry: Document, *keys: str) -> str:
+    """Return what a package's entry holds under some keys, as one line."""
+    return json.dumps({key: entry[key] for key in keys if key in entry}, sort_keys=True, default=str)
+
+
+def kind_of_source(source: Document, kinds: Iterable[str]) -> str:
+    """Return the one kind of source that a package names; empty where it names none.
+
+    Raises:
+        ValueError: If it names several: tools differ in which of them they take.
+    """
+    found = [kind for kind in kinds if kind in source]
+    if len(found) > 1:
+        raise ValueError(f"it has several sources: {', '.join(f'`{kind}`' for kind in found)}")
+    return found[0] if found else ""
+
+
 def read_pylock(document: Document, target: Target) -> Iterator[Entry]:
     """Yield the packages of a `pylock.toml` (PEP 751).
 
     Raises:
         EntryError: If a package is malformed, or is there twice for the target.
     """
+    lock = _pylock(document)
+    # What installers take where nobody names extras or groups (PEP 751, installing).
+    groups = frozenset(map(str, lock.default_groups or ()))
+    markers: dict[str, str | Set[str]] = {**target.markers, "extras": frozenset(), "dependency_groups": groups}
     seen: set[str] = set()
-    for place, package in enumerate(_pylock(document).packages):
+    for place, package in enumerate(lock.packages):
         with package_of(package.name, place):
-            on_target = package.version is not None and (package.marker is None or holds(str(package.marker), target))
+            version = str(package.version or _version_of_files(package))
+            applies = package.marker is None or package.marker.evaluate(markers, context="lock_file")
+            on_target = bool(version) and applies
             if on_target and package.name in seen:
                 # "Installers MUST raise an error about the ambiguity" (PEP 751, installing).
                 raise ValueError("it is there twice for the target")
@@ -151,7 +179,7 @@ def read_pylock(document: Document, target: Target) -> Iterator[Entry]:
             elsewhere = _pylock_source(package)
             yield Entry(
                 name=package.name,
-                version=str(package.version or ""),
+                version=version,
                 index=package.index,
                 files=tuple(
                     LockedFile(
@@ -165,9 +193,17 @@ def read_pylock(document: Document, target: Target) -> Iterator[Entry]:
                     for file in (*(package.wheels or ()), *((package.sdist,) if package.sdist else ()))
                 ),
                 elsewhere=elsewhere,
+                content=content_of(document["packages"][place], "vcs", "directory", "archive"),
                 directory=package.directory is not None,
                 on_target=on_target,
             )
+
+
+def _version_of_files(package: Package) -> str:
+    """Return the version that the names of a package's files tell; empty where it names none, or they do not agree."""
+    files = (*(package.wheels or ()), *((package.sdist,) if package.sdist else ()))
+    versions = {version_of(file.filename) for file in files}
+    return str(next(iter(versions)) or "") if len(versions) == 1 else ""
 
 
 def _pylock(document: Document) -> Pylock:
@@ -194,69 +230,7 @@ def _pylock_source(package: Package) -> str:
     return "" if package.archive is None else str(package.archive.url or package.archive.path)
 
 
-def read_uv(document: Document, target: Target) -> Iterator[Entry]:
-    """Yield the packages of a `uv.lock`; the target installs those that the project's own packages lead to.
-
-    Raises:
-        EntryError: If a package is malformed.
-    """
-    packages = document["package"]
-    reached = _reached(packages, target)
-    for place, package in enumerate(packages):
-        with package_of(package, place):
-            source = package.get("source", {})
-            own = next((kind for kind in _DIRECTORIES if kind in source), "")
-            registry = source.get("registry")
-            files = [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])]
-            yield Entry(
-                name=package["name"],
-                version=package.get("version", "") if own else package["version"],
-                index=registry,
-                # The files of an index that is a directory are recorded relative to it.
-                files=tuple(_file(file, folder=registry or "") for file in files),
-                elsewhere=source[own] if own else "" if "registry" in source else _uv_source(source),
-                directory=bool(own),
-                on_target=not own and id(package) in reached,
-            )
-
-
-def _uv_source(source: Document) -> str:
-    return next((str(source[kind]) for kind in ("git", "url", "path") if kind in source), str(dict(source)))
-
-
-def _reached(packages: Iterable[Document], target: Target) -> set[int]:
-    """Return the packages that the project's own lead to; of several versions of one the markers leave one."""
-    by_name: dict[str, list[Document]] = {}
-    for place, package in enumerate(packages):
-        with package_of(package, place):
-            markers = package.get("resolution-markers", ())
-            if not markers or any(holds(marker, target) for marker in markers):
-                by_name.setdefault(package["name"], []).append(package)
-    found = [package for named in by_name.values() for package in named]
-    queue: list[tuple[Document, str | None]] = [
-        (p, None) for p in found if any(kind in p.get("source", {}) for kind in _DIRECTORIES)
-    ]
-    reached: set[int] = set()
-    seen: set[tuple[str, str, str | None]] = set()
-    while queue:
-        package, extra = queue.pop()
-        key = (package["name"], package.get("version", ""), extra)
-        if key in seen:
-            continue
-        seen.add(key)
-        reached.add(id(package))
-        with package_of(package, None):
-            dependencies = package.get("dependencies", ())
-            for dependency in package.get("optional-dependencies", {}).get(extra, ()) if extra else dependencies:
-                if holds(dependency.get("marker"), target):
-                    named = by_name.get(dependency["name"], [])
-                    fitting = [p for p in named if dependency.get("version") in (None, p.get("version"))]
-                    for other in fitting[:1]:
-                        queue += [(other, None), *((other, e) for e in dependency.get("extra", ()))]
-    return reached
-
-
-def _file(file: Document, *, folder: str = "") -> LockedFile:
+def locked_file(file: Document, *, folder: str = "") -> LockedFile:
     """Return a file of a `uv.lock`, `poetry.lock` or `pdm.lock`.
 
     Args:
@@ -280,21 +254,47 @@ def read_poetry(document: Document, target: Target) -> Iterator[Entry]:
     Raises:
         EntryError: If a package is malformed.
     """
-    for place, package in enumerate(document["package"]):
+    packages = document["package"]
+    for place, package in enumerate(packages):
         with package_of(package, place):
             source = package.get("source", {})
             kind, address = source.get("type"), str(source.get("url", ""))
             revision = source.get("resolved_reference")
-            from_index = kind in (None, "legacy")
+            from_index = not source or kind == "legacy"
+            files, hashes = _poetry_files(package, document)
             yield Entry(
                 name=package["name"],
                 version=package["version"],
                 index=address if kind == "legacy" else None,
-                files=tuple(map(_file, package.get("files", ()))),
+                files=files,
+                hashes=hashes,
                 elsewhere="" if from_index else f"{address}@{revision}" if revision else address or str(kind),
+                content=content_of({**package, "hashes": hashes, "files": [f.identity for f in files]}, *_POETRY),
                 directory=kind == "directory",
                 on_target=_is_default(package, target),
             )
+
+
+_POETRY = ("source", "files", "hashes")
+
+
+def _poetry_files(package: Document, document: Document) -> tuple[tuple[LockedFile, ...], tuple[str, ...]]:
+    """Return the files of a package, and the hashes of files that are not named.
+
+    Poetry 1.0 kept hashes, and Poetry 1.1 files, in `[metadata]`; the newest reads them there, too, where the package
+    itself has no `files` (poetry/packages/locker.py, `_get_locked_package`).
+    """
+    if "files" in package:
+        return tuple(map(locked_file, package["files"])), ()
+    metadata, name = document.get("metadata", {}), package["name"]
+    if "hashes" in metadata:
+        hashes = [str(h) for h in metadata["hashes"].get(name, ())]
+        return (), tuple(h if ":" in h else f"{_SHA256}{h}" for h in hashes)
+    # Files of all versions of a package stand together.
+    others = {str(p["version"]) for p in document["package"] if p.get("name") == name} - {str(package["version"])}
+    versions = {Version(other) for other in others}
+    files = map(locked_file, metadata.get("files", {}).get(name, ()))
+    return tuple(file for file in files if version_of(file.name) not in versions), ()
 
 
 def read_pdm(document: Document, target: Target) -> Iterator[Entry]:
@@ -305,16 +305,21 @@ def read_pdm(document: Document, target: Target) -> Iterator[Entry]:
     """
     for place, package in enumerate(document["package"]):
         with package_of(package, place):
-            address = next((str(package[k]) for k in ("git", "hg", "svn", "bzr", "url", "path") if k in package), "")
+            kind = kind_of_source(package, _PDM)
+            address = str(package.get(kind, ""))
             revision = package.get("revision")
             yield Entry(
                 name=package["name"],
                 version=package["version"],
-                files=tuple(map(_file, package.get("files", ()))),
+                files=tuple(map(locked_file, package.get("files", ()))),
                 elsewhere=f"{address}@{revision}" if revision else address,
-                directory="path" in package and not address.endswith((".whl", ".zip", ".gz")),
+                content=content_of(package, *_PDM, "revision", "subdirectory", "editable", "files"),
+                directory=kind == "path",
                 on_target=_is_default(package, target),
             )
+
+
+_PDM = ("git", "hg", "svn", "bzr", "url", "path")
 
 
 def _is_default(package: Document, target: Target) -> bool:
@@ -340,20 +345,25 @@ def read_pipfile(document: Document, target: Target) -> Iterator[Entry]:
     for category in ("default", *sorted(set(document) - {"_meta", "default"})):
         for name, entry in document[category].items():
             with package_of(name, None):
-                address = next((str(entry[k]) for k in ("git", "hg", "svn", "bzr", "file", "path") if k in entry), "")
+                kind = kind_of_source(entry, _PIPENV)
+                address = str(entry.get(kind, ""))
                 version = str(entry.get("version", ""))
                 on_target = category == "default" and bool(version) and holds(entry.get("markers"), target)
-                if version == "*" and not on_target:
-                    version = ""  # Pipenv locks no version of what its own platform does not need.
                 yield Entry(
                     name=name,
-                    version=version.removeprefix("=="),
+                    # Pipenv locks no version of what its own platform does not need.
+                    version="" if version == "*" and not on_target else version.removeprefix("=="),
+                    is_open=version == "*" and not on_target and not address,
                     index=sources.get(entry.get("index"), first),
                     hashes=tuple(entry.get("hashes", ())),
                     elsewhere=f"{address}@{entry['ref']}" if "ref" in entry else address,
-                    directory="path" in entry,
+                    content=content_of(entry, *_PIPENV, "ref", "subdirectory", "editable", "hashes"),
+                    directory=kind == "path",
                     on_target=on_target,
                 )
+
+
+_PIPENV = ("git", "hg", "svn", "bzr", "file", "path")
 
 
 def read_sbom(document: Document, target: Target) -> Iterator[Entry]:

@@ -17,7 +17,7 @@ from typing import Any
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from advisor.project import lock_formats
+from advisor.project import lock_formats, uv_lock
 from advisor.project.lock_formats import (
     MALFORMED,
     Document,
@@ -28,7 +28,7 @@ from advisor.project.lock_formats import (
     package_of,
     reason_of,
 )
-from advisor.project.unreadable import UnreadableFileError
+from advisor.project.unreadable import UnreadableFileError, check_size
 from advisor.resolve.problem import RootRequirement
 from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
@@ -79,12 +79,14 @@ class LockedSource:
     Attributes:
         name: The package.
         address: The repository, with its revision, the address or the directory, as written.
+        content: All that the lock records of what is there: hashes, size, a directory in it.
         directory: Whether it is a directory.
         line: Line of the lock that says so, from 1.
     """
 
     name: NormalizedName
     address: str
+    content: str
     directory: bool
     line: int
 
@@ -98,7 +100,9 @@ class Lock:
         packages: What the target would install, by normalised name.
         entries: Every version that the lock records, for whatever platform, extra or group; empty for an environment.
         sources: What it takes from elsewhere than an index, for whatever platform, extra or group.
+        open_entries: Packages whose version is left open for some platforms, each with its line.
         indexes: Addresses that the lock names for all of its packages, find-links too, each with its line.
+        trusted_hosts: Hosts whose certificates it says are not to be checked, each with its line.
         records_hashes: Whether locks of its kind hold hashes.
         is_project: Whether the lock is itself where the project says what it requires: a pinned requirements file.
     """
@@ -107,7 +111,9 @@ class Lock:
     packages: Mapping[NormalizedName, LockedVersion]
     entries: tuple[tuple[NormalizedName, LockedVersion], ...] = ()
     sources: tuple[LockedSource, ...] = ()
+    open_entries: tuple[tuple[NormalizedName, int], ...] = ()
     indexes: tuple[tuple[str, int], ...] = ()
+    trusted_hosts: tuple[tuple[str, int], ...] = ()
     records_hashes: bool = False
     is_project: bool = False
 
@@ -134,7 +140,7 @@ def read_lock(path: Path, target: Target) -> Lock:
     if path.name == "Pipfile.lock":
         parse, read = json.loads, lock_formats.read_pipfile
     elif path.name == "uv.lock":
-        parse, read = tomllib.loads, lock_formats.read_uv
+        parse, read = tomllib.loads, uv_lock.read_uv
     elif path.name == "poetry.lock":
         parse, read = tomllib.loads, lock_formats.read_poetry
     elif path.name == "pdm.lock":
@@ -177,6 +183,7 @@ def _lock(path: Path, text: str, recorded: Iterator[Entry]) -> Lock:
     packages: dict[NormalizedName, LockedVersion] = {}
     entries: list[tuple[NormalizedName, LockedVersion]] = []
     sources: list[LockedSource] = []
+    open_entries: list[tuple[NormalizedName, int]] = []
     for entry in recorded:
         with package_of(entry.name, None):
             name = canonicalize_name(entry.name)
@@ -184,7 +191,19 @@ def _lock(path: Path, text: str, recorded: Iterator[Entry]) -> Lock:
             # The same version may be there several times, for several platforms.
             line = found.pop(0) if len(found) > 1 else found[0]
             if entry.elsewhere:
-                sources.append(LockedSource(name=name, address=entry.elsewhere, directory=entry.directory, line=line))
+                sources.append(
+                    LockedSource(
+                        name=name,
+                        address=entry.elsewhere,
+                        content=entry.content,
+                        directory=entry.directory,
+                        line=line,
+                    )
+                )
+            if entry.is_open:
+                open_entries.append((name, line))
+            elif not entry.version and not entry.elsewhere:
+                raise ValueError("it has neither a version nor a source outside of an index")
             if not entry.version:
                 continue
             version = _locked_version(entry, line)
@@ -196,6 +215,7 @@ def _lock(path: Path, text: str, recorded: Iterator[Entry]) -> Lock:
         packages=packages,
         entries=tuple(entries),
         sources=tuple(sources),
+        open_entries=tuple(open_entries),
         records_hashes=not path.name.endswith(("bom.json", ".cdx.json")),
     )
 
@@ -217,20 +237,25 @@ def _locked_version(entry: Entry, line: int) -> LockedVersion:
 _AGAIN = "make it anew with the tool that wrote it, or with `advisor advise`"
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, *, decode: Callable[[bytes], str] = bytes.decode) -> str:
     """Return the text of a lock; it must not hold what a merge left open.
+
+    Args:
+        path: The lock.
+        decode: Makes text of its bytes; UTF-8 by default.
 
     Raises:
         InputError: If it does not exist.
         UnreadableFileError: If it cannot be read, or holds conflict markers.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        check_size(path)
+        text = decode(path.read_bytes()).replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         raise InputError(f"`{path}` cannot be read: there is no such file") from None
     except OSError as error:
         raise UnreadableFileError(f"`{path}` cannot be read: {error.strerror}", path=path) from None
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise UnreadableFileError(f"`{path}` cannot be read: {error}", path=path) from None
     if found := _CONFLICT.search(text):
         line = text.count("\n", 0, found.start()) + 1
@@ -305,9 +330,9 @@ def _unpinned(root: RootRequirement, path: Path, message: str) -> UnreadableFile
 
 
 def _read_freeze(path: Path, target: Target) -> Lock:
-    from advisor.project.requirements import read_requirements
+    from advisor.project.requirements import decoded, read_requirements
 
-    text = read_text(path) if path.is_file() else ""
+    text = read_text(path, decode=decoded) if path.is_file() else ""
     project = read_requirements(path)
     packages: dict[NormalizedName, LockedVersion] = {}
     entries: list[tuple[NormalizedName, LockedVersion]] = []
@@ -315,7 +340,7 @@ def _read_freeze(path: Path, target: Target) -> Lock:
         marker = root.requirement.marker
         pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
         on_target = marker is None or holds(str(marker), target)
-        if on_target and len(pins) != 1:
+        if len(pins) != 1:
             raise _unpinned(root, path, f"`{root.requirement}` is not an exact version, so this is no lock")
         for pin in pins:
             try:
@@ -334,12 +359,14 @@ def _read_freeze(path: Path, target: Target) -> Lock:
                 packages[root.name] = locked
     every = (project.index_url, *project.extra_index_urls, *project.find_links)
     named = [url for url in every if url]
-    places = {url: next((n for n, line in enumerate(lines_of(text), 1) if url in line), 1) for url in named}
+    lines = list(enumerate(lines_of(text), 1))
+    places = {word: next((n for n, line in lines if word in line), 1) for word in (*named, *project.trusted_hosts)}
     hashed = any(locked.hashes or locked.other_hashes for _, locked in entries)
     return Lock(
         path=path,
         packages=packages,
         entries=tuple(entries),
-        indexes=tuple(places.items()),
+        indexes=tuple((url, places[url]) for url in dict.fromkeys(named)),
+        trusted_hosts=tuple((host, places[host]) for host in dict.fromkeys(project.trusted_hosts)),
         records_hashes=hashed,
     )

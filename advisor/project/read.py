@@ -91,6 +91,7 @@ def _joined(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
             index_url=part.index_url or first.index_url,
             extra_index_urls=first.extra_index_urls + part.extra_index_urls,
             find_links=first.find_links + part.find_links,
+            trusted_hosts=first.trusted_hosts + part.trusted_hosts,
             bindings={**first.bindings, **part.bindings},
             only_binary=first.only_binary + part.only_binary,
             no_binary=first.no_binary + part.no_binary,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.project.interface import ProjectRequirements, not_supported, parse_requirement
-from advisor.project.unreadable import UnreadableFileError
+from advisor.project.unreadable import UnreadableFileError, check_size
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 
@@ -38,6 +38,7 @@ def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequire
     """
     if not path.is_file():
         raise InputError(f"`{path}` cannot be read: there is no such file")
+    check_size(path)
     state = path.stat()
     try:
         return _read(path, constraint, (state.st_mtime_ns, state.st_size))
@@ -83,6 +84,7 @@ def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequiremen
         index_url=options.get("index_url"),
         extra_index_urls=tuple(options.get("extra_index_urls", ())),
         find_links=tuple(options.get("find_links", ())),
+        trusted_hosts=tuple(options.get("trusted_hosts", ())),
         only_binary=_names(options.get("only_binary")),
         no_binary=_names(options.get("no_binary")),
         prereleases=bool(options.get("pre")),
@@ -132,6 +134,20 @@ def _parse(path: Path) -> Any:
                 yield line
 
     return Limited.from_file(str(path), include_nested=True)
+
+
+def decoded(content: bytes) -> str:
+    """Return the text of a requirements file, whose encoding pip tells by its first bytes.
+
+    Raises:
+        ValueError: If it is not text of that encoding.
+    """
+    from pip_requirements_parser import auto_decode
+
+    try:
+        return str(auto_decode(content))
+    except LookupError as error:
+        raise ValueError(str(error)) from None
 
 
 def _root(entry: Any, path: Path, constraint: bool) -> RootRequirement:

@@ -1,0 +1,176 @@
+"""A base is read from git's objects, whatever else the repository holds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from advisor.gate.base import content_at, exported
+from knowledge.domain.errors import InputError
+from tests.advisor.gate.steps import Run, change, git
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    """The project, committed."""
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "pyproject.toml", "pylock.toml")
+    git(project, "commit", "-qm", "base")
+    return project
+
+
+def commit(project: Path) -> None:
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "more")
+
+
+def laid_out(project: Path) -> tuple[dict[str, bytes], list[str]]:
+    """Return what is laid out of the last commit, and what was said."""
+    told: list[str] = []
+    with exported("HEAD", project, warn=told.append) as directory:
+        assert not any(path.is_symlink() for path in directory.rglob("*"))
+        files = {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+    return files, told
+
+
+@pytest.mark.parametrize("name", ["HEAD", "main", "requirements-main.txt"])
+def test_a_file_of_the_change_never_passes_for_a_commit(
+    repository: Path, check: Run, index: PackageIndex, name: str
+) -> None:
+    git(repository, "branch", "requirements-main.txt")
+    index.add("b", "1.2", code="", yanked=True)
+    (repository / "pylock.toml").unlink()
+    (repository / "requirements.txt").write_text("a==2.0\nb==1.2\n")
+    (repository / name).write_text("a==2.0\nb==1.2\n")
+    with (repository / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nignore = [{ code = "ADV010", reason = "trust me" }]\n')
+
+    document = check("--base", name, "--policy-from-base")
+
+    assert document["exit_code"] == 1
+    assert {f["code"] for f in document["findings"]} >= {"ADV010", "ADV028"}
+
+
+def test_without_a_base_a_file_of_that_name_is_no_policy(repository: Path, check: Run) -> None:
+    (repository / "HEAD").write_text("")
+    with (repository / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nignore = [{ code = "ADV010", reason = "trust me" }]\n')
+
+    assert "ADV028" in {f["code"] for f in check("--policy-from-base")["findings"]}
+
+
+def test_a_base_that_is_a_lock_needs_no_git(
+    project: Path, check: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (project / "before.txt").write_text("a==1.0\nb==1.1\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert [c["package"] for c in check("--base", "before.txt")["targets"][0]["base"]["changes"]] == ["a"]
+
+
+def test_a_base_without_git_says_what_to_do(
+    project: Path, advisor_here: Advisor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    done = advisor_here("check", "--base", "main")
+
+    assert (done.returncode, "`git` is not installed" in done.stderr) == (2, True)
+
+
+def test_symbolic_links_are_followed_within_the_repository_only(repository: Path) -> None:
+    (repository / "deps").mkdir()
+    (repository / "deps" / "list").write_text("a\n")
+    (repository / "inside.txt").symlink_to("deps/list")
+    (repository / "again.txt").symlink_to("./deps/../inside.txt")
+    (repository / "absolute.txt").symlink_to("/etc/hostname")
+    (repository / "outside.txt").symlink_to("../own.sqlite")
+    (repository / "nothing.txt").symlink_to("deps/nothing")
+    (repository / "loop.txt").symlink_to("loop.txt")
+    commit(repository)
+
+    files, told = laid_out(repository)
+
+    assert files["inside.txt"] == files["again.txt"] == b"a\n"
+    assert not {"absolute.txt", "outside.txt", "nothing.txt", "loop.txt"} & set(files)
+    assert told == [
+        "the base `HEAD` has 4 symbolic links that lead to no file of the repository, such as `absolute.txt`: they are "
+        "not read"
+    ]
+
+
+def test_a_link_cannot_lead_out_through_another_one(repository: Path) -> None:
+    deep = repository / "k" / "l"
+    deep.mkdir(parents=True)
+    (deep / "root").symlink_to("../..")
+    (deep / "out.txt").symlink_to("root/../own.sqlite")
+    (deep / "in.txt").symlink_to("root/pyproject.toml")
+    commit(repository)
+
+    files, told = laid_out(repository)
+
+    assert files["k/l/in.txt"] == files["pyproject.toml"]
+    assert "k/l/out.txt" not in files
+    assert "`k/l/out.txt`" in told[0]
+
+
+def test_names_and_attributes_of_other_files_do_not_matter(repository: Path) -> None:
+    (repository / ".gitattributes").write_text("*.toml export-ignore\n*.txt text eol=crlf\n")
+    with open(os.fsencode(repository) + b"/caf\xe9.txt", "wb") as file:
+        file.write(b"a\r\n\xff")
+    commit(repository)
+
+    files, told = laid_out(repository)
+
+    assert (files[os.fsdecode(b"caf\xe9.txt")], told) == (b"a\n\xff", [])
+    assert {"pyproject.toml", "pylock.toml"} <= set(files)
+
+
+def test_a_base_with_many_files_is_read(repository: Path) -> None:
+    # Their names are longer than a command line may be (2 MiB), as made in one tree of git.
+    blob = subprocess.run(
+        ["git", "hash-object", "-w", "--stdin"], cwd=repository, input=b"label", check=True, capture_output=True
+    ).stdout.decode()
+    lines = "".join(f"100644 blob {blob.strip()}\t{'label' * 40}{n}.txt\n" for n in range(11_000))
+    tree = subprocess.run(
+        ["git", "mktree"], cwd=repository, input=lines, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    with exported(tree_commit(repository, tree), repository, warn=print) as directory:
+        assert len(list(directory.iterdir())) == 11_000
+
+
+def tree_commit(project: Path, tree: str) -> str:
+    own = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+    done = subprocess.run(
+        ["git", *own, "commit-tree", "-m", "x", tree], cwd=project, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_file_of_a_commit_is_read_as_it_is(repository: Path) -> None:
+    (repository / "node.yaml").symlink_to("nodes/one.yaml")
+    (repository / "nodes").mkdir()
+    (repository / "nodes" / "one.yaml").write_bytes(b"cpu: 1\n")
+    commit(repository)
+
+    assert content_at("HEAD", repository, Path("node.yaml")) == b"cpu: 1\n"
+    assert content_at("HEAD", repository / "nodes", Path("one.yaml")) == b"cpu: 1\n"
+    assert content_at("HEAD", repository, Path("../x")) is None
+
+
+def test_a_reference_that_is_an_option_is_none(repository: Path) -> None:
+    with pytest.raises(InputError, match="neither a file nor a commit"), exported("--all", repository, warn=print):
+        pass
+
+
+def test_a_change_in_a_repository_with_outside_links_is_judged(repository: Path, check: Run) -> None:
+    (repository / "labels.txt").symlink_to("/data/labels.txt")
+    commit(repository)
+    change(repository / "pyproject.toml", '  "a",\n', '  "a<2",\n')
+
+    assert {f["code"] for f in check("--base", "HEAD")["findings"]} == {"ADV001"}

@@ -1,0 +1,222 @@
+"""What a change brings beside its lock: a cache, a knowledge base, indexes, lost hashes, locks that nobody judges."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.advisor.gate.steps import Run, change, git
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    """The project, committed."""
+    git(project, "init", "-q")
+    git(project, "add", "pyproject.toml", "pylock.toml")
+    git(project, "commit", "-qm", "base")
+    return project
+
+
+def found(document: dict[str, Any], code: str) -> list[dict[str, Any]]:
+    return [f for f in document["findings"] if f["code"] == code]
+
+
+def test_a_cache_that_the_change_brings_is_refused(repository: Path, advisor_here: Advisor) -> None:
+    (repository / ".cache").mkdir()
+    (repository / ".cache" / "listed").write_text("forged")
+    arguments = ("check", "--base", "HEAD", "--policy-from-base", "--cache-dir", ".cache")
+    fine = advisor_here(*arguments)
+    git(repository, "add", "-f", ".cache/listed")
+
+    done = advisor_here(*arguments)
+
+    assert fine.returncode == 0, fine.stderr
+    assert done.returncode == 2
+    assert "the cache `.cache` holds files of the repository, such as `.cache/listed`" in done.stderr
+
+
+def test_a_cache_behind_a_link_of_the_change_is_refused(repository: Path, advisor_here: Advisor) -> None:
+    (repository / "forged").mkdir()
+    (repository / "forged" / "listed").write_text("forged")
+    (repository / ".cache").symlink_to("forged")
+    git(repository, "add", "-f", "forged")
+
+    done = advisor_here("check", "--policy-from-base", "--cache-dir", ".cache")
+
+    assert done.returncode == 2
+    assert "holds files of the repository" in done.stderr
+
+
+def test_the_knowledge_base_of_the_base_is_used(
+    repository: Path, check: Run, first_knowledge: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ADVISOR_KNOWLEDGE")
+    shutil.copy(first_knowledge, repository / "known.sqlite")
+    change(repository / "pyproject.toml", 'python = "3.12"', 'python = "3.12"\nknowledge = "sqlite:///known.sqlite"')
+    git(repository, "add", "known.sqlite", "pyproject.toml")
+    git(repository, "commit", "-qm", "known")
+    (repository / "known.sqlite").write_bytes(b"no database" * 1000)
+
+    document = check("--base", "HEAD", "--policy-from-base")
+
+    assert document["exit_code"] == 0
+    assert [f["subject"] for f in found(document, "ADV028")] == ["known.sqlite"]
+
+
+def test_a_knowledge_base_that_only_the_change_has_is_refused(
+    repository: Path, advisor_here: Advisor, first_knowledge: Path
+) -> None:
+    shutil.copy(first_knowledge, repository / "known.sqlite")
+    git(repository, "add", "known.sqlite")
+
+    done = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--knowledge", "known.sqlite")
+
+    assert done.returncode == 2
+    assert "the knowledge base `known.sqlite` is part of the change, and `HEAD` does not have it" in done.stderr
+
+
+PDM = '[[package]]\nname = "{name}"\nversion = "{version}"\ngroups = ["default"]\nfiles = [{files}]\n'
+
+
+def pdm_lock(index: PackageIndex, *, unhashed: tuple[str, ...] = (), version: str = "1.1") -> str:
+    """Return a lock of PDM that has `a` and `b`."""
+    text = ""
+    for name, locked in (("a", "2.0"), ("b", version)):
+        [entry] = [e for e in index.entries[name] if f"-{locked}-" in e["filename"]]
+        file = f'{{file = "{entry["filename"]}", hash = "sha256:{entry["hashes"]["sha256"]}"}}'
+        text += PDM.format(name=name, version=locked, files="" if name in unhashed else file)
+    return text
+
+
+@pytest.fixture
+def with_pdm(project: Path, index: PackageIndex) -> Path:
+    """The project with a lock of PDM, committed."""
+    (project / "pylock.toml").unlink()
+    (project / "pdm.lock").write_text(pdm_lock(index))
+    git(project, "init", "-q")
+    git(project, "add", "pyproject.toml", "pdm.lock")
+    git(project, "commit", "-qm", "base")
+    return project
+
+
+def test_a_change_that_removes_the_hashes_of_a_package_fails(with_pdm: Path, check: Run, index: PackageIndex) -> None:
+    (with_pdm / "pdm.lock").write_text(pdm_lock(index, unhashed=("b",)))
+    one = check("--base", "HEAD")
+    (with_pdm / "pdm.lock").write_text(pdm_lock(index, unhashed=("b",), version="1.0"))
+    of_another_version = check("--base", "HEAD")
+    git(with_pdm, "commit", "-qam", "unhashed")
+    known = check("--base", "HEAD")
+
+    for document in (one, of_another_version):
+        assert [(f["package"], f["line"], f["level"]) for f in found(document, "ADV029")] == [("b", 8, "error")]
+    assert found(known, "ADV029") == []
+
+
+def test_a_new_package_without_hashes_fails_where_all_others_have_them(
+    with_pdm: Path, check: Run, index: PackageIndex
+) -> None:
+    index.add("c", "1.0", code="")
+    new = PDM.format(name="c", version="1.0", files="")
+    (with_pdm / "pdm.lock").write_text(pdm_lock(index) + new)
+    among_hashed = check("--base", "HEAD")
+    (with_pdm / "pdm.lock").write_text(pdm_lock(index, unhashed=("a",)))
+    git(with_pdm, "commit", "-qam", "one without")
+    (with_pdm / "pdm.lock").write_text(pdm_lock(index, unhashed=("a",)) + new)
+
+    assert [f["package"] for f in found(among_hashed, "ADV029")] == ["c"]
+    assert found(check("--base", "HEAD"), "ADV029") == []
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '[[tool.pdm.source]]\nname = "x"\nurl = "https://packages.example.org/simple"\ninclude_packages = ["b"]\n',
+        '[[tool.uv.index]]\nname = "x"\nurl = "https://packages.example.org/simple"\n',
+    ],
+)
+def test_indexes_of_a_change_are_reported(with_pdm: Path, check: Run, table: str) -> None:
+    assert found(check("--base", "HEAD", "--policy-from-base"), "ADV028") == []
+    with (with_pdm / "pyproject.toml").open("a") as file:
+        file.write(table)
+
+    [told] = found(check("--base", "HEAD", "--policy-from-base"), "ADV028")
+
+    assert (told["subject"], told["path"]) == ("indexes", "pyproject.toml")
+    assert "the change has other package indexes than `HEAD`" in told["message"]
+
+
+def test_a_host_that_is_trusted_without_a_certificate_is_found(repository: Path, check: Run) -> None:
+    (repository / "locked.txt").write_text("--trusted-host pypi.org\na==2.0\nb==1.1\n")
+
+    [told] = found(check("--current", "locked.txt"), "ADV030")
+
+    assert (told["subject"], told["line"], told["level"]) == ("pypi.org", 1, "error")
+
+
+def test_a_line_that_is_unpinned_on_other_platforms_is_no_lock(repository: Path, check: Run) -> None:
+    (repository / "locked.txt").write_text('a==2.0\nb==1.1\nevil ; sys_platform == "win32"\n')
+
+    [told] = check("--current", "locked.txt")["findings"]
+
+    assert (told["code"], told["line"], told["package"]) == ("ADV027", 3, "evil")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_requirements_in_every_encoding_that_pip_reads_are_judged(repository: Path, check: Run, encoding: str) -> None:
+    (repository / "locked.txt").write_bytes("a==2.0\nb==1.1\n".encode(encoding))
+
+    assert {f["code"] for f in check("--current", "locked.txt")["findings"]} == {"ADV013", "ADV022"}
+
+
+def test_another_withdrawn_version_is_a_change(repository: Path, check: Run, index: PackageIndex) -> None:
+    index.add("b", "1.2", code="", yanked=True)
+    index.add("b", "1.3", code="", yanked=True)
+    (repository / "pylock.toml").unlink()
+    (repository / "requirements.txt").write_text("a==2.0\nb==1.2\n")
+    git(repository, "add", "-u")
+    git(repository, "add", "requirements.txt")
+    git(repository, "commit", "-qm", "withdrawn")
+    before = check("--base", "HEAD")
+    (repository / "requirements.txt").write_text("a==2.0\nb==1.3\n")
+
+    assert found(before, "ADV010") == []
+    assert [f["package"] for f in found(check("--base", "HEAD"), "ADV010")] == ["b"]
+
+
+def test_another_dependency_that_is_missing_is_a_change(repository: Path, check: Run, index: PackageIndex) -> None:
+    index.add("a", "3.0", ["c", "b", "d"], code="")
+    for name in ("c", "d"):
+        index.add(name, "1.0", code="")
+    (repository / "locked.txt").write_text("a==3.0\nb==1.1\n")
+    git(repository, "add", "locked.txt")
+    git(repository, "commit", "-qm", "incomplete")
+    before = check("--base", "HEAD", "--current", "locked.txt")
+    (repository / "locked.txt").write_text("a==3.0\n")
+
+    assert found(before, "ADV001") == []
+    assert [f["subject"] for f in found(check("--base", "HEAD", "--current", "locked.txt"), "ADV001")] == ["missing"]
+
+
+def test_locks_that_nothing_judges_are_named(repository: Path, check: Run) -> None:
+    (repository / "uv.lock").write_text("version = 1\npackage = []\n")
+    (repository / "requirements.txt").write_text("a==2.0\nb==1.1\n")
+
+    told = {f["subject"]: f["message"] for f in check()["findings"] if "not judged" in f["message"]}
+
+    assert set(told) == {"uv.lock", "requirements.txt"}
+    assert "`lock` of a target" in told["uv.lock"]
+
+
+def test_a_lock_beyond_the_limit_is_refused(repository: Path, check: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.project.unreadable.MOST_BYTES", 1000)
+    (repository / "locked.txt").write_text("a==2.0\nb==1.1\n" + "#" * 1000)
+    (repository / "uv.lock").write_text("#" * 1001)
+
+    for name in ("locked.txt", "uv.lock"):
+        [told] = check("--current", name)["findings"]
+        assert (told["code"], "more than 1000 bytes" in told["message"]) == ("ADV027", True)
