@@ -136,7 +136,7 @@ class IndexClient:
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        told = [page.digest or [[f.filename, f.size] for f in page.read(None)] for page in self.pages(project)]
+        told = [page.digest or [[f.filename, f.size] for f in page.files] for page in self.pages(project)]
         return content_hash(told)
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
@@ -157,7 +157,7 @@ class IndexClient:
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        return tuple(file for page in self.pages(project) for file in page.read(wanted))
+        return tuple(file for page in self.pages(project) for file in page.read(wanted).files)
 
     @property
     def _local(self) -> tuple[str, ...]:

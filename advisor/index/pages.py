@@ -16,7 +16,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, without_credentials
-from advisor.index.page import DistributionFile, Wanted, is_distribution, parse_page
+from advisor.index.page import DistributionFile, Listing, Wanted, is_distribution, parse_page
 from advisor.index.transport import Transport, local_path, url_of_path
 from knowledge.domain.errors import UnavailableError
 
@@ -49,12 +49,12 @@ class ProjectPage:
 
     digest: str
     known: bool
-    read: Callable[[Wanted | None], tuple[DistributionFile, ...]]
+    read: Callable[[Wanted | None], Listing]
 
     @cached_property
     def files(self) -> tuple[DistributionFile, ...]:
         """Every wheel and sdist, read when first asked for."""
-        return self.read(None)
+        return self.read(None).files
 
 
 class Pages:
@@ -164,7 +164,7 @@ class Pages:
         return body if body is not None and _digest(key, body) == about["digest"] else None
 
     def _stored_page(self, project: NormalizedName, key: str, about: dict[str, Any]) -> ProjectPage:
-        def read(wanted: Wanted | None) -> tuple[DistributionFile, ...]:
+        def read(wanted: Wanted | None) -> Listing:
             body = self._body(key, about)
             page = self._replace_damaged(project, key, about) if body is None else _page_of(body, about)
             return page.read(wanted)
@@ -208,17 +208,18 @@ def _digest(key: str, body: bytes) -> str:
 
 
 def _listed(files: tuple[DistributionFile, ...], *, known: bool) -> ProjectPage:
-    return ProjectPage(
-        digest="", known=known, read=lambda wanted: tuple(f for f in files if wanted is None or wanted(f.filename))
-    )
+    def read(wanted: Wanted | None) -> Listing:
+        return Listing(files=tuple(f for f in files if wanted is None or wanted(f.filename)))
+
+    return ProjectPage(digest="", known=known, read=read)
 
 
 def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
     """Return the page that a body is; reading raises :class:`IndexAnswerError` where it is none."""
 
-    def read(wanted: Wanted | None) -> tuple[DistributionFile, ...]:
+    def read(wanted: Wanted | None) -> Listing:
         if not about["known"]:
-            return ()
+            return Listing()
         try:
             return parse_page(body, about["type"], url=about["url"], index=about["index"], wanted=wanted)
         except ValueError as error:

@@ -151,20 +151,6 @@ def test_the_address_of_a_local_file_is_unquoted_once(index: PackageIndex, tmp_p
     assert [str(r) for r in client.metadata(client.files(A)[0]).requires] == ["b>=1"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"url": None}, {"url": 3}, {"size": "many"}, {"upload-time": "today"}, {"hashes": []}, {"requires-python": 3}],
-)
-def test_a_malformed_entry_of_a_page_is_one_sentence(
-    index: PackageIndex, tmp_path: Path, change: dict[str, object]
-) -> None:
-    index.add("a", "1.0")
-    index.entries["a"][0] |= change
-
-    with pytest.raises(IndexAnswerError, match="did not answer with a project page"):
-        client_of(index, tmp_path).files(A)
-
-
 def test_the_size_of_an_absent_file_is_not_that_of_the_answer(index: PackageIndex, tmp_path: Path) -> None:
     client = client_of(index, tmp_path)
     file = DistributionFile(filename=WHEEL, url=index.url.replace("/simple/", f"/files/{WHEEL}"), index=index.url)
