@@ -31,7 +31,7 @@ FILE_BYTES = 4 * GIB
 UNPACKED_BYTES = GIB
 """How much of an sdist is decompressed, to find its metadata or to build it."""
 MEMBERS = 100_000
-"""How many members an sdist may have to be built."""
+"""How many members an sdist may have."""
 REDIRECTS = 10
 """How many redirects are followed."""
 RETRY_AFTER_SECONDS = 30
