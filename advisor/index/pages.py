@@ -42,7 +42,8 @@ class ProjectPage:
     """What one index offers of one project.
 
     Attributes:
-        digest: SHA-256 of the page with its address; empty for a directory, whose content may change at any time.
+        digest: SHA-256 of the page with its addresses, as named and after redirects; empty for a directory, whose
+            content may change at any time.
         known: Whether the index knows the project.
         read: Reads the files that are wanted, or all wheels and sdists.
     """
@@ -128,7 +129,11 @@ class Pages:
             # An index that says "not changed" would leave the page damaged.
             about = None
         answer = self._transport.get(url, accept=_ACCEPT, etag=about.get("etag") if about else None)
-        digest = _digest(key, answer.body)
+        if about is not None and answer.status == 304 and answer.url != about["url"]:
+            # The page is the same in another place, so that its relative links lead elsewhere.
+            answer = self._transport.get(url, accept=_ACCEPT)
+        url = answer.url or url
+        digest = _digest(key, url, answer.body)
         fresh = _fresh_seconds(answer.cache_control)
         if about is not None and (answer.status == 304 or about.get("digest") == digest):
             about = {**about, "fetched": time.time(), "fresh": fresh}
@@ -161,7 +166,7 @@ class Pages:
         if not about["known"]:
             return b""
         body = self._cache.read("bodies", key)
-        return body if body is not None and _digest(key, body) == about["digest"] else None
+        return body if body is not None and _digest(key, about["url"], body) == about["digest"] else None
 
     def _stored_page(self, project: NormalizedName, key: str, about: dict[str, Any]) -> ProjectPage:
         def read(wanted: Wanted | None) -> Listing:
@@ -203,8 +208,8 @@ class Pages:
         return _page_of(body, {"digest": digest, "known": True, "type": "text/html", "url": url, "index": base})
 
 
-def _digest(key: str, body: bytes) -> str:
-    return hashlib.sha256(key.encode() + body).hexdigest()
+def _digest(key: str, url: str, body: bytes) -> str:
+    return hashlib.sha256(f"{key} {url} ".encode() + body).hexdigest()
 
 
 def _listed(files: tuple[DistributionFile, ...], *, known: bool) -> ProjectPage:
@@ -265,5 +270,5 @@ def _fresh_seconds(cache_control: str) -> int:
     """Return how long an answer may be used without asking again (RFC 9111)."""
     if "no-cache" in cache_control or "no-store" in cache_control:
         return 0
-    found = re.search(r"max-age=(\d+)", cache_control)
+    found = re.search(r"max-age=(\d{1,9})", cache_control)
     return int(found[1]) if found else FRESH_SECONDS
