@@ -8,7 +8,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
@@ -103,7 +103,7 @@ def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: st
     monkeypatch.setattr(streams, "SEND_SECONDS", 0.05)
     ended: list[str] = []
 
-    def lines() -> Iterator[str]:
+    def lines() -> Generator[str, None, None]:
         try:
             yield "a\n"
             yield "b\n"
