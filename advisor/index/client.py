@@ -210,9 +210,9 @@ class IndexClient:
         """Return the size of a file in bytes, asking for it where the index page does not tell."""
         return self._distributions.size(file)
 
-    def unpacked_size(self, url: str) -> int | None:
+    def unpacked_size(self, file: DistributionFile) -> int | None:
         """Return how many bytes a wheel takes once it is installed, or none where that cannot be told."""
-        return self._distributions.unpacked_size(url)
+        return self._distributions.unpacked_size(file)
 
     def prefetch_sizes(self, files: Iterable[DistributionFile]) -> None:
         """Ask for the sizes that index pages did not tell, in one parallel batch."""
