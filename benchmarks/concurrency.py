@@ -17,7 +17,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,9 +147,12 @@ def show(label: str, outcome: Outcome) -> None:
         ]
         cells = [label, name, str(len(ordered)), *(f"{ms:.0f} ms" for ms in milliseconds)]
         print(f"| {' | '.join(cells)} |", flush=True)
-    lost = sum(outcome.acknowledged.values()) - sum(outcome.found.values())
+    acknowledged, found = Counter(outcome.acknowledged), Counter(outcome.found)
+    # Subtracted block by block: a surplus in one hides no loss in another.
+    surplus = (found - acknowledged).total()
     print(
-        f"{label}: {sum(outcome.acknowledged.values())} observations acknowledged, {lost} lost, "
+        f"{label}: {acknowledged.total()} observations acknowledged, {(acknowledged - found).total()} lost, "
+        f"{f'{surplus} that nobody acknowledged, ' if surplus else ''}"
         f"{len(outcome.torn)} torn readings, {len(outcome.damages)} damages",
         flush=True,
     )

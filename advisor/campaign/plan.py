@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.index.client import IndexClient
+from advisor.index.page import DistributionFile
 from advisor.resolve.baseline import Impossible
 from advisor.resolve.stacks import LOADGEN, StackLocker
 from knowledge.domain.errors import InputError
@@ -17,7 +18,7 @@ from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
 from pi_runners.backends import FRAMEWORKS
 from pi_runners.campaign import Block
-from pi_runners.environment import FullDiskError, StackLock, locked_stack
+from pi_runners.environment import FullDiskError, LockedPackage, StackLock, locked_stack
 from pi_runners.matrix import Slot, check_fit, framework_of, plan_slots
 from pi_runners.matrix_file import Combination, Matrix
 
@@ -223,9 +224,9 @@ def estimate(block: Block, client: IndexClient, history: Mapping[str, float]) ->
     """
     wheels = {package.url: package for slot in block.slots for package in slot.lock.packages}
     download = disk = 0.0
-    for url, package in wheels.items():
+    for package in wheels.values():
         download += package.size or 0
-        disk += client.unpacked_size(url) or _UNPACKED_FACTOR * (package.size or 0)
+        disk += client.unpacked_size(locked_file(package)) or _UNPACKED_FACTOR * (package.size or 0)
     each = _BEFORE_SAMPLES_SECONDS + (block.samples + _WARM_UP_SAMPLES) * block.min_seconds
     runs = [run for slot in block.slots for run in slot.indicators]
     working = [slot for slot in block.slots if slot.indicators]
@@ -236,6 +237,17 @@ def estimate(block: Block, client: IndexClient, history: Mapping[str, float]) ->
         download_bytes=download,
         disk_bytes=disk,
         seconds=block.rounds * seconds,
+    )
+
+
+def locked_file(package: LockedPackage) -> DistributionFile:
+    """Return the file that a package of a lock is installed from."""
+    return DistributionFile(
+        filename=package.url.rpartition("/")[2],
+        url=package.url,
+        index=package.package.index,
+        sha256=package.sha256,
+        size=package.size,
     )
 
 

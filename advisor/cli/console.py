@@ -11,28 +11,35 @@ import typer
 from knowledge.domain.errors import AdvisorError
 
 
+def visible(text: str) -> str:
+    """Return a text with control characters escaped: what a server or a file says must not steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 def say(text: str) -> None:
     """Print a line to the error output."""
-    typer.echo(text, err=True)
+    typer.echo(visible(text), err=True)
 
 
 def warn(text: str, *, hint: str = "") -> None:
     """Print a warning to the error output."""
-    typer.echo(f"{typer.style('warning', fg='yellow', bold=True)}: {text}", err=True)
+    typer.echo(f"{typer.style('warning', fg='yellow', bold=True)}: {visible(text)}", err=True)
     _hint(hint)
 
 
 def say_error(error: AdvisorError) -> None:
     """Print an error: what happened, where, then a hint."""
-    typer.echo(f"{typer.style('error', fg='red', bold=True)}: {error.message}", err=True)
+    typer.echo(f"{typer.style('error', fg='red', bold=True)}: {visible(error.message)}", err=True)
     for line in getattr(error, "details", ()):
-        typer.echo(f"  {line}", err=True)
+        typer.echo(f"  {visible(line)}", err=True)
     _hint(error.hint)
 
 
 def _hint(hint: str) -> None:
     if hint:
-        typer.echo(f"{typer.style('hint', fg='cyan', bold=True)}: {hint}", err=True)
+        typer.echo(f"{typer.style('hint', fg='cyan', bold=True)}: {visible(hint)}", err=True)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -10,6 +11,10 @@ from advisor.index.cache import DiskCache
 from advisor.index.page import DistributionFile
 from advisor.index.pages import FRESH_SECONDS, index_directory
 from advisor.index.transport import Transport
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
+_UNREADABLE = "malformed-identifier"
+"""Stands for what is no identifier: the vulnerability counts, its text reaches no report."""
 
 
 class Advisories:
@@ -52,6 +57,7 @@ def _ids(body: bytes) -> list[str] | None:
     """Return the identifiers of the vulnerabilities that a record names and that were not withdrawn."""
     try:
         records = json.loads(body)["vulnerabilities"]
-        return sorted(str(record["id"]) for record in records if not record.get("withdrawn"))
+        found = {str(record["id"]) for record in records if not record.get("withdrawn")}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+    return sorted(name if _IDENTIFIER.fullmatch(name) else _UNREADABLE for name in found)

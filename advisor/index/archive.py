@@ -10,18 +10,38 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 from advisor.index.configuration import without_credentials
-from advisor.index.limits import KIB, METADATA_BYTES, MIB, BoundedFile, BoundedStream, bytes_text
+from advisor.index.limits import (
+    KIB,
+    MEMBERS,
+    METADATA_BYTES,
+    MIB,
+    BoundedFile,
+    BoundedStream,
+    TooLargeError,
+    bytes_text,
+)
 from advisor.index.transport import RangeError, Transport
 from knowledge.domain.errors import UnavailableError
 
 _TAIL_BYTES = 128 * KIB
 _AHEAD_BYTES = 64 * KIB
+_HEADER_BYTES, _GLOBAL_BYTES, _HEADERS_BYTES = 32 * KIB, KIB, 4 * MIB
+"""Longest extension header of a tar archive, all those that count for every member, and all of them."""
+_HEADER_STEPS = 2**31
+"""Bound of the sum of their squared lengths: some versions of the library search a header in quadratic time
+(https://github.com/python/cpython/issues/121285)."""
+_EXTENSIONS = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
+_CHAINED = 8
+"""Most extension headers of one member."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _UNREADABLE = (
-    *(OSError, EOFError, ValueError, OverflowError, NotImplementedError, RuntimeError),
+    *(OSError, EOFError, ValueError, OverflowError, LookupError, NotImplementedError, RuntimeError),
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error),
 )
 """What the standard library raises for an archive that is damaged, encrypted or of an unknown kind."""
@@ -114,30 +134,86 @@ def read_sdist_metadata(sdist: BinaryIO, filename: str) -> str:
     """
     if filename.endswith(".zip"):
         with open_zip(sdist, filename) as archive:
-            for name in archive.namelist():
-                if name.count("/") == 1 and name.endswith("/PKG-INFO"):
+            names = archive.namelist()
+            check_members(len(names), filename)
+            for name in names:
+                if _is_pkg_info(name):
                     return _text(archive, name, filename)
     else:
         with open_tar(sdist, filename) as tar:
-            for member in tar:
-                if member.name.count("/") == 1 and member.name.endswith("/PKG-INFO"):
-                    extracted = tar.extractfile(member)
-                    if extracted is not None:
-                        _check_length(member.size, "PKG-INFO", filename)
-                        return extracted.read().decode("utf-8", "replace")
+            for count, member in enumerate(tar, start=1):
+                check_members(count, filename)
+                if _is_pkg_info(member.name) and (extracted := tar.extractfile(member)) is not None:
+                    _check_length(member.size, "PKG-INFO", filename)
+                    return extracted.read().decode("utf-8", "replace")
+                # The library keeps every member with its headers.
+                cast(Any, tar).members.clear()
     raise ArchiveError(f"`{filename}` holds no `PKG-INFO`")
 
 
+def _is_pkg_info(name: str) -> bool:
+    return name.count("/") == 1 and name.endswith("/PKG-INFO")
+
+
+def check_members(count: int, filename: str) -> None:
+    """Check how many members an sdist has.
+
+    Raises:
+        TooLargeError: If there are more than :data:`~advisor.index.limits.MEMBERS`.
+    """
+    if count > MEMBERS:
+        raise TooLargeError(f"`{filename}` holds more than {MEMBERS} members")
+
+
+class _HeaderBudget:
+    """What the extension headers of one tar archive may still take; the library reads each whole into memory."""
+
+    def __init__(self) -> None:
+        self._total = self._steps = self._global = self._chained = 0
+
+    def take(self, member: tarfile.TarInfo) -> None:
+        """Count the header of a member.
+
+        Raises:
+            tarfile.TarError: If that is too much.
+        """
+        if member.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.TarError("it holds a sparse member")
+        if member.size < 0:
+            raise tarfile.TarError("a member has a negative size")
+        if member.type not in _EXTENSIONS:
+            self._chained = 0
+            return
+        self._chained += 1
+        self._total += member.size
+        self._steps += member.size**2
+        self._global += member.size if member.type == tarfile.XGLTYPE else 0
+        if (
+            member.size > _HEADER_BYTES
+            or self._total > _HEADERS_BYTES
+            or self._steps > _HEADER_STEPS
+            or self._global > _GLOBAL_BYTES
+            or self._chained > _CHAINED
+        ):
+            raise tarfile.TarError("its members have too many or too long headers")
+
+
 class _Member(tarfile.TarInfo):
-    """A member of a tar archive; the library reads long names and further fields of one whole into memory."""
+    """A member of a tar archive that is not sparse: a sparse one claims any size, and its map is read without bound."""
+
+    budget: _HeaderBudget
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
         found = super().frombuf(buf, encoding, errors)
-        ordinary = found.type in tarfile.REGULAR_TYPES or found.type in (tarfile.DIRTYPE, tarfile.SYMTYPE)
-        if not ordinary and found.size > MIB:
-            raise ArchiveError(f"a header of a member exceeds {bytes_text(MIB)}")
+        cls.budget.take(found)
         return found
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise tarfile.TarError("it holds a sparse member")
+
+    # What the library calls for the three kinds of sparse members in extension headers.
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse
 
 
 @contextmanager
@@ -148,10 +224,11 @@ def open_tar(sdist: BinaryIO, filename: str) -> Iterator[tarfile.TarFile]:
         ArchiveError: If it cannot be read.
         TooLargeError: If it decompresses to too much.
     """
+    member = type("Member", (_Member,), {"budget": _HeaderBudget()})
     try:
         with gzip.GzipFile(fileobj=sdist, mode="rb") as plain:
             stream = BoundedStream(cast(BinaryIO, plain), filename)
-            with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", tarinfo=_Member) as tar:
+            with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", tarinfo=member) as tar:
                 yield tar
     except _UNREADABLE as error:
         raise ArchiveError(f"`{filename}` is not a readable sdist: {_reason(error)}") from None

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from advisor.index.archive import open_tar, open_zip
-from advisor.index.limits import MEMBERS, METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
+from advisor.index.archive import check_members, open_tar, open_zip
+from advisor.index.limits import METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
 from knowledge.domain.errors import UnavailableError
 
 
@@ -112,5 +112,4 @@ def _counted(tar: tarfile.TarFile, filename: str) -> Iterator[tarfile.TarInfo]:
 def _check(total: int, count: int, filename: str) -> None:
     if total > UNPACKED_BYTES:
         raise TooLargeError(f"`{filename}` unpacks to more than {bytes_text(UNPACKED_BYTES)}")
-    if count > MEMBERS:
-        raise TooLargeError(f"`{filename}` holds more than {MEMBERS} members")
+    check_members(count, filename)

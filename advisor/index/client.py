@@ -136,7 +136,7 @@ class IndexClient:
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        told = [page.digest or [[f.filename, f.size] for f in page.read(None)] for page in self.pages(project)]
+        told = [page.digest or [[f.filename, f.size] for f in page.files] for page in self.pages(project)]
         return content_hash(told)
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
@@ -157,7 +157,7 @@ class IndexClient:
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        return tuple(file for page in self.pages(project) for file in page.read(wanted))
+        return tuple(file for page in self.pages(project) for file in page.read(wanted).files)
 
     @property
     def _local(self) -> tuple[str, ...]:
@@ -210,9 +210,9 @@ class IndexClient:
         """Return the size of a file in bytes, asking for it where the index page does not tell."""
         return self._distributions.size(file)
 
-    def unpacked_size(self, url: str) -> int | None:
+    def unpacked_size(self, file: DistributionFile) -> int | None:
         """Return how many bytes a wheel takes once it is installed, or none where that cannot be told."""
-        return self._distributions.unpacked_size(url)
+        return self._distributions.unpacked_size(file)
 
     def prefetch_sizes(self, files: Iterable[DistributionFile]) -> None:
         """Ask for the sizes that index pages did not tell, in one parallel batch."""

@@ -111,21 +111,20 @@ class Distributions:
             self._cache.write("size", file.identity, str(length).encode())
         return length
 
-    def unpacked_size(self, url: str) -> int | None:
+    def unpacked_size(self, file: DistributionFile) -> int | None:
         """Return how many bytes a wheel takes once it is installed, or none where that cannot be told."""
-        if (known := self._cache.read("unpacked", url)) is not None:
-            return int(known)
-        path, filename = local_path(url), url.rpartition("/")[2]
         try:
-            if path is not None:
+            if (path := local_path(file.url)) is not None:
                 with path.open("rb") as wheel:
-                    return read_unpacked_size(wheel, filename)
+                    return read_unpacked_size(wheel, file.filename)
+            if (known := self._cache.read("unpacked", file.identity)) is not None:
+                return int(known)
             if self._offline:
                 return None
-            size = read_unpacked_size(RangedFile(self._transport, url), filename)
+            size = read_unpacked_size(RangedFile(self._transport, file.url), file.filename)
         except (UnavailableError, OSError):
             return None
-        self._cache.write("unpacked", url, str(size).encode())
+        self._cache.write("unpacked", file.identity, str(size).encode())
         return size
 
     def local_hash(self, file: DistributionFile, path: Path) -> str:

@@ -14,6 +14,12 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 PAGE_BYTES = 32 * MIB
 """Longest project page or vulnerability record, decompressed."""
+PAGE_FILES = 100_000
+"""Most files of a project page."""
+NAME_CHARACTERS = 1024
+"""Longest name of a file."""
+ADDRESS_CHARACTERS = 8192
+"""Longest address of a file."""
 METADATA_BYTES = 16 * MIB
 """Longest core metadata document: ``METADATA``, ``PKG-INFO``, or separate metadata."""
 HEADER_BYTES = 2 * MIB
@@ -25,7 +31,7 @@ FILE_BYTES = 4 * GIB
 UNPACKED_BYTES = GIB
 """How much of an sdist is decompressed, to find its metadata or to build it."""
 MEMBERS = 100_000
-"""How many members an sdist may have to be built."""
+"""How many members an sdist may have."""
 REDIRECTS = 10
 """How many redirects are followed."""
 RETRY_AFTER_SECONDS = 30

@@ -13,6 +13,9 @@ from packaging.version import InvalidVersion, Version
 from advisor.index.limits import HEADER_BYTES, bytes_text
 from knowledge.domain.requirements import requirement_from, specifiers_from
 
+_MESSAGE_CHARACTERS = 300
+"""How much of an error is repeated: it quotes the field, which may be as long as the header."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreMetadata:
@@ -55,19 +58,21 @@ def parse_metadata(header: str) -> CoreMetadata:
     """
     raw, _ = parse_email(header)
     try:
-        name, version = raw["name"], Version(raw["version"])
+        name, version = raw["name"], Version(_one_line("Version", raw["version"]))
     except KeyError as error:
         raise ValueError(f"field {error} is absent") from None
     except InvalidVersion as error:
-        raise ValueError(f"field `Version`: {error}") from None
+        raise ValueError(f"field `Version`: {_cut(error)}") from None
     try:
-        requires = tuple(requirement_from(line) for line in raw.get("requires_dist", ()))
+        lines = [_one_line("Requires-Dist", line) for line in raw.get("requires_dist", ())]
+        requires = tuple(requirement_from(line) for line in lines)
     except InvalidRequirement as error:
-        raise ValueError(f"field `Requires-Dist`: {' '.join(str(error).split())}") from None
+        raise ValueError(f"field `Requires-Dist`: {_cut(error)}") from None
     try:
-        python = specifiers_from(raw["requires_python"]) if raw.get("requires_python") else None
+        python = _one_line("Requires-Python", raw.get("requires_python", ""))
+        requires_python = specifiers_from(python) if python else None
     except InvalidSpecifier as error:
-        raise ValueError(f"field `Requires-Python`: {error}") from None
+        raise ValueError(f"field `Requires-Python`: {_cut(error)}") from None
     dynamic = {field.lower() for field in raw.get("dynamic", ())}
     declared = tuple(int(part) for part in raw.get("metadata_version", "1.0").split(".") if part.isdigit())
     return CoreMetadata(
@@ -75,7 +80,23 @@ def parse_metadata(header: str) -> CoreMetadata:
         version=version,
         requires=requires,
         extras=frozenset(canonicalize_name(extra) for extra in raw.get("provides_extra", ())),
-        requires_python=python,
+        requires_python=requires_python,
         # Before metadata 2.2 an sdist could not promise that its requirements stay what they are.
         dynamic=declared < (2, 2) or bool(dynamic & {"requires-dist", "provides-extra", "requires-python"}),
     )
+
+
+def _one_line(field: str, value: str) -> str:
+    """Return a field's value without the folds of long lines; it ends in locks, reports and messages.
+
+    Raises:
+        ValueError: If it holds control characters.
+    """
+    line = " ".join(value.split())
+    if not line.isprintable():
+        raise ValueError(f"field `{field}` holds control characters")
+    return line
+
+
+def _cut(error: Exception) -> str:
+    return " ".join(str(error).split())[:_MESSAGE_CHARACTERS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
 from advisor.index.configuration import without_credentials
+from advisor.index.limits import ADDRESS_CHARACTERS, NAME_CHARACTERS, PAGE_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,7 @@ class DistributionFile:
     Attributes:
         filename: Name of the file.
         url: Absolute address, without a fragment.
-        sha256: Hexadecimal SHA-256 of the file, where the index tells.
+        sha256: SHA-256 of the file, 64 lower-case hexadecimal digits, where the index tells.
         requires_python: Specifier of the interpreters it is for, as written.
         yanked: Whether it was withdrawn.
         size: Bytes, where the index tells.
@@ -46,6 +48,19 @@ class DistributionFile:
         return f"{self.index!r} {self.url!r} {self.sha256!r} {self.metadata_sha256!r}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a page lists.
+
+    Attributes:
+        files: The files that were wanted.
+        malformed: File name and reason of each wanted entry that cannot be used.
+    """
+
+    files: tuple[DistributionFile, ...] = ()
+    malformed: tuple[tuple[str, str], ...] = ()
+
+
 Wanted = Callable[[str], bool]
 """Says of a file name whether the file matters; most files of a large project are for other machines."""
 
@@ -57,10 +72,14 @@ def is_distribution(filename: str) -> bool:
     return filename.endswith(_DISTRIBUTION)
 
 
-def parse_page(
-    body: bytes, content_type: str, *, url: str, index: str, wanted: Wanted | None = None
-) -> tuple[DistributionFile, ...]:
+class _EntryError(ValueError):
+    """One entry cannot be used; the others can."""
+
+
+def parse_page(body: bytes, content_type: str, *, url: str, index: str, wanted: Wanted | None = None) -> Listing:
     """Read the files of a project page of the simple repository API, JSON or HTML (PEP 503, 691, 700).
+
+    Nothing of an entry is taken over unchecked: names, addresses and hashes end in locks and reports.
 
     Args:
         body: The answer.
@@ -70,7 +89,7 @@ def parse_page(
         wanted: Which files to read; by default all wheels and sdists.
 
     Raises:
-        ValueError: If the answer is not a project page.
+        ValueError: If the answer is not a project page, or links to files of this machine and is not one of them.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind.endswith("+json"):
@@ -80,7 +99,20 @@ def parse_page(
     else:
         raise ValueError(f"content type `{kind}` is not one of the simple repository API")
     chosen = is_distribution if wanted is None else wanted
-    return tuple(make(index) for filename, make in entries if chosen(filename))
+    files: list[DistributionFile] = []
+    malformed: list[tuple[str, str]] = []
+    for filename, make in entries:
+        if not filename.isprintable() or len(filename) > NAME_CHARACTERS:
+            # Terminals and parsers take control characters for more than text.
+            if is_distribution(filename):
+                shown = ascii(filename[:NAME_CHARACTERS])[1:-1]
+                malformed.append((shown, "file name or version is not standard"))
+        elif chosen(filename):
+            try:
+                files.append(make(index))
+            except _EntryError as error:
+                malformed.append((filename, f"malformed on the index page: {error}"))
+    return Listing(files=tuple(files), malformed=tuple(malformed))
 
 
 _Entry = tuple[str, Callable[[str], DistributionFile]]
@@ -88,75 +120,110 @@ _Entry = tuple[str, Callable[[str], DistributionFile]]
 
 
 def _json_entries(body: bytes, url: str) -> Iterator[_Entry]:
+    # An entry holds up to five values that hold others: itself, its hashes, those of its metadata under two names.
+    if body.count(b"{") + body.count(b"[") > 5 * PAGE_FILES:
+        raise ValueError(f"it lists more than {PAGE_FILES} files")
     try:
         document = json.loads(body)
         version = str(document["meta"]["api-version"])
         if version.partition(".")[0] != "1":
-            raise ValueError(f"the simple repository API of version {version} is not known")
+            raise ValueError(f"the simple repository API of version {version[:20]} is not known")
         entries = document["files"]
+        if len(entries) > PAGE_FILES:
+            raise ValueError(f"it lists more than {PAGE_FILES} files")
         for entry in entries:
-            yield str(entry["filename"]), partial(_from_json, entry, url)
+            yield _typed(entry["filename"], str, "filename"), partial(_from_json, entry, url)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the page is not that of a project: {type(error).__name__} {error}") from None
 
 
 def _from_json(entry: Mapping[str, Any], page: str, index: str) -> DistributionFile:
-    try:
-        metadata = entry.get("core-metadata", entry.get("data-dist-info-metadata", False))
-        uploaded = entry.get("upload-time")
-        return DistributionFile(
-            filename=_typed(entry["filename"], str),
-            url=_address(page, page, _typed(entry["url"], str)),
-            index=index,
-            sha256=_optional(entry.get("hashes", {}).get("sha256"), str),
-            requires_python=_optional(entry.get("requires-python"), str),
-            yanked=bool(entry.get("yanked")) or entry.get("yanked") == "",
-            size=_optional(entry.get("size"), int),
-            uploaded=datetime.fromisoformat(uploaded).astimezone(UTC).isoformat() if uploaded else None,
-            metadata_sha256=_optional(metadata.get("sha256", "") if isinstance(metadata, dict) else "", str)
-            if metadata
-            else None,
-        )
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(f"the entry of `{entry['filename']}` is malformed: {type(error).__name__} {error}") from None
+    metadata = entry.get("core-metadata", entry.get("data-dist-info-metadata", False))
+    hashes = _typed(entry.get("hashes", {}), dict, "hashes")
+    return DistributionFile(
+        filename=entry["filename"],
+        url=_address(page, page, _typed(entry.get("url"), str, "url")),
+        index=index,
+        sha256=_sha256(hashes["sha256"]) if hashes.get("sha256") is not None else None,
+        requires_python=_optional(entry.get("requires-python"), str, "requires-python"),
+        yanked=bool(entry.get("yanked")) or entry.get("yanked") == "",
+        size=_size(entry.get("size")),
+        uploaded=_time(entry.get("upload-time")),
+        metadata_sha256=_metadata_from_json(metadata),
+    )
 
 
-_T = TypeVar("_T", str, int)
+def _metadata_from_json(value: object) -> str | None:
+    """Return the hash that ``core-metadata`` holds; empty where it holds none."""
+    if isinstance(value, dict):
+        return _sha256(value["sha256"]) if "sha256" in value else ""
+    return "" if value else None
 
 
-def _typed(value: object, kind: type[_T]) -> _T:
+_T = TypeVar("_T", str, int, dict[str, Any])
+
+
+def _typed(value: object, kind: type[_T], name: str) -> _T:
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"`{str(value)[:40]}` is not of type {kind.__name__}")
+        raise _EntryError(f"`{name}` is not of type {kind.__name__}")
     return value
 
 
-def _optional(value: object, kind: type[_T]) -> _T | None:
-    return None if value is None else _typed(value, kind)
+def _optional(value: object, kind: type[_T], name: str) -> _T | None:
+    return None if value is None else _typed(value, kind, name)
+
+
+def _size(value: object) -> int | None:
+    size = _optional(value, int, "size")
+    if size is not None and not 0 <= size < 2**63:
+        raise _EntryError("`size` is not a number of bytes")
+    return size
+
+
+def _time(value: object) -> str | None:
+    text = _optional(value, str, "upload-time")
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat() if text else None
+    except (ValueError, OverflowError):
+        raise _EntryError("`upload-time` is not a time") from None
+
+
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+
+
+def _sha256(value: object) -> str:
+    if not isinstance(value, str) or _SHA256.fullmatch(value) is None:
+        raise _EntryError("its hash is not a SHA-256")
+    return value.lower()
 
 
 class _Links:
     """Gathers the links of a page while it is parsed: a tree of the elements takes up to forty times the page."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
         self.base: str | None = None
         self.found: list[tuple[str, Mapping[str, str]]] = []
         self._attributes: Mapping[str, str] | None = None
-        self._text = ""
+        self._text: list[str] = []
+        self._left = 0
+        self._events = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Begin an element."""
+        self._count()
         self._finish()
         if tag == "base" and self.base is None and "href" in attributes:
             # Only the first one counts (HTML standard, section 4.2.3).
-            self.base = urljoin(self.url, attributes["href"])
+            self.base = attributes["href"]
         elif tag == "a" and attributes.get("href"):
-            self._attributes, self._text = attributes, ""
+            self._attributes, self._text, self._left = attributes, [], NAME_CHARACTERS + 1
 
     def data(self, text: str) -> None:
         """Take a piece of text."""
-        if self._attributes is not None:
-            self._text += text
+        self._count()
+        if self._attributes is not None and self._left > 0:
+            self._text.append(text[: self._left])
+            self._left -= len(text)
 
     def end(self, _: str) -> None:
         """End an element."""
@@ -168,33 +235,42 @@ class _Links:
 
     def _finish(self) -> None:
         if self._attributes is not None:
-            self.found.append((self._text.strip(), self._attributes))
+            self.found.append(("".join(self._text).strip(), self._attributes))
             self._attributes = None
+            if len(self.found) > PAGE_FILES:
+                raise ValueError(f"it lists more than {PAGE_FILES} files")
+
+    def _count(self) -> None:
+        # A link takes two elements at most, and their texts.
+        most = 5 * PAGE_FILES
+        self._events += 1
+        if self._events > most:
+            raise ValueError(f"it holds more than {most} elements and texts")
 
 
 def _html_entries(body: bytes, url: str) -> Iterator[_Entry]:
     from lxml import etree
 
-    links = _Links(url)
-    try:
-        if b"<" in body:
-            etree.HTML(body, etree.HTMLParser(encoding="utf-8", target=cast(Any, links)))
-    except etree.LxmlError as error:
-        raise ValueError(str(error)) from None
     if b"<" not in body:
         raise ValueError("the page holds no links")
+    links = _Links()
+    try:
+        etree.HTML(body, etree.HTMLParser(encoding="utf-8", target=cast(Any, links)))
+    except etree.LxmlError as error:
+        raise ValueError(str(error)) from None
+    base = url if links.base is None else urljoin(url, links.base)
     for text, attributes in links.found:
-        yield text, partial(_from_html, text, attributes, url, links.base or url)
+        yield text, partial(_from_html, text, attributes, url, base)
 
 
 def _from_html(text: str, attributes: Mapping[str, str], page: str, base: str, index: str) -> DistributionFile:
-    address, _, fragment = attributes["href"].partition("#")
+    address, _, fragment = attributes["href"].strip().partition("#")
     metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata", "false"))
     return DistributionFile(
         filename=text,
         url=_address(page, base, address),
         index=index,
-        sha256=fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None,
+        sha256=_sha256(fragment.removeprefix("sha256=")) if fragment.startswith("sha256=") else None,
         requires_python=attributes.get("data-requires-python"),
         yanked="data-yanked" in attributes,
         metadata_sha256=_metadata_hash(metadata),
@@ -205,10 +281,7 @@ def _metadata_hash(attribute: str) -> str | None:
     """Return the hash of a ``data-core-metadata`` attribute; empty for `true` and for other kinds of hashes."""
     if attribute == "false":
         return None
-    return attribute.removeprefix("sha256=") if attribute.startswith("sha256=") else ""
-
-
-_REMOTE = ("http://", "https://")
+    return _sha256(attribute.removeprefix("sha256=")) if attribute.startswith("sha256=") else ""
 
 
 def _address(page: str, base: str, url: str) -> str:
@@ -217,11 +290,18 @@ def _address(page: str, base: str, url: str) -> str:
     Raises:
         ValueError: If a page from the network names something else than a file on the network.
     """
-    absolute = url if url.startswith(_REMOTE) else urljoin(base, url)
-    if not absolute.startswith(_REMOTE):
-        scheme = urlsplit(absolute).scheme
-        if scheme not in ("http", "https") and (scheme != "file" or urlsplit(page).scheme != "file"):
-            raise ValueError(f"it links to `{absolute[:160]}`, and only an index of this machine may name local files")
+    if not url.isprintable() or len(url) > ADDRESS_CHARACTERS:
+        raise _EntryError("its address is too long or holds control characters")
+    try:
+        absolute = urljoin(base, url)
+        parts = urlsplit(absolute)
+        valid = parts.scheme not in ("http", "https") or (parts.hostname and parts.port != 0)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise _EntryError("its address is malformed")
+    if parts.scheme not in ("http", "https") and (parts.scheme != "file" or urlsplit(page).scheme != "file"):
+        raise ValueError(f"it links to `{absolute[:160]}`, and only an index of this machine may name local files")
     return without_credentials(absolute.partition("#")[0]) if "@" in absolute or "#" in absolute else absolute
 
 

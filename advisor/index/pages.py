@@ -16,7 +16,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, without_credentials
-from advisor.index.page import DistributionFile, Wanted, is_distribution, parse_page
+from advisor.index.page import DistributionFile, Listing, Wanted, is_distribution, parse_page
 from advisor.index.transport import Transport, local_path, url_of_path
 from knowledge.domain.errors import UnavailableError
 
@@ -42,19 +42,20 @@ class ProjectPage:
     """What one index offers of one project.
 
     Attributes:
-        digest: SHA-256 of the page with its address; empty for a directory, whose content may change at any time.
+        digest: SHA-256 of the page with its addresses, as named and after redirects; empty for a directory, whose
+            content may change at any time.
         known: Whether the index knows the project.
         read: Reads the files that are wanted, or all wheels and sdists.
     """
 
     digest: str
     known: bool
-    read: Callable[[Wanted | None], tuple[DistributionFile, ...]]
+    read: Callable[[Wanted | None], Listing]
 
     @cached_property
     def files(self) -> tuple[DistributionFile, ...]:
         """Every wheel and sdist, read when first asked for."""
-        return self.read(None)
+        return self.read(None).files
 
 
 class Pages:
@@ -128,7 +129,11 @@ class Pages:
             # An index that says "not changed" would leave the page damaged.
             about = None
         answer = self._transport.get(url, accept=_ACCEPT, etag=about.get("etag") if about else None)
-        digest = _digest(key, answer.body)
+        if about is not None and answer.status == 304 and answer.url != about["url"]:
+            # The page is the same in another place, so that its relative links lead elsewhere.
+            answer = self._transport.get(url, accept=_ACCEPT)
+        url = answer.url or url
+        digest = _digest(key, url, answer.body)
         fresh = _fresh_seconds(answer.cache_control)
         known = answer.status != 404
         same = answer.status == 304 or (about is not None and (about["digest"], about["known"]) == (digest, known))
@@ -162,10 +167,10 @@ class Pages:
         if not about["known"]:
             return b""
         body = self._cache.read("bodies", key)
-        return body if body is not None and _digest(key, body) == about["digest"] else None
+        return body if body is not None and _digest(key, about["url"], body) == about["digest"] else None
 
     def _stored_page(self, project: NormalizedName, key: str, about: dict[str, Any]) -> ProjectPage:
-        def read(wanted: Wanted | None) -> tuple[DistributionFile, ...]:
+        def read(wanted: Wanted | None) -> Listing:
             body = self._body(key, about)
             page = self._replace_damaged(project, key, about) if body is None else _page_of(body, about)
             return page.read(wanted)
@@ -204,22 +209,23 @@ class Pages:
         return _page_of(body, {"digest": digest, "known": True, "type": "text/html", "url": url, "index": base})
 
 
-def _digest(key: str, body: bytes) -> str:
-    return hashlib.sha256(key.encode() + body).hexdigest()
+def _digest(key: str, url: str, body: bytes) -> str:
+    return hashlib.sha256(f"{key} {url} ".encode() + body).hexdigest()
 
 
 def _listed(files: tuple[DistributionFile, ...], *, known: bool) -> ProjectPage:
-    return ProjectPage(
-        digest="", known=known, read=lambda wanted: tuple(f for f in files if wanted is None or wanted(f.filename))
-    )
+    def read(wanted: Wanted | None) -> Listing:
+        return Listing(files=tuple(f for f in files if wanted is None or wanted(f.filename)))
+
+    return ProjectPage(digest="", known=known, read=read)
 
 
 def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
     """Return the page that a body is; reading raises :class:`IndexAnswerError` where it is none."""
 
-    def read(wanted: Wanted | None) -> tuple[DistributionFile, ...]:
+    def read(wanted: Wanted | None) -> Listing:
         if not about["known"]:
-            return ()
+            return Listing()
         try:
             return parse_page(body, about["type"], url=about["url"], index=about["index"], wanted=wanted)
         except ValueError as error:
@@ -265,5 +271,5 @@ def _fresh_seconds(cache_control: str) -> int:
     """Return how long an answer may be used without asking again (RFC 9111)."""
     if "no-cache" in cache_control or "no-store" in cache_control:
         return 0
-    found = re.search(r"max-age=(\d+)", cache_control)
+    found = re.search(r"max-age=(\d{1,9})", cache_control)
     return int(found[1]) if found else FRESH_SECONDS

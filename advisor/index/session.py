@@ -51,7 +51,7 @@ class _Adapter(HTTPAdapter):
         _limit(self.poolmanager)
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        found = super().proxy_manager_for(proxy, **options)
+        found = super().proxy_manager_for(proxy, **options, ssl_context=self._trust)
         _limit(found)
         return found
 

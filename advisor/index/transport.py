@@ -68,13 +68,18 @@ class RangeError(IndexUnreachableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One answer of an index."""
+    """One answer of an index.
+
+    Attributes:
+        url: Address that it came from, after redirects, without credentials.
+    """
 
     status: int
     body: bytes
     content_type: str
     etag: str
     cache_control: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +183,7 @@ class Transport:
                 content_type=response.headers.get("Content-Type", ""),
                 etag=response.headers.get("ETag", ""),
                 cache_control=response.headers.get("Cache-Control", ""),
+                url=without_credentials(response.url or url),
             )
 
         return self._request("GET", url, headers, take)
@@ -205,7 +211,7 @@ class Transport:
                 # A former try may have left a part.
                 file.seek(0)
                 file.truncate()
-                for chunk in self._body(url, response, FILE_BYTES):
+                for chunk in self._body(url, response, FILE_BYTES, decompressed=False):
                     digest.update(chunk)
                     try:
                         file.write(chunk)
@@ -238,12 +244,12 @@ class Transport:
                 raise self._gone(url)
             if response.status_code in _RETRIED:
                 raise self._answered(url, response)
-            found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", response.headers.get("Content-Range", ""))
+            found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", response.headers.get("Content-Range", ""))
             start, end, size = map(int, found.groups()) if found else (0, -1, 0)
             expected = (max(0, size + first) if first < 0 else first, size - 1 if last is None else min(last, size - 1))
             if response.status_code != 206 or (start, end) != expected or end < start:
                 raise RangeError(f"`{without_credentials(url)}` is not served in parts")
-            content = b"".join(self._body(url, response, end - start + 1))
+            content = b"".join(self._body(url, response, end - start + 1, decompressed=False))
             if len(content) != end - start + 1:
                 raise RangeError(f"`{without_credentials(url)}` is not served in parts")
             etag = response.headers.get("ETag", "")
@@ -328,8 +334,12 @@ class Transport:
         if response.status_code >= 400 and response.status_code not in _ABSENT:
             raise self._answered(url, response)
 
-    def _body(self, url: str, response: requests.Response, limit: int) -> Iterator[bytes]:
-        """Yield a body in pieces, decompressed."""
+    def _body(self, url: str, response: requests.Response, limit: int, *, decompressed: bool = True) -> Iterator[bytes]:
+        """Yield a body in pieces."""
+        if not decompressed:
+            # Some servers take the compression of a `.tar.gz` for that of the answer: the file is what was sent.
+            response.raw.headers.pop("Content-Encoding", None)
+            response.headers.pop("Content-Encoding", None)
         # Each further compression multiplies what one piece can grow to.
         if "," in response.headers.get("Content-Encoding", ""):
             raise self._error(url, "the answer is compressed more than once")
@@ -363,6 +373,7 @@ def _wait_seconds(retry_after: str, tries: int) -> float:
     from urllib3.util import Retry
 
     named = 0.0
-    with suppress(InvalidHeader):
+    # Numbers and years may be longer than any number that the libraries can hold.
+    with suppress(InvalidHeader, ValueError, OverflowError):
         named = float(Retry().parse_retry_after(retry_after or "0"))
     return min(max(named, float(BACKOFF_SECONDS * 2 ** (tries - 1))), RETRY_AFTER_SECONDS)

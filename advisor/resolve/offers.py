@@ -25,7 +25,7 @@ from advisor.resolve.target import Target
 
 _SDIST_RANK = 1 << 30
 _NO_WHEEL = "no wheel for the target"
-_FORMAT = 2
+_FORMAT = 3
 """To be raised when what is remembered changes its meaning."""
 
 
@@ -123,13 +123,17 @@ class OfferReader:
             examples.setdefault(_NO_WHEEL, filename)
             return False
 
-        for file in page.read(wanted):
+        listing = page.read(wanted)
+        for file in listing.files:
             found = self._offer(name, file)
             if isinstance(found, Offer):
                 offers.append(found)
             else:
                 refused[found] += 1
                 examples.setdefault(found, file.filename)
+        for filename, reason in listing.malformed:
+            refused[reason] += 1
+            examples.setdefault(reason, filename)
         return Offers(files=tuple(offers), refused=refused, examples=examples)
 
     def _offer(self, name: NormalizedName, file: DistributionFile) -> Offer | str:

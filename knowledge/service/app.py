@@ -6,7 +6,8 @@ It speaks plain HTTP: TLS is a proxy's. Tokens travel in the ``Authorization`` h
 
 # No postponed annotations: FastAPI reads those of nested functions, which name what is around them.
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -27,6 +28,7 @@ from knowledge.domain.lines import lines_of
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.service.access import AccessLog, access_of
 from knowledge.service.metrics import ServiceMetrics
+from knowledge.service.streams import StreamedLines, Streams
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tokens import Token
@@ -35,6 +37,8 @@ NDJSON = "application/x-ndjson"
 MOST_BYTES = 16 * 1024 * 1024
 _NAME: dict[str, Any] = {"max_length": 128, "pattern": "^[^\\x00]*$"}
 """What a name may be: databases take no zero byte."""
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "5"}}
+"""What belongs to a refusal of a status."""
 
 
 class Problem(BaseModel):
@@ -97,6 +101,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     metrics = ServiceMetrics(store)
     # Whether a cell was measured already is looked up before it is written: one delivery at a time.
     admitting = threading.Lock()
+    streams = Streams()
 
     app = FastAPI(
         title="Seshat knowledge base",
@@ -167,19 +172,25 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
 
     @app.get(
         "/observations",
-        dependencies=reading,
         response_class=StreamingResponse,
-        responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}, **_problems(401, 422, 503)},
+        responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}, **_problems(401, 422, 429, 503)},
     )
     def observations(
+        known: Annotated[Token, Depends(token)],
         block: Annotated[str | None, Query(**_NAME, description="Only those of one block.")] = None,
         indicator: Annotated[str | None, Query(**_NAME, description="Only those of one indicator.")] = None,
     ) -> StreamingResponse:
         """Read observations, as an observation file."""
-        found = store.observations(block=block, indicator=indicator)
-        # The first is asked for while a failure can still be answered.
-        lines = _begun(write_observations(found))
-        return StreamingResponse((f"{line}\n" for line in lines), media_type=NDJSON)
+        if not streams.take(known.id):
+            raise ServiceError(429, "too-many-streams", "too many answers are being read", "try again later")
+        lines = _lines(store, block, indicator)
+        try:
+            # The first is asked for while a failure can still be answered.
+            first = next(lines, None)
+        except BaseException:
+            streams.give_back(known.id)
+            raise
+        return StreamedLines(first, lines, media_type=NDJSON, ended=lambda: streams.give_back(known.id))
 
     @app.get("/blocks", dependencies=reading, responses=_problems(401, 503))
     def blocks() -> list[BlockEntry]:
@@ -222,15 +233,11 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     return app
 
 
-def _begun(lines: Iterator[str]) -> Iterator[str]:
-    first = next(lines, None)
-
-    def rest() -> Iterator[str]:
-        if first is not None:
-            yield first
-            yield from lines
-
-    return rest()
+def _lines(store: SqlKnowledgeBase, block: str | None, indicator: str | None) -> Generator[str, None, None]:
+    """Yield the lines of an observation file; closing this ends the reading of the database."""
+    with closing(store.observations(block=block, indicator=indicator)) as found:
+        for line in write_observations(found):
+            yield f"{line}\n"
 
 
 def _why_no_token(request: Request, given: HTTPAuthorizationCredentials | None) -> str:
@@ -277,7 +284,7 @@ def _refusals(app: FastAPI) -> None:
     @app.exception_handler(ServiceError)
     async def refuse(request: Request, error: ServiceError) -> Response:
         access_of(request.scope).error = error.problem.error
-        return answer(error.status, error.problem, {"WWW-Authenticate": "Bearer"} if error.status == 401 else None)
+        return answer(error.status, error.problem, _HEADERS.get(error.status))
 
     @app.exception_handler(KnowledgeBaseError)
     async def unavailable(request: Request, error: KnowledgeBaseError) -> Response:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.lines import lines_of
@@ -17,6 +19,15 @@ from knowledge.exchange.files import read_observations, write_observations
 from knowledge.store.base import Block, KnowledgeBase
 
 _NDJSON = "application/x-ndjson"
+_MIB = 2**20
+_ANSWER_BYTES = 32 * _MIB
+"""Longest answer that is no observation file, decompressed."""
+_BLOCK_BYTES = 256 * _MIB
+"""Longest observation file of one block, decompressed."""
+_CHUNK_BYTES = 2**16
+_MESSAGE_CHARACTERS = 300
+"""How much of what a service says of a refusal is repeated."""
+_HINT = "is it the address of a knowledge base's service?"
 _PART_BYTES = 4_000_000
 _SECONDS = 60
 _WAITS = (0.5, 2.0, 8.0)
@@ -34,6 +45,38 @@ class TokenError(UnavailableError):
     """Raised when a service does not take the token."""
 
     code = "token"
+
+
+class _BlockEntry(BaseModel):
+    """A block, as a service lists it."""
+
+    name: str
+    observations: Annotated[int, Field(ge=0, lt=2**63)]
+    digest: str
+    source: str
+
+
+class _Apart(BaseModel):
+    """An observation that a service keeps apart."""
+
+    id: str
+    reason: str
+
+
+class _Receipt(BaseModel):
+    """What a service says of a delivery."""
+
+    added: Annotated[int, Field(ge=0, lt=2**63)]
+    known: Annotated[int, Field(ge=0, lt=2**63)]
+    quarantined: list[_Apart]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """A status and a body."""
+
+    status: int
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,40 +123,51 @@ class KnowledgeService:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return the blocks that it has."""
-        found = self._ask("GET", "/blocks").json()
-        return tuple(
-            Block(name=b["name"], observations=b["observations"], digest=b["digest"], source=b["source"]) for b in found
-        )
+        """Return the blocks that it has.
+
+        Raises:
+            InputError: If it answers with something else.
+            UnavailableError: If it does not answer.
+        """
+        found = _validated(list[_BlockEntry], self._ask("GET", "/blocks"), self.address)
+        return tuple(Block(name=b.name, observations=b.observations, digest=b.digest, source=b.source) for b in found)
 
     def observations(self, block: str) -> Iterator[Observation]:
-        """Yield the observations of a block."""
-        answer = self._ask("GET", "/observations", params={"block": block})
+        """Yield the observations of a block.
+
+        Raises:
+            InputError: If it answers with something else.
+            UnavailableError: If it does not answer.
+        """
+        content = self._ask("GET", "/observations", most=_BLOCK_BYTES, params={"block": block})
         where = f"{self.address} block {block}"
         try:
             # By what it says of its characters, or by a guess, the library would read another text.
-            lines = lines_of(answer.content.decode("utf-8"))
+            lines = lines_of(content.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise InputError(f"`{where}` cannot be read: {error}") from None
         yield from read_observations(lines, where=where)
 
     def deliver(self, content: bytes) -> Delivered:
-        """Deliver an observation file; repeating it changes nothing."""
-        done = self._ask("POST", "/observations", data=content, headers={"Content-Type": _NDJSON}).json()
-        apart = tuple((entry["id"], entry["reason"]) for entry in done["quarantined"])
-        return Delivered(added=done["added"], known=done["known"], quarantined=apart)
+        """Deliver an observation file; repeating it changes nothing.
 
-    def _ask(self, method: str, path: str, **more: Any) -> requests.Response:
+        Raises:
+            InputError: If it is refused, or the answer is something else than a receipt.
+            UnavailableError: If the service does not answer.
+        """
+        return _receipt(
+            self._ask("POST", "/observations", data=content, headers={"Content-Type": _NDJSON}), self.address
+        )
+
+    def _ask(self, method: str, path: str, *, most: int | None = None, **more: Any) -> bytes:
         headers = {**self._headers, **more.pop("headers", {})}
         for wait in (*self._waits, None):
             try:
-                answer = self._session.request(
-                    method, f"{self.address}{path}", headers=headers, timeout=_SECONDS, allow_redirects=False, **more
-                )
-                cause = f"it answers with {answer.status_code}"
+                answer = self._read(method, path, _ANSWER_BYTES if most is None else most, headers=headers, **more)
+                cause = f"it answers with {answer.status}"
             except requests.RequestException as error:
                 answer, cause = None, _cause(error)
-            if answer is not None and answer.status_code not in _BUSY:
+            if answer is not None and answer.status not in _BUSY:
                 return self._checked(answer)
             if wait is not None:
                 time.sleep(wait)
@@ -122,20 +176,62 @@ class KnowledgeService:
             hint="nothing is lost: the same command goes on where it stopped",
         )
 
-    def _checked(self, answer: requests.Response) -> requests.Response:
-        if answer.status_code == 200:
-            return answer
+    def _read(self, method: str, path: str, most: int, **more: Any) -> _Answer:
+        """Return an answer of bounded length."""
+        url = f"{self.address}{path}"
+        with self._session.request(
+            method, url, timeout=_SECONDS, allow_redirects=False, stream=True, **more
+        ) as response:
+            # Each further compression multiplies what one piece can grow to.
+            if "," in response.headers.get("Content-Encoding", ""):
+                raise InputError(f"the answer of `{url}` is compressed more than once", hint=_HINT)
+            content = bytearray()
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                content += chunk
+                if len(content) > most:
+                    raise InputError(f"the answer of `{url}` is longer than {most // _MIB} MiB", hint=_HINT)
+            return _Answer(status=response.status_code, content=bytes(content))
+
+    def _checked(self, answer: _Answer) -> bytes:
+        if answer.status == 200:
+            return answer.content
         try:
-            problem = answer.json()
+            problem = json.loads(answer.content)
             message, hint = str(problem["message"]), str(problem.get("hint", ""))
-        except (ValueError, KeyError, TypeError):
-            message, hint = f"it answers with {answer.status_code}", "is it the address of a knowledge base's service?"
-        if answer.status_code in (401, 403):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            message, hint = f"it answers with {answer.status}", _HINT
+        message, hint = message[:_MESSAGE_CHARACTERS], hint[:_MESSAGE_CHARACTERS]
+        if answer.status in (401, 403):
             raise TokenError(
                 f"the knowledge base at `{self.address}` refuses the request: {message}",
                 hint=f"{hint}: set it as `ADVISOR_TOKEN`; the operator makes one with `advisor knowledge token create`",
             )
         raise InputError(f"the knowledge base at `{self.address}` refuses the request: {message}", hint=hint)
+
+
+_T = TypeVar("_T")
+
+
+def _validated(kind: type[_T], content: bytes, address: str) -> _T:
+    """Return what an answer holds.
+
+    Raises:
+        InputError: If that is something else.
+    """
+    try:
+        return TypeAdapter(kind).validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        reason = f"{f'`{where}`: ' if where else ''}{first['msg'].lower()}"[:_MESSAGE_CHARACTERS]
+        raise InputError(f"`{address}` did not answer as a knowledge base's service: {reason}", hint=_HINT) from None
+
+
+def _receipt(content: bytes, address: str) -> Delivered:
+    done = _validated(_Receipt, content, address)
+    return Delivered(
+        added=done.added, known=done.known, quarantined=tuple((entry.id, entry.reason) for entry in done.quarantined)
+    )
 
 
 def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> Delivered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -142,7 +142,7 @@ class SqlKnowledgeBase:
         block: str | None = None,
         indicator: str | None = None,
         rounds: Collection[int] | None = None,
-    ) -> Iterator[Observation]:
+    ) -> Generator[Observation, None, None]:
         """Yield observations in order of block, round, slot and indicator."""
         table = tables.observation
         query = select(table.c.document, table.c.stack_id, table.c.hardware_id).order_by(

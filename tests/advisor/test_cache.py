@@ -40,7 +40,7 @@ def read_everything(client: IndexClient) -> tuple[object, ...]:
         [c.version for c in candidates],
         [source.dependencies(c) for c in candidates],
         [client.metadata(c.file).requires for c in candidates],
-        client.unpacked_size(newest.file.url),
+        client.unpacked_size(newest.file),
         client.vulnerabilities(newest.file, "a", "2.0"),
     )
 

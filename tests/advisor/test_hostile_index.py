@@ -82,6 +82,22 @@ def test_a_wheel_that_is_fetched_whole_has_the_hash_of_its_page(
         client.metadata(file)
 
 
+def test_the_unpacked_size_of_a_file_is_kept_under_its_hash(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", code="")
+    client = client_of(index, tmp_path)
+    (file,) = client.files(A)
+    before = client.unpacked_size(file)
+    index.entries.clear()
+    index.add("a", "1.0", code="x" * 1000)
+
+    (again,) = client_of(index, tmp_path, refresh=True).files(A)
+
+    assert before is not None
+    assert again.url == file.url
+    assert client.unpacked_size(again) == before + 1000
+    assert client.unpacked_size(file) == before
+
+
 def test_metadata_is_read_again_where_the_page_gives_another_hash_of_it(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b>=1"])
     before = client_of(index, tmp_path)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import base64
 import shutil
+import socket
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import pytest
 from packaging.utils import canonicalize_name
@@ -156,6 +161,52 @@ def test_netrc_is_read_for_the_hosts_of_indexes_over_https(
 
     assert secure.authorizations == {PAGE: sent, f"{FILE}.metadata": sent}
     assert set(index.authorizations.values()) == {None}
+
+
+@contextmanager
+def tunnel() -> Iterator[tuple[str, list[str]]]:
+    """Run a proxy that connects to where it is asked to; yields its address and what it was asked."""
+    hosts: list[str] = []
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            host = self.rfile.readline().split()[1].decode()
+            while self.rfile.readline().strip():
+                pass
+            hosts.append(host)
+            with socket.create_connection(("127.0.0.1", int(host.rpartition(":")[2]))) as there:
+                self.wfile.write(b"HTTP/1.1 200 ok\r\n\r\n")
+                back = threading.Thread(target=copy, args=(there, self.connection), daemon=True)
+                back.start()
+                copy(self.connection, there)
+                back.join(5)
+
+    def copy(one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while content := one.recv(65536):
+                other.sendall(content)
+            other.shutdown(socket.SHUT_WR)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", hosts
+        server.shutdown()
+        server.block_on_close = False
+
+
+def test_a_proxy_leads_to_an_index_with_a_certificate_of_its_own(
+    tmp_path: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with PackageIndex(certificate=certificate) as secure, tunnel() as (proxy, hosts):
+        monkeypatch.setenv("https_proxy", proxy)
+        secure.add("a", "1.0")
+
+        read(IndexConfiguration(default=secure.url, certificate=str(certificate)), tmp_path)
+
+    assert set(hosts) == {secure.url.split("/")[2]}
 
 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/a", "http://[::1", "gopher:x"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.index import build, limits, transport
+from advisor.index import archive, build, limits, transport
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
@@ -62,7 +62,7 @@ def test_a_damaged_wheel_is_one_sentence(index: PackageIndex, tmp_path: Path, ki
 
     with pytest.raises(MetadataError, match=f"metadata: `{WHEEL}` is not a readable wheel: ."):
         client.metadata(file)
-    assert kind in ("content", "encrypted") or client.unpacked_size(file.url) is None
+    assert kind in ("content", "encrypted") or client.unpacked_size(file) is None
 
 
 def local_index(folder: Path, wheel: bytes, attributes: str = "", name: str = WHEEL) -> IndexConfiguration:
@@ -151,20 +151,6 @@ def test_the_address_of_a_local_file_is_unquoted_once(index: PackageIndex, tmp_p
     assert [str(r) for r in client.metadata(client.files(A)[0]).requires] == ["b>=1"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"url": None}, {"url": 3}, {"size": "many"}, {"upload-time": "today"}, {"hashes": []}, {"requires-python": 3}],
-)
-def test_a_malformed_entry_of_a_page_is_one_sentence(
-    index: PackageIndex, tmp_path: Path, change: dict[str, object]
-) -> None:
-    index.add("a", "1.0")
-    index.entries["a"][0] |= change
-
-    with pytest.raises(IndexAnswerError, match="did not answer with a project page"):
-        client_of(index, tmp_path).files(A)
-
-
 def test_the_size_of_an_absent_file_is_not_that_of_the_answer(index: PackageIndex, tmp_path: Path) -> None:
     client = client_of(index, tmp_path)
     file = DistributionFile(filename=WHEEL, url=index.url.replace("/simple/", f"/files/{WHEEL}"), index=index.url)
@@ -224,7 +210,7 @@ METADATA = "a-1.0.dist-info/METADATA"
         (WHEEL, wheel_of((METADATA, PKG_INFO + HEADER)), "its header exceeds 2 MiB"),
         ("a-1.0.zip", wheel_of(("a-1.0/PKG-INFO", PKG_INFO + LONG)), "`a-1.0/PKG-INFO` of `a-1.0.zip` exceeds 16 MiB"),
         ("a-1.0.tar.gz", sdist_of(("a-1.0/PKG-INFO", PKG_INFO + LONG)), "`PKG-INFO` of `a-1.0.tar.gz` exceeds 16 MiB"),
-        ("a-1.0.tar.gz", sdist_of(pax={"comment": "x" * 2**21}), "header of a member exceeds 1 MiB"),
+        ("a-1.0.tar.gz", sdist_of(pax={"comment": "x" * 2**21}), "too many or too long headers"),
         ("a-1.0.tar.gz", b"\x1f\x8b\x08 no archive", "`a-1.0.tar.gz` is not a readable sdist"),
         ("a-1.0.tar.gz", sdist_of(("a-1.0/PKG-INFO", PKG_INFO))[:-20], "`a-1.0.tar.gz` is not a readable sdist"),
     ],
@@ -296,7 +282,7 @@ def test_an_sdist_is_unpacked_for_a_build_up_to_a_limit(
 ) -> None:
     members = [(f"a-1.0/{name}", bytes(2**20)) for name in "xyz"]
     body = wheel_of(*members) if filename.endswith(".zip") else sdist_of(*members)
-    monkeypatch.setattr(build, limit, 2)
+    monkeypatch.setattr(archive if limit == "MEMBERS" else build, limit, 2)
 
     with pytest.raises(TooLargeError, match=message):
         build.build_metadata(io.BytesIO(body), filename)

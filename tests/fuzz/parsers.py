@@ -154,7 +154,7 @@ def _distribution(filename: str, *, beside: bool = False) -> Callable[[bytes, Pa
         )
         distributions = Distributions(cast(Transport, None), DiskCache(folder / "cache"), offline=True)
         if not beside and filename.endswith(".whl"):
-            distributions.unpacked_size(file.url)
+            distributions.unpacked_size(file)
         _evaluate(distributions.metadata(file).requires)
 
     return read

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.campaign.plan import Campaign, check_disk, estimate, history_of, plan_campaign
+from advisor.campaign.plan import Campaign, check_disk, estimate, history_of, locked_file, plan_campaign
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
@@ -102,7 +102,7 @@ def test_estimates_add_up_and_learn_from_what_was_measured(client: IndexClient, 
     known = estimate(block, client, history_of([slow]))
 
     assert (fresh.processes, fresh.runs) == (6, 6)
-    assert fresh.disk_bytes == client.unpacked_size(block.slots[0].lock.packages[0].url)
+    assert fresh.disk_bytes == client.unpacked_size(locked_file(block.slots[0].lock.packages[0]))
     assert known.seconds - fresh.seconds == pytest.approx(6 * 300, rel=0.1)
 
 

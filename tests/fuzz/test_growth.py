@@ -1,0 +1,101 @@
+"""Large documents stay within the limits of time and memory, and no header of an answer is a traceback."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from packaging.utils import canonicalize_name
+
+from advisor.index.cache import DiskCache
+from advisor.index.configuration import IndexConfiguration
+from advisor.index.distributions import Distributions
+from advisor.index.pages import Pages
+from advisor.index.transport import Transport
+from tests.fuzz.growth import GROWING
+from tests.fuzz.mutations import mutate
+from tests.fuzz.parsers import Documented
+from tests.fuzz.test_fuzz import MOST_BYTES, MOST_SECONDS, read
+from tests.package_index import PackageIndex
+
+KINDS = [(parser, name) for parser, names in GROWING.items() for name in names]
+
+
+@pytest.mark.parametrize(("parser", "name"), KINDS)
+def test_a_grown_document_is_no_traceback(parser: str, name: str) -> None:
+    read(parser, GROWING[parser][name](2**17))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("parser", "name"), KINDS)
+def test_a_large_document_stays_within_the_limits(parser: str, name: str) -> None:
+    command = [sys.executable, "-m", "tests.fuzz.growth", parser, name]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
+    found = json.loads(done.stdout)
+
+    assert found["peak_bytes"] <= MOST_BYTES, found
+    assert found["seconds"] <= MOST_SECONDS, found
+
+
+class Answering(PackageIndex):
+    """An index that adds headers to every answer, and begins with an error where it is given one."""
+
+    extra: dict[str, str]
+    first: int
+
+    def answer(self, path: str, headers: dict[str, str]) -> tuple[int, bytes, str, dict[str, str]]:
+        status, body, kind, more = super().answer(path, headers)
+        self.first, given = 200, self.first
+        return status if given == 200 else given, body, kind, {**more, **self.extra}
+
+
+@pytest.fixture(scope="module")
+def answering() -> Iterator[Answering]:
+    with Answering(separate_metadata=False) as index:
+        index.add("a", "1.0", ["b>=1"], code="")
+        yield index
+
+
+HEADERS = {
+    "Cache-Control": b"public, max-age=600",
+    "Retry-After": b"Fri, 31 Dec 2026 23:59:59 GMT",
+    "Content-Range": b"bytes 0-1/2",
+    "Content-Encoding": b"gzip",
+    "Content-Type": b"text/html; charset=utf-8",
+    "ETag": b'W/"1"',
+    "Location": b"/simple/a/",
+    "Content-Disposition": b"attachment; filename=a",
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_damaged_header_is_no_traceback(answering: Answering, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    configuration = IndexConfiguration(default=answering.url, timeout_seconds=5.0)
+    # One for all: it takes longer to load the trusted authorities than to read an answer.
+    transport = Transport(configuration, {})
+
+    @settings(max_examples=15, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(number=st.integers(min_value=0, max_value=2**32), first=st.sampled_from((200, 302, 404, 429, 503)))
+    def check(number: int, first: int) -> None:
+        value = mutate(HEADERS[name], "lines", random.Random(number))[:8000]
+        text = "".join(c for c in value.decode("latin-1") if c not in "\r\n")
+        answering.extra, answering.first = {name: text}, first
+        with tempfile.TemporaryDirectory() as folder:
+            cache = DiskCache(Path(folder))
+            pages = Pages(configuration, transport, cache, offline=False, refresh=False)
+            try:
+                for file in pages.read(canonicalize_name("a"), answering.url).files:
+                    Distributions(transport, cache, offline=False).metadata(file)
+            except Documented as error:
+                assert str(error).strip()
+
+    check()
