@@ -153,6 +153,17 @@ def test_unchanged_knowledge_is_not_read_again(store: SqlKnowledgeBase, monkeypa
     assert [c.mean for c in again.contrasts] == pytest.approx([c.mean for c in first.contrasts], abs=1e-8)
 
 
+def test_what_was_kept_of_another_statistic_is_not_used(
+    store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Fits(store).process("torch", "cpu")
+    monkeypatch.setattr("knowledge.estimate.fits.EVIDENCE_FORMAT", 10**6)
+    monkeypatch.setattr("knowledge.estimate.evidence.FORMAT", 10**6)
+    monkeypatch.setattr("knowledge.estimate.evidence.compare_block", lambda _: ())
+
+    assert Fits(store).process("torch", "cpu") is None
+
+
 def test_only_changed_blocks_are_read_again(store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
     gather(store)
     store.add(torch_block(2))
