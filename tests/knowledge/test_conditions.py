@@ -15,6 +15,7 @@ from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
 from knowledge.estimate.conditions import instabilities, spread
 from knowledge.estimate.moderation import digamma, estimate_prior, trigamma
+from knowledge.estimate.paired import locate
 from knowledge.estimate.summary import bootstrap, roofs, summarise_block
 from tests.knowledge.samples import RUN, block, observation
 
@@ -134,6 +135,15 @@ def test_special_functions_agree_with_scipy() -> None:
     for x in (0.5, 1.0, 1.5, 3.0, 12.0, 250.0):
         assert digamma(x) == pytest.approx(float(exact_digamma(x)), rel=1e-9, abs=1e-9)
         assert trigamma(x) == pytest.approx(float(polygamma(1, x)), rel=1e-9)
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 4, 5, 6, 8])
+def test_the_variance_of_the_trimmed_mean_is_that_of_its_values(rounds: int) -> None:
+    generator = random.Random(rounds)
+    found = [locate([generator.gauss(0, 1) for _ in range(rounds)]) for _ in range(6000)]
+
+    seen = rounds * statistics.variance([f.value for f in found])
+    assert statistics.fmean([f.variance for f in found]) == pytest.approx(seen, rel=0.07)
 
 
 def drawn(generator: random.Random, sigma: float, degrees: int) -> float:
