@@ -223,7 +223,7 @@ def comparisons(folder: Path, blocks: int) -> None:
     print(f"slow-down of {PERCENT} %: seen as {math.expm1(statistics.median(effect)):.1%} in the median")
     print(f"slow-down found: {sum(_found(c) for c in slowed)} of {len(slowed)}")
     # What the noise allows: an effect of 3.24 standard errors is found with 90 % power at the 5 % level.
-    for least, most in ((0.0, 0.5), (0.5, 1.0), (1.0, 2.0), (2.0, 9.9)):
+    for least, most in ((0.0, 0.5), (0.5, 1.0), (1.0, 2.0), (2.0, 9.9), (9.9, math.inf)):
         allowed = math.log1p(PERCENT / 100) / 3.24
         group = [c for c in slowed if least <= c.standard_error / allowed < most]
         if group:

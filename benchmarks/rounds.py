@@ -1,13 +1,15 @@
 """Which estimator of a paired ratio holds when something else on the machine slows rounds down?
 
     python -m benchmarks.rounds               coverage, power, width and error on simulated blocks
+    python -m benchmarks.rounds --levels      coverage at each level of noise, as blocks are compared
     python -m benchmarks.rounds --shipped     how often the A/A controls that ship are called different
     python -m benchmarks.rounds --constants   efficiency and degrees of freedom of the trimmed mean
 
-A simulated block has a reference and four slots, three indicators, drift from round to round, noise that all indicators
-of a process share and noise of their own (a standard deviation of about 2 % each round), whose size differs by
-indicator. A share of the processes is slowed by a factor whose logarithm is exponential. Coverage and power are at the
-5 % level for each comparison, without the correction for their number.
+A simulated block has a reference and eight slots, three indicators, drift from round to round, noise that all
+indicators of a process share and noise of their own (a standard deviation of about 2 % each round), whose size differs
+by indicator. A share of the processes is slowed by a factor whose logarithm is exponential. Coverage and power are at
+the 5 % level for each comparison, without the correction for their number. `--levels` has five indicators, four of them
+with a noise of 1 % and one with 5 %; or slots of which one is three times as noisy as the others.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import math
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.domain.observation import IndicatorRun, Observation
+from knowledge.domain.stack import make_stack
 from knowledge.estimate.compare import compare_block
+from knowledge.estimate.interface import NORMAL_QUANTILE
 from knowledge.estimate.moderation import estimate_prior
 from knowledge.estimate.paired import locate
 from knowledge.store.engine import open_knowledge_base
@@ -31,11 +38,27 @@ from knowledge.store.engine import open_knowledge_base
 Array = NDArray[np.float64]
 Interval = tuple[Array, Array, Array]
 """Estimates with the lower and upper ends of their intervals, each (blocks, comparisons)."""
-SLOTS, INDICATORS = 4, 3
+SLOTS, INDICATORS = 8, 3
 NOISE = 0.02
 EFFECT = 0.1
 TAIL = 0.975
 RESAMPLES = 400
+INDICATORS_AT_LEVELS = 5
+_RUN = Observation(
+    indicator=IndicatorRun(name="0", version=1, backend="numpy", device="cpu", dtype="float32", parameters={}),
+    framework="numpy",
+    stack=make_stack([], python="3.11.7", platform="linux_x86_64"),
+    hardware=HardwareProfile(name="simulated", cpu=Cpu(architecture="x86_64", microarchitecture="x86_64")),
+    block="simulated",
+    round=0,
+    slot=0,
+    reference=True,
+    started_at="2026-01-01T00:00:00Z",
+    status="ok",
+    samples=(1.0,),
+    loops=1,
+    failure="",
+)
 
 
 def simulate(generator: np.random.Generator, *, blocks: int, rounds: int, disturbed: float, scale: float) -> Array:
@@ -51,12 +74,15 @@ def simulate(generator: np.random.Generator, *, blocks: int, rounds: int, distur
 
 
 def _student(value: Array, variance: Array, degrees: float, *, moderated: bool) -> Interval:
-    """Return Student's intervals, with variances as they are or moderated within each block."""
+    """Return Student's intervals, with variances as they are or moderated within each indicator of a block."""
     every = np.full(value.shape, degrees)
     if moderated:
-        priors = [estimate_prior([(float(v), degrees) for v in row]) for row in variance]
-        found = [[p.moderate(float(v), degrees) for v in row] for p, row in zip(priors, variance, strict=True)]
-        variance, every = np.array([[v for v, _ in row] for row in found]), np.array([[d for _, d in r] for r in found])
+        # The slots of each indicator share what their spreads have in common.
+        of_indicators = variance.reshape(-1, SLOTS, INDICATORS).swapaxes(1, 2).reshape(-1, SLOTS)
+        priors = [estimate_prior([(float(v), degrees) for v in row]) for row in of_indicators]
+        found = [[p.moderate(float(v), degrees) for v in row] for p, row in zip(priors, of_indicators, strict=True)]
+        spread = np.array(found).reshape(-1, INDICATORS, SLOTS, 2).swapaxes(1, 2).reshape(*value.shape, 2)
+        variance, every = spread[..., 0], spread[..., 1]
     half = np.sqrt(variance) * stdtrit(every, TAIL)
     return value, value - half, value + half
 
@@ -137,6 +163,36 @@ def compare_estimators(blocks: int) -> Iterator[str]:
                 )
 
 
+def levels(blocks: int) -> Iterator[str]:
+    """Yield how often intervals miss the truth at each level of noise, and how often any of a block's does."""
+    yield "| slots | rounds | noise | outside their own 95 % interval | blocks with a significant comparison |"
+    yield "| --- | --- | --- | --- | --- |"
+    even = {slots: [[noise] * slots for noise in (0.01, 0.01, 0.01, 0.01, 0.05)] for slots in (2, 3, 8)}
+    uneven = {8: [[0.01] * 7 + [0.03]] * 5}
+    for arms, rounds in ((arms, rounds) for arms in (even, uneven) for rounds in (3, 4, 8)):
+        for slots, deviations in arms.items():
+            generator = np.random.default_rng(slots)
+            outside: dict[float, list[bool]] = {}
+            wrong = 0
+            for _ in range(blocks):
+                logs = generator.normal(size=(rounds, INDICATORS_AT_LEVELS, slots)) * np.array(deviations)
+                comparisons = compare_block(_observations(logs))
+                wrong += any(c.significant for c in comparisons)
+                for c in comparisons:
+                    noise = deviations[int(c.observation.indicator.name)][c.slot]
+                    outside.setdefault(noise, []).append(abs(c.mean) > NORMAL_QUANTILE * c.normal_error)
+            for noise, found in outside.items():
+                yield f"| {slots} | {rounds} | {noise:.0%} | {np.mean(found):.1%} | {wrong / blocks:.1%} |"
+
+
+def _observations(logs: Array) -> Iterator[Observation]:
+    """Yield a block with the given log seconds (rounds, indicators, slots) of equal stacks."""
+    for (number, indicator, slot), value in np.ndenumerate(logs):
+        run = replace(_RUN.indicator, name=str(indicator))
+        seconds = math.exp(value)
+        yield replace(_RUN, indicator=run, round=number, slot=slot, reference=slot == 0, samples=(seconds, seconds))
+
+
 def controls() -> Iterator[str]:
     """Yield, for each shipped block, how many of its A/A controls are called different at the 5 % level."""
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
@@ -164,10 +220,14 @@ def main() -> None:
     """Print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=300, help="simulated blocks of each kind")
+    parser.add_argument("--levels", action="store_true")
     parser.add_argument("--shipped", action="store_true")
     parser.add_argument("--constants", action="store_true")
     asked = parser.parse_args()
-    lines = controls() if asked.shipped else constants() if asked.constants else compare_estimators(asked.blocks)
+    if asked.levels:
+        lines = levels(asked.blocks)
+    else:
+        lines = controls() if asked.shipped else constants() if asked.constants else compare_estimators(asked.blocks)
     for line in lines:
         print(line, flush=True)
 

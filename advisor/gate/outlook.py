@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from knowledge.estimate.posterior import PosteriorEstimator
 
 _BUCKET = "outlook"
-_FORMAT = 1
+_FORMAT = 2
 """To be raised when what is remembered changes its meaning."""
 
 Versions = Mapping[str, Version]

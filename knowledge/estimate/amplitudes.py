@@ -156,8 +156,8 @@ def _scales(contrasts: Sequence[Contrast]) -> dict[str, float]:
 def _beyond_noise(pairs: Sequence[tuple[float, float]], about: float) -> float:
     """Return the variance of true differences, from measured ones with their errors.
 
-    Each counts by its information on the variance, (about + error^2)^-2 (DerSimonian and Kacker, "Random-effects model
-    for meta-analysis of clinical trials", Contemporary Clinical Trials 28, 2007): one that was measured badly hardly.
+    Each counts by its information on the variance, (about + error^2)^-2, since the square of a normal value with
+    variance v has variance 2 v^2: one that was measured badly hardly counts.
     """
     weights = [(about + error**2) ** -2 for _, error in pairs]
     if not weights:

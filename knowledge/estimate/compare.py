@@ -30,7 +30,7 @@ class Comparison:
         reference: One of the reference's observations.
         rounds: How many rounds both ran in.
         mean: Trimmed mean over rounds of log(reference seconds / slot seconds); positive is faster.
-        standard_error: Of the mean, moderated by what the spreads of the block's other slots say.
+        standard_error: Of the mean, moderated by what the spreads of the indicator's other slots say.
         degrees: Degrees of freedom of the standard error.
         confidence: Of the interval, corrected for the number of comparisons.
         of_medians: log(median of the reference's rounds / median of the slot's), over the same rounds.
@@ -199,7 +199,6 @@ def _standardised(ratios: Sequence[float]) -> list[float]:
 _Key = tuple[str, str, int]
 """Block, label of the indicator run, slot."""
 _Pair = tuple[_Key, dict[int, Observation], dict[int, Observation]]
-_ENOUGH_SLOTS = 6
 _WIDEST_HALF = 100.0
 """With one degree of freedom intervals have no limit; beyond this one their ends are no numbers any more."""
 _FEWEST_ROUNDS = 3
@@ -235,20 +234,19 @@ def _log_ratios(pair: _Pair) -> list[float]:
 
 
 def _priors(located: Sequence[tuple[_Key, Location]]) -> dict[_Key, Prior]:
-    """Return what the spreads of an indicator's slots have in common; of the whole block where those are few."""
-    groups: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+    """Return what the spreads of an indicator's slots have in common.
+
+    Spreads of other indicators say nothing of it: in one block they differ a hundredfold.
+    """
+    groups: dict[tuple[str, str], list[tuple[_Key, Location]]] = defaultdict(list)
     for key, location in located:
-        entry = location.variance, location.degrees
-        groups[key[:1]].append(entry)
-        groups[key[:2]].append(entry)
-    estimated: dict[tuple[str, ...], Prior] = {}
-    found: dict[_Key, Prior] = {}
-    for key, _ in located:
-        group = key[:2] if len(groups[key[:2]]) >= _ENOUGH_SLOTS else key[:1]
-        if group not in estimated:
-            estimated[group] = estimate_prior(groups[group])
-        found[key] = estimated[group]
-    return found
+        groups[key[:2]].append((key, location))
+    return {
+        key: prior
+        for group in groups.values()
+        for prior in [estimate_prior([(location.variance, location.degrees) for _, location in group])]
+        for key, _ in group
+    }
 
 
 def _compare(pair: _Pair, location: Location, rounds: int, prior: Prior, confidence: float) -> Comparison:

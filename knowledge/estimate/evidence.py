@@ -22,7 +22,8 @@ _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 WITNESS = 0.5
 """From this trust on, a source is believed that a version does not run."""
 _KIND = "evidence"
-_FORMAT = 5
+FORMAT = 6
+"""Raised whenever contrasts of the same observations become others: what was kept of them is then made anew."""
 _QUANTILE = 1.959964
 LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
 """A contrast with a larger standard error is none: its own 95 % interval is wider than that of any result."""
@@ -143,7 +144,7 @@ def gather(store: KnowledgeBase) -> Evidence:
     Only blocks that changed since it was last asked are read.
     """
     held = store.blocks()
-    blocks = [(block.name, f"{_FORMAT}{block.digest[1:]}") for block in held]
+    blocks = [(block.name, f"{FORMAT}{block.digest[1:]}") for block in held]
     kept = store.recall(_KIND, blocks)
     fresh = []
     for name, digest in blocks:

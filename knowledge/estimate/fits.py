@@ -17,6 +17,7 @@ from typing import Any
 
 from knowledge.domain.identity import content_hash
 from knowledge.estimate.amplitudes import Amplitudes
+from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
 from knowledge.estimate.evidence import Contrast, Evidence, Machine, Run, Side, gather
 from knowledge.estimate.process import MOST_CONTRASTS, Process
 from knowledge.store.base import KnowledgeBase
@@ -51,7 +52,7 @@ class Fits:
     @cached_property
     def _state(self) -> str:
         """Hash of everything that the knowledge base holds."""
-        return content_hash([_FORMAT, *(block.state for block in self._store.blocks())])
+        return content_hash([_FORMAT, EVIDENCE_FORMAT, *(block.state for block in self._store.blocks())])
 
     @cached_property
     def _evidence(self) -> Evidence:

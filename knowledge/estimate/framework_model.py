@@ -263,10 +263,10 @@ class FrameworkModel:
         """Return what is predicted for a change, with the comparisons that support it."""
         speedup, low, high = _interval(gain)
         asked = {str(stack[self._name]), str(baseline[self._name])}
-        contrasts = [
-            c
-            for c in self._process.contrasts
-            if not (c.twin or c.side.settings or c.reference.settings) and (c.label, c.family) in self._shares
+        families = {family for _, family in self._shares}
+        plain = [c for c in self._process.contrasts if not (c.twin or c.side.settings or c.reference.settings)]
+        contrasts = [c for c in plain if (c.label, c.family) in self._shares] or [
+            c for c in plain if c.family in families
         ]
         head_to_head = [c for c in contrasts if {c.side.version, c.reference.version} == asked]
         bearing = head_to_head or [c for c in contrasts if {c.side.version, c.reference.version} & asked]

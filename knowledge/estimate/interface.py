@@ -11,9 +11,10 @@ from typing import Protocol
 from packaging.version import Version
 
 RISK = 64.0
-"""How much variance counts against a gain: one of 5 % is worth something where it is known to 4 % (one standard
-deviation), one of 20 % where it is known to 8 %. By `python -m benchmarks.estimator --only advice`, lesser ones follow
-the luck of few rounds; much greater ones follow no measurement at all."""
+"""How much variance counts against a gain. With the rule that a gain must be significant and worth a step of 1 %, a log
+speed-up of 0.05 counts where its standard deviation is at most 0.025, one of 0.20 where it is at most 0.077. By
+`python -m benchmarks.estimator --only advice`, lesser ones follow the luck of few rounds; much greater ones follow no
+measurement at all."""
 CONFIDENCE = 0.95
 NORMAL_QUANTILE = 1.959963984540054
 """Standard deviations on both sides that hold :data:`CONFIDENCE` of a normal distribution."""

@@ -4,7 +4,11 @@ The empirical Bayes model of G. K. Smyth, "Linear models and empirical Bayes met
 expression in microarray experiments", Statistical Applications in Genetics and Molecular Biology 3(1), 2004, sections
 3 and 6.2: true variances are scaled inverse chi-squared around a common value; how closely is estimated from how much
 the observed variances differ beyond chance. Where they are alike, each is known nearly as well as all together; where
-they are not, each stands for itself. The moderated t statistic is exactly Student's, with the added degrees of freedom.
+they are not, each stands for itself.
+
+Smyth has thousands of independent variances. Here a few slots of one indicator share a reference, so two things are
+added: variances that share noise differ less by chance, and the common value is itself known from few. Without them
+intervals are too short (`python -m benchmarks.rounds --levels`).
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_FEWEST = 4
-_MOST_DEGREES = 1e6
+_FEWEST = 6
+"""Fewer variances say too little of how much they differ."""
+_COMMON = 0.25
+"""Correlation of two variances of ratios to one reference that is as noisy as the slots: the ratios' own is 1/2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,25 +39,25 @@ class Prior:
     def moderate(self, variance: float, degrees: float) -> tuple[float, float]:
         """Return a variance drawn towards the common one, and its degrees of freedom."""
         total = self.degrees + degrees
-        return (self.degrees * self.variance + degrees * variance) / total, min(total, _MOST_DEGREES)
+        return (self.degrees * self.variance + degrees * variance) / total, total
 
 
 def estimate_prior(variances: Sequence[tuple[float, float]]) -> Prior:
-    """Estimate the prior from observed variances, by the moments of their logarithms (Smyth 2004, section 6.2).
+    """Estimate what variances of one indicator's slots have in common, by the moments of their logarithms.
 
     Args:
-        variances: Each with its degrees of freedom; those that are 0 tell nothing.
+        variances: Each with its degrees of freedom; those that are 0 tell nothing. All are of ratios to one reference.
     """
     told = [(v, d) for v, d in variances if v > 0 and d > 0]
     if len(told) < _FEWEST:
         return Prior()
     centred = [math.log(v) - digamma(d / 2) + math.log(d / 2) for v, d in told]
-    mean = statistics.fmean(centred)
-    excess = statistics.variance(centred) - statistics.fmean(trigamma(d / 2) for _, d in told)
-    if excess <= trigamma(_MOST_DEGREES / 2):
-        return Prior(variance=math.exp(mean), degrees=_MOST_DEGREES)
-    half = _inverse_trigamma(excess)
-    return Prior(variance=math.exp(mean + digamma(half) - math.log(half)), degrees=2 * half)
+    chance = statistics.fmean(trigamma(d / 2) for _, d in told)
+    own, common = (1 - _COMMON) * chance, _COMMON * chance
+    excess = max(0.0, statistics.variance(centred) - own)
+    # A true variance lies around the mean of the logarithms by its own excess and by the error of that mean.
+    half = _inverse_trigamma(excess + common + (own + excess) / len(told))
+    return Prior(variance=math.exp(statistics.fmean(centred) + digamma(half) - math.log(half)), degrees=2 * half)
 
 
 # Not `scipy.special`, which takes longer to import than to use: each advice estimates these.
@@ -79,7 +85,7 @@ def trigamma(x: float) -> float:
 
 def _inverse_trigamma(value: float) -> float:
     """Solve ``trigamma(x) = value`` by bisection of the logarithm; trigamma falls from infinity to 0."""
-    low, high = math.log(1e-8), math.log(_MOST_DEGREES)
+    low, high = math.log(1e-8), math.log(1e6)
     for _ in range(80):
         middle = (low + high) / 2
         if trigamma(math.exp(middle)) > value:

@@ -16,8 +16,9 @@ from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
-from knowledge.estimate.evidence import Contrast, Machine, Run, machine_of
+from knowledge.estimate.evidence import Machine, Run, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
+from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.interface import (
     CONFIDENCE,
     NORMAL_QUANTILE,
@@ -141,13 +142,10 @@ class PosteriorEstimator:
         """Return the model of a framework, or none where nothing of the workload compared its versions."""
         if name not in self._modelled:
             device = self._device(name)
+            machine = machine_of(self._hardware, device)
             process = self._fits.process(name, device)
-            shares = label_shares(process.contrasts, self._workload, process.amplitudes.scales) if process else {}
-            self._modelled[name] = (
-                FrameworkModel(name, process, shares, machine_of(self._hardware, device))
-                if process is not None and shares
-                else None
-            )
+            shares = label_shares(process.contrasts, self._workload, process.amplitudes, machine) if process else {}
+            self._modelled[name] = FrameworkModel(name, process, shares, machine) if process and shares else None
         return self._modelled[name]
 
 
@@ -165,44 +163,3 @@ def find_failures(runs: Iterable[Run], machine: Machine) -> dict[str, str]:
             beside = f" beside numpy {run.numpy}" if run.numpy else ""
             failed[run.version] = f"{run.status} in block {run.block}{beside}"
     return {version: reason for version, reason in failed.items() if version not in ran}
-
-
-def label_shares(
-    contrasts: Sequence[Contrast], workload: Workload, shipped: Collection[str] = ()
-) -> dict[tuple[str, str], float]:
-    """Return the weight of each indicator that counts, by label and family; they sum to 1, or there are none.
-
-    Only families count of which versions were compared. A family's weight is shared by its sizes and element types that
-    ship with the program, where any of them was compared; else by those of the first block that compared the family, in
-    the order of block names, and of those by the newest definition. So a later block tells something of them, and never
-    changes what is predicted.
-
-    Args:
-        contrasts: What was compared, of one framework and device.
-        workload: Weights of families.
-        shipped: Labels that ship.
-    """
-    blocks: dict[str, dict[str, set[str]]] = {}
-    for c in contrasts:
-        counts = not workload.backends or c.backend in workload.backends
-        if counts and c.side.version != c.reference.version and workload.weight_of(c.label, c.family) > 0:
-            blocks.setdefault(c.family, {}).setdefault(c.block, set()).add(c.label)
-    total = sum(workload.weights[family] for family in blocks)
-    shares: dict[tuple[str, str], float] = {}
-    for family, compared in sorted(blocks.items()):
-        labels = set().union(*compared.values()) & set(shipped)
-        if not labels:
-            first = compared[min(compared)]
-            newest = max(map(definition_version, first))
-            labels = {label for label in first if definition_version(label) == newest}
-        weights = {label: workload.weight_of(label, family) for label in sorted(labels)}
-        shares |= {
-            (label, family): workload.weights[family] / total * weight / sum(weights.values())
-            for label, weight in weights.items()
-        }
-    return shares
-
-
-def definition_version(label: str) -> int:
-    """Return the version of an indicator's definition from its label, such as 2 of ``sort@2[columns=8] ...``."""
-    return int(label.partition("[")[0].rpartition("@")[2])

@@ -59,7 +59,8 @@ def knowledge(seed: int, noise: Noise, gain: float) -> Iterator[Observation]:
                     )
                     seconds = math.exp(level - gain * (version == "2.1.0"))
                     one = observation(version, round=number, slot=slot, reference=slot == 0, block=f"b{block}")
-                    run = replace(RUN, parameters={"m": 8 * 2**size, "n": 8, "k": 8})
+                    # Nothing of this indicator ships for NumPy: what was measured counts itself.
+                    run = replace(RUN, name="conv1d", parameters={"m": 8 * 2**size, "n": 8, "k": 8})
                     yield replace(one, indicator=run, samples=(seconds, seconds))
 
 

@@ -80,6 +80,14 @@ def test_no_package_leaves_the_baseline_for_a_gain_that_is_not_significant() -> 
     assert speed_steps(clear, 10) == 0
 
 
+@pytest.mark.parametrize(("mean", "counts", "too_doubtful"), [(0.05, 0.025, 0.026), (0.20, 0.077, 0.078)])
+def test_a_gain_counts_where_it_is_known_as_well_as_the_documentation_says(
+    mean: float, counts: float, too_doubtful: float
+) -> None:
+    assert speed_steps(PredictedGain(mean=mean, variance=counts**2), 1) > 0
+    assert speed_steps(PredictedGain(mean=mean, variance=too_doubtful**2), 1) == 0
+
+
 @pytest.mark.parametrize(("sure", "chosen"), [("a", {"a": "1.0", "b": "2.0"}), ("b", {"a": "2.0", "b": "1.0"})])
 def test_neither_framework_nor_companion_leaves_the_baseline_for_the_gain_of_the_other(
     index: PackageIndex, tmp_path: Path, sure: str, chosen: dict[str, str]
@@ -138,5 +146,45 @@ def test_the_best_of_many_versions_must_gain_more(index: PackageIndex, tmp_path:
 
         advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Stated({}))
         chosen.append(versions(advice.optimum.stack)["a"])
+
+    assert chosen == ["1.0", "2.0"]
+
+
+@pytest.mark.parametrize("doubtful", ["a", "b"])
+def test_the_best_of_many_stacks_must_gain_more_with_each_of_its_packages(
+    index: PackageIndex, tmp_path: Path, doubtful: str
+) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("a", version, ["b"])
+        index.add("b", version)
+    # One old version gains beyond doubt; the other one's gain is significant only if it is the only comparison.
+    of = {name: certain(0.2) for name in ("a", "b")} | {doubtful: PredictedGain(mean=0.046, variance=0.0215**2)}
+
+    def both(*names: str) -> PredictedGain:
+        return PredictedGain(mean=sum(of[n].mean for n in names), variance=sum(of[n].variance for n in names))
+
+    chosen = []
+    for comparisons in (1, 10):
+        gains = FrameworkGains(
+            framework="a",
+            alone={Version("1.0"): of["a"], Version("2.0"): certain(0.0)},
+            beside={
+                (Version(v), "b", Version(w)): CompanionGain(
+                    joint=both(*["a"] * (v == "1.0"), *["b"] * (w == "1.0")),
+                    own=both(*["b"] * (w == "1.0")),
+                    framework=both(*["a"] * (v == "1.0")),
+                )
+                for v in ("1.0", "2.0")
+                for w in ("1.0", "2.0")
+            },
+            comparisons=comparisons,
+        )
+
+        class Stated(Scores):
+            def terms(self, candidates: object, baseline: object, gains: FrameworkGains = gains) -> ScoreTerms:
+                return ScoreTerms(frameworks=(gains,))
+
+        advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Stated({}))
+        chosen.append(versions(advice.optimum.stack)[doubtful])
 
     assert chosen == ["1.0", "2.0"]

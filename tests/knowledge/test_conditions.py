@@ -15,6 +15,7 @@ from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
 from knowledge.estimate.conditions import instabilities, spread
 from knowledge.estimate.moderation import digamma, estimate_prior, trigamma
+from knowledge.estimate.paired import locate
 from knowledge.estimate.summary import bootstrap, roofs, summarise_block
 from tests.knowledge.samples import RUN, block, observation
 
@@ -136,19 +137,36 @@ def test_special_functions_agree_with_scipy() -> None:
         assert trigamma(x) == pytest.approx(float(polygamma(1, x)), rel=1e-9)
 
 
+@pytest.mark.parametrize("rounds", [2, 3, 4, 5, 6, 8])
+def test_the_variance_of_the_trimmed_mean_is_that_of_its_values(rounds: int) -> None:
+    generator = random.Random(rounds)
+    found = [locate([generator.gauss(0, 1) for _ in range(rounds)]) for _ in range(6000)]
+
+    seen = rounds * statistics.variance([f.value for f in found])
+    assert statistics.fmean([f.variance for f in found]) == pytest.approx(seen, rel=0.07)
+
+
 def drawn(generator: random.Random, sigma: float, degrees: int) -> float:
     return statistics.variance([generator.gauss(0, sigma) for _ in range(degrees + 1)])
 
 
 def test_variances_that_are_alike_are_pooled() -> None:
     generator = random.Random(2)
-    observed = [(drawn(generator, 0.1, 3), 3) for _ in range(200)]
+    reference = [generator.gauss(0, 0.1) for _ in range(31)]
+    observed = [(statistics.variance([r - generator.gauss(0, 0.1) for r in reference]), 30) for _ in range(200)]
 
     prior = estimate_prior(observed)
 
-    assert prior.variance == pytest.approx(0.01, rel=0.2)
-    assert prior.degrees > 20
-    assert prior.moderate(1e-9, 3)[0] > 0.008
+    assert prior.variance == pytest.approx(0.02, rel=0.3)
+    # However many they are, the reference's noise is in all of them: they tell no more than four times as much as one.
+    assert 60 < prior.degrees <= 120
+    assert prior.moderate(1e-9, 30)[0] > 0.012
+
+
+def test_few_variances_that_are_alike_tell_less_than_many() -> None:
+    few, many = (estimate_prior([(0.01 * (1 + 0.02 * i), 3) for i in range(count)]).degrees for count in (6, 60))
+
+    assert 3 < few < 0.8 * many
 
 
 def test_variances_that_differ_stand_for_themselves() -> None:
@@ -165,6 +183,8 @@ def test_variances_that_differ_stand_for_themselves() -> None:
 
 def test_few_variances_share_nothing() -> None:
     assert estimate_prior([(0.1, 3), (0.2, 3)]).degrees == 0
+    assert estimate_prior([(0.1, 3)] * 5).degrees == 0
+    assert estimate_prior([(0.1, 3)] * 6).degrees > 0
     assert estimate_prior([(0.0, 3)] * 10).degrees == 0
 
 

@@ -24,9 +24,16 @@ from pi_runners.indicators import INDICATORS
 from tests.knowledge.samples import MACHINE, block, observation
 
 
-def estimator(observations: Iterable[Observation], hardware: HardwareProfile = MACHINE) -> PosteriorEstimator:
+def of_unshipped(observations: Iterable[Observation]) -> list[Observation]:
+    """Return observations as of an indicator of which nothing ships for NumPy: what was measured counts itself."""
+    return [replace(o, indicator=replace(o.indicator, name="conv1d")) for o in observations]
+
+
+def estimator(
+    observations: Iterable[Observation], hardware: HardwareProfile = MACHINE, *, as_they_are: bool = False
+) -> PosteriorEstimator:
     store = open_knowledge_base("sqlite://", shipped=False)
-    store.add(observations)
+    store.add(observations if as_they_are else of_unshipped(observations))
     return PosteriorEstimator(
         Fits(store), hardware=hardware, workload=find_workload("equal"), frameworks=("numpy", "torch")
     )
@@ -157,6 +164,38 @@ def test_a_measured_gain_is_predicted_but_shrunk() -> None:
     assert prediction.low < prediction.speedup < prediction.high
     assert prediction.changes[0].measured
     assert prediction.changes[0].evidence[0].reference == "2.0.0"
+
+
+def test_a_size_that_does_not_ship_carries_a_prediction_of_those_that_do() -> None:
+    found = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}), as_they_are=True)
+
+    prediction = found.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
+
+    assert 1.0 < prediction.speedup < 1.1
+    assert [line.indicator for line in prediction.changes[0].evidence] == ["matmul@1[k=8,m=8,n=8] float32 numpy/cpu"]
+
+
+def test_another_shipped_size_does_not_change_what_a_prediction_is_of() -> None:
+    rows = [
+        replace(o, indicator=replace(o.indicator, parameters={"m": 512, "n": 512, "k": 512}))
+        for o in block({"2.0.0": 1.0, "1.26.4": 1.2})
+    ]
+    other = [
+        replace(o, block="b2", indicator=replace(o.indicator, parameters={"m": 1024, "n": 1024, "k": 1024}))
+        for o in rows
+    ]
+    asked = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
+
+    subjects = [
+        [effect.subject for effect in estimator(held, as_they_are=True).effects(*asked)]
+        for held in (rows, rows + other)
+    ]
+
+    assert subjects[0] == subjects[1]
+    assert [subject.partition(" ")[0] for subject in subjects[0]] == [
+        "matmul@1[k=1024,m=1024,n=1024]",
+        "matmul@1[k=512,m=512,n=512]",
+    ]
 
 
 def test_an_unmeasured_version_is_uncertain_not_zero() -> None:

@@ -14,8 +14,8 @@ from packaging.version import Version
 from knowledge.estimate.evidence import LARGEST_ERROR, Contrast, Machine, Side
 from knowledge.estimate.fits import shipped_amplitudes
 from knowledge.estimate.framework_model import FrameworkModel
+from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain, ScoreTerms
-from knowledge.estimate.posterior import label_shares
 from knowledge.estimate.process import Process, Term
 from knowledge.estimate.workloads import find_workload
 
@@ -150,46 +150,131 @@ def test_a_block_moves_a_prediction_towards_itself_by_what_its_error_warrants(
 
 
 SIZES = [f"{name}[n={n}] float32 torch/cpu" for name in ("sort@1", "sort@2", "matmul@1") for n in (8, 16, 32)]
+SORTS = [label for label in SIZES if label.startswith("sort")]
+EQUAL = find_workload("equal")
+NOTHING_SHIPS = shipped_amplitudes("torch", "cpu")
+
+
+def test_nothing_of_pytorch_ships() -> None:
+    assert not NOTHING_SHIPS.scales
 
 
 @given(
-    first=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
-    later=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
-    shipped=st.sets(st.sampled_from(SIZES), max_size=3),
+    held=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
+    added=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
+    shipped=st.sets(st.sampled_from(SIZES), min_size=1, max_size=4),
 )
 @settings(max_examples=100, deadline=None)
-def test_a_later_block_does_not_change_what_is_predicted_of_a_family(
-    first: list[str], later: list[str], shipped: set[str]
+def test_sizes_that_ship_count_whatever_a_knowledge_base_holds(
+    held: list[str], added: list[str], shipped: set[str]
 ) -> None:
-    known = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b1", label=label) for label in first]
-    added = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b2", label=label) for label in later]
-    # What ships is there from the beginning.
-    known += [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="z", label=label) for label in shipped]
-    workload = find_workload("equal")
+    amplitudes = replace(NOTHING_SHIPS, scales=dict.fromkeys(shipped, 1.0))
+    known = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b1", label=label) for label in held]
+    more = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b2", label=label) for label in added]
 
-    was, now = label_shares(known, workload, shipped), label_shares([*known, *added], workload, shipped)
+    was, now = (label_shares(rows, EQUAL, amplitudes, HERE) for rows in (known, [*known, *more]))
 
-    families = {family for _, family in was}
-    total = sum(share for (_, family), share in now.items() if family in families)
-    assert {key: share / total for key, share in now.items() if key[1] in families} == pytest.approx(was)
+    for family in {family for _, family in was}:
+        of_family = {label for label in shipped if label.startswith(f"{family}@")}
+        for found in (was, now):
+            if of_family:
+                assert {label for label, other in found if other == family} == of_family
+        before, after = (sum(v for (_, f), v in found.items() if f == family) for found in (was, now))
+        for key in (key for key in was if key[1] == family and of_family):
+            assert now[key] / after == pytest.approx(was[key] / before)
     assert sum(now.values()) == pytest.approx(1)
 
 
+names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
+measured_sorts = st.tuples(
+    names, st.sampled_from(SORTS), st.floats(-0.7, 0.7), st.floats(0.005, LARGEST_ERROR), st.sampled_from(FRAMEWORK[1:])
+)
+
+
+def as_contrast(row: tuple[str, str, float, float, str], block: str) -> Contrast:
+    _, label, mean, error, version = row
+    return contrast(side(version), side("2.9.0"), mean, error, block=block, label=label)
+
+
+def gain_of_workload(contrasts: Sequence[Contrast]) -> PredictedGain:
+    process = Process(contrasts, NOTHING_SHIPS)
+    found = FrameworkModel("torch", process, label_shares(contrasts, EQUAL, NOTHING_SHIPS, HERE), HERE)
+    return found.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
+
+
+@given(rows=st.lists(measured_sorts, min_size=2, max_size=5, unique_by=lambda row: row[0]))
+@settings(max_examples=40, deadline=None)
+def test_names_of_blocks_have_no_part_in_a_prediction(rows: list[tuple[str, str, float, float, str]]) -> None:
+    by_name = sorted(row[0] for row in rows)
+
+    found = [
+        gain_of_workload([as_contrast(row, name) for row, name in zip(rows, order, strict=True)])
+        for order in (by_name, by_name[::-1])
+    ]
+
+    assert found[0].mean == pytest.approx(found[1].mean, abs=1e-9)
+    assert found[0].variance == pytest.approx(found[1].variance)
+
+
+@given(
+    before=st.lists(measured_sorts, min_size=1, max_size=4, unique_by=lambda row: row[0]),
+    name=names,
+    label=st.sampled_from(SORTS),
+    mean=st.floats(-1.5, 1.5),
+    error=st.floats(0.005, LARGEST_ERROR),
+)
+@settings(max_examples=80, deadline=None)
+def test_a_block_of_any_name_size_or_definition_takes_no_precision_away(
+    before: list[tuple[str, str, float, float, str]], name: str, label: str, mean: float, error: float
+) -> None:
+    known = [as_contrast((*row[:4], "2.4.0"), row[0]) for row in before]
+    added = contrast(side("2.4.0"), side("2.9.0"), mean, error, block=f"{name} ", label=label)
+
+    was, now = gain_of_workload(known), gain_of_workload([*known, added])
+
+    assert now.variance <= was.variance * (1 + 1e-9)
+    # One block adds what it knows; where all are noisy, a mix of sizes also differs less than one of them.
+    assert 1 / now.variance <= 2 / was.variance + 1 / error**2
+
+
+@pytest.mark.parametrize("name", ["20260901", "20261230"])
 @pytest.mark.parametrize("label", ["sort@1[n=99] float32 torch/cpu", "sort@2[n=8] float32 torch/cpu"])
-def test_a_noisy_block_of_another_size_or_definition_neither_shifts_nor_sharpens(label: str) -> None:
-    quiet = [contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="b1")]
-    noisy = contrast(side("2.4.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block="b2", label=label)
-    workload = find_workload("equal")
+def test_a_noisy_block_of_another_size_or_definition_neither_shifts_nor_sharpens(label: str, name: str) -> None:
+    quiet = contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="20261201")
+    noisy = contrast(side("2.4.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block=name, label=label)
 
-    def gain(contrasts: Sequence[Contrast]) -> PredictedGain:
-        process = Process(contrasts, shipped_amplitudes("torch", "cpu"))
-        found = FrameworkModel("torch", process, label_shares(contrasts, workload), HERE)
-        return found.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
+    was, now = gain_of_workload([quiet]), gain_of_workload([quiet, noisy])
 
-    was, now = gain(quiet), gain([*quiet, noisy])
+    # Both keep something through their blocks that their rounds do not tell.
+    lasting = NOTHING_SHIPS.label + NOTHING_SHIPS.slot
+    warranted = (quiet.error**2 + lasting) / (quiet.error**2 + noisy.error**2 + 2 * lasting)
+    assert was.mean <= now.mean <= was.mean + warranted * abs(was.mean)
+    # A mix of sizes differs a little less from version to version than one size alone.
+    assert 1 / was.variance <= 1 / now.variance <= 1 / was.variance + 2 / noisy.error**2
 
-    assert was.mean <= now.mean <= was.mean + was.variance / (was.variance + noisy.error**2) * abs(was.mean)
-    assert 1 / now.variance <= 1 / was.variance + 1 / noisy.error**2
+
+def test_many_versions_that_were_measured_badly_do_not_outweigh_one_that_was_measured_well() -> None:
+    quiet = contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="b1", label=SORTS[0])
+    noisy = [
+        contrast(side(f"2.{minor}.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block="b2", label=SORTS[1], slot=minor)
+        for minor in range(1, 9)
+    ]
+
+    found = label_shares([quiet, *noisy], EQUAL, NOTHING_SHIPS, HERE)
+
+    assert found[SORTS[1], "sort"] < 0.02
+
+
+def test_what_was_measured_on_this_machine_counts_more_than_what_was_measured_elsewhere() -> None:
+    rows = [
+        contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block=machine.name, label=label, machine=machine)
+        for label, machine in zip(SORTS[:2], (HERE, ELSEWHERE), strict=True)
+    ]
+
+    here, there = (label_shares(rows, EQUAL, NOTHING_SHIPS, machine) for machine in (HERE, ELSEWHERE))
+
+    assert here[SORTS[0], "sort"] > 0.7
+    assert there[SORTS[0], "sort"] == pytest.approx(1 - here[SORTS[0], "sort"])
 
 
 def test_a_busy_block_of_other_indicators_leaves_a_prediction_alone() -> None:

@@ -19,8 +19,9 @@ from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.compare import common_shares
 from knowledge.estimate.evidence import Side, evidence_of, gather
 from knowledge.estimate.fits import Fits, frameworks_of, of_framework, shipped_amplitudes
+from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.kernel import distances
-from knowledge.estimate.posterior import PosteriorEstimator, label_shares
+from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.process import Process, Term, foresee
 from knowledge.estimate.workloads import Workload, find_workload
 from knowledge.store.engine import open_knowledge_base
@@ -153,6 +154,17 @@ def test_unchanged_knowledge_is_not_read_again(store: SqlKnowledgeBase, monkeypa
     assert [c.mean for c in again.contrasts] == pytest.approx([c.mean for c in first.contrasts], abs=1e-8)
 
 
+def test_what_was_kept_of_another_statistic_is_not_used(
+    store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Fits(store).process("torch", "cpu")
+    monkeypatch.setattr("knowledge.estimate.fits.EVIDENCE_FORMAT", 10**6)
+    monkeypatch.setattr("knowledge.estimate.evidence.FORMAT", 10**6)
+    monkeypatch.setattr("knowledge.estimate.evidence.compare_block", lambda _: ())
+
+    assert Fits(store).process("torch", "cpu") is None
+
+
 def test_only_changed_blocks_are_read_again(store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
     gather(store)
     store.add(torch_block(2))
@@ -214,10 +226,13 @@ def test_a_size_counts_where_it_is_of_the_workloads_model() -> None:
 
 
 def test_the_weight_of_a_family_is_shared_by_its_sizes(store: SqlKnowledgeBase) -> None:
-    shares = label_shares(gather(store).contrasts, find_workload("transformer-training"))
+    contrasts = gather(store).contrasts
+    amplitudes = shipped_amplitudes("torch", "cpu")
+    shares = label_shares(contrasts, find_workload("transformer-training"), amplitudes, MACHINE_SEEN)
 
     assert len(shares) == 4
-    assert list(shares.values()) == pytest.approx([0.25] * 4)
+    assert list(shares.values()) == pytest.approx([0.25] * 4, rel=0.2)
+    assert sum(shares.values()) == pytest.approx(1)
 
 
 def test_distances_do_not_depend_on_which_versions_are_asked() -> None:
@@ -243,7 +258,7 @@ def test_distances_of_calendar_versions_do_not_depend_on_which_versions_are_aske
 def test_what_nobody_measured_keeps_its_prior_uncertainty(store: SqlKnowledgeBase) -> None:
     process = Fits(store).process("torch", "cpu")
     assert isinstance(process, Process)
-    shares = label_shares(process.contrasts, find_workload("equal"))
+    shares = label_shares(process.contrasts, find_workload("equal"), process.amplitudes, MACHINE_SEEN)
     sides = [Side(version="2.7.0", companions={}, settings={}), Side(version="9.0.0", companions={}, settings={})]
 
     near = process.posterior([Term(side=sides[0]), Term(side=replace(sides[0], version="2.6.0"))], shares, MACHINE_SEEN)
