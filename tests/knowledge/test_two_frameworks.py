@@ -123,8 +123,12 @@ def test_the_score_of_two_frameworks_is_what_the_printed_interval_says(
 def test_an_interval_is_as_many_times_as_wide_as_the_widening_says() -> None:
     asked = versions({**NEWEST, "torch": "2.4.0", "jax": "0.7.0", "numpy": "1.26.4"}), versions(NEWEST)
 
-    plain, wide = (estimator(BOTH, widening).predict(*asked) for widening in (1.0, 2.0))
+    models = [estimator(BOTH, widening) for widening in (1.0, 2.0)]
+    plain, wide = (model.predict(*asked) for model in models)
 
+    assert [model.terms(CANDIDATES, asked[1]).score(asked[0]) for model in models] == pytest.approx(
+        [plain.score, wide.score]
+    )
     assert math.log(wide.high / wide.low) == pytest.approx(2 * math.log(plain.high / plain.low))
     # A part of the variance of the whole: each framework has half of the workload.
     change = {c.package: math.log(c.high / c.low) for c in plain.changes}
