@@ -20,6 +20,7 @@ from knowledge.domain.errors import UnavailableError
 from knowledge.estimate.fits import Fits
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.backends import FRAMEWORKS
+from tests.forked import run_forked
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.package_index import PackageIndex
 from tests.slurm.cluster import Cluster, missing
@@ -69,8 +70,7 @@ def advisor(tmp_path: Path, first_knowledge: Path) -> Advisor:
     }
 
     def run(*arguments: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from advisor.cli.app import main; main()", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=variables, timeout=900)
+        return run_forked(arguments, cwd=cwd, environment=variables, timeout=900)
 
     return run
 

@@ -202,9 +202,8 @@ def test_what_vanishes_between_two_requests_is_passed_over(index: PackageIndex, 
 
 def test_a_wheel_that_is_no_archive_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
-    index.add("a", "2.0")
     index.separate_metadata = False
-    index.files["a-2.0-py3-none-any.whl"] = b"not a zip file at all"
+    index.add_file("a", "a-2.0-py3-none-any.whl", b"not a zip file at all")
 
     advice, _ = advise(index, tmp_path, problem_of("a"))
 

@@ -1,0 +1,32 @@
+"""What commands import: the packages of this project, and with them the libraries."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import advisor
+import knowledge
+import pi_runners
+
+# Libraries that functions import when they need them.
+_LAZY = (
+    "alembic.command",
+    "lxml.html",
+    "networkx",
+    "numpy",
+    "ortools.sat.python.cp_model",
+    "requests",
+    "rich.console",
+    "yaml",
+)
+for _name in (*_LAZY, "scipy.linalg", "scipy.optimize", "scipy.special", "scipy.stats"):
+    importlib.import_module(_name)
+for _package in (advisor, knowledge, pi_runners):
+    for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
+        if (
+            not _module.name.endswith("__main__")
+            and ".backends." not in _module.name
+            and ".migrations" not in _module.name
+        ):
+            importlib.import_module(_module.name)
