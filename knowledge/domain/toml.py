@@ -17,6 +17,7 @@ _TEXTS = re.compile(
     r"|#[^\n]*",
     re.DOTALL,
 )
+_LONG_INTEGER = re.compile(r"0[xob][0-9A-Fa-f_]{1000}")
 _BETWEEN = re.compile(r"[=,\[\]{}]")
 
 
@@ -27,11 +28,14 @@ def parse_toml(text: str) -> dict[str, Any]:
     Pythons limit them to 1000 (https://github.com/python/cpython/issues/149231), of which a document may hold many.
 
     Raises:
-        tomllib.TOMLDecodeError: If it is no TOML, or a key has more than 100 parts.
+        tomllib.TOMLDecodeError: If it is no TOML, or a key has more than 100 parts, or an integer 1000 digits.
         RecursionError: If it is too deeply nested.
     """
     plain = _TEXTS.sub(lambda found: "_" + "\n" * found[0].count("\n"), text)
     for number, line in enumerate(plain.split("\n"), start=1):
         if line.count(".") >= _MOST_PARTS and any(s.count(".") >= _MOST_PARTS for s in _BETWEEN.split(line)):
             raise tomllib.TOMLDecodeError(f"a key has more than {_MOST_PARTS} parts (at line {number})")
+        if _LONG_INTEGER.search(line):
+            # Python reads it, but refuses to print it, as decimal ones of more than 4300 digits.
+            raise tomllib.TOMLDecodeError(f"an integer has more than 1000 digits (at line {number})")
     return tomllib.loads(text)

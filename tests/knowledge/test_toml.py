@@ -53,3 +53,9 @@ def test_looking_for_such_keys_ends_for_any_text(part: str) -> None:
     # Each of these would take hours if the time were quadratic in the length.
     with pytest.raises(ValueError):
         parse_toml("]" + part * 500_000)
+
+
+@pytest.mark.parametrize("digits", ["0x" + "f" * 5000, "0b" + "1_" * 5000 + "1", "9" * 5000])
+def test_an_integer_that_cannot_be_printed_is_refused(digits: str) -> None:
+    with pytest.raises(ValueError, match="digits"):
+        parse_toml(f"a = 1\nb = {digits}")
