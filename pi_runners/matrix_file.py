@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
 from knowledge.domain.requirements import requirement_from
+from knowledge.domain.toml import parse_toml
 from pi_runners.matrix import Case, choose_cases, expand_settings
 
 VersionsOf = Callable[[Requirement, str], Sequence[Version]]
@@ -182,7 +182,7 @@ def read_matrix(path: Path) -> Matrix:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        content = _File.model_validate(tomllib.loads(text))
+        content = _File.model_validate(parse_toml(text))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"`{path}` cannot be read: {error}") from None
     except ValidationError as error:

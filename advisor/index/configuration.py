@@ -7,7 +7,6 @@ import netrc
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from packaging.utils import canonicalize_name
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.toml import parse_toml
 
 KEYS = ("index-url", "extra-index-url", "find-links", "cert", "timeout")
 STRATEGIES = ("first-index", "unsafe-best-match")
@@ -300,7 +300,7 @@ def _pip_file(path: Path) -> dict[str, Any]:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except OSError:
         return {}
     except (ValueError, RecursionError) as error:

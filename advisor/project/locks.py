@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +32,7 @@ from advisor.resolve.problem import RootRequirement
 from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
+from knowledge.domain.toml import parse_toml
 
 _SHA256 = "sha256:"
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
@@ -140,15 +140,15 @@ def read_lock(path: Path, target: Target) -> Lock:
     if path.name == "Pipfile.lock":
         parse, read = json.loads, lock_formats.read_pipfile
     elif path.name == "uv.lock":
-        parse, read = tomllib.loads, uv_lock.read_uv
+        parse, read = parse_toml, uv_lock.read_uv
     elif path.name == "poetry.lock":
-        parse, read = tomllib.loads, lock_formats.read_poetry
+        parse, read = parse_toml, lock_formats.read_poetry
     elif path.name == "pdm.lock":
-        parse, read = tomllib.loads, lock_formats.read_pdm
+        parse, read = parse_toml, lock_formats.read_pdm
     elif path.name.endswith((".cdx.json", "bom.json")):
         parse, read = json.loads, lock_formats.read_sbom
     elif path.suffix == ".toml":
-        parse, read = tomllib.loads, lock_formats.read_pylock
+        parse, read = parse_toml, lock_formats.read_pylock
     else:
         raise InputError(
             f"`{path}` is not the name of a lock",

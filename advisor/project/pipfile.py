@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from advisor.project.interface import (
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
+from knowledge.domain.toml import parse_toml
 
 _ADDRESSES = ("git", "hg", "svn", "bzr", "file", "path", "url")
 _MARKERS = ("python_version", "python_full_version", "sys_platform", "platform_system", "platform_machine", "os_name")
@@ -35,7 +35,7 @@ def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequiremen
     """
     try:
         text = path.read_text(encoding="utf-8")
-        document = tomllib.loads(text)
+        document = parse_toml(text)
     except OSError as error:
         raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -22,6 +22,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 
 _ADDRESSES = ("git", "url", "path", "file")
+_LONGEST_CONSTRAINT = 2000
 
 
 def read_poetry(
@@ -122,6 +123,7 @@ def _root(name: str, constraint: Any, origin: str) -> RootRequirement:
 
     if isinstance(constraint, dict) and any(key in constraint for key in _ADDRESSES):
         raise not_supported(f"{name} = {constraint}", origin)
+    _check_length(f"{origin}: `{name}`", constraint)
     try:
         requirement = Factory.create_dependency(name, constraint).to_pep_508()
     except Exception as error:  # Poetry's core also raises what its own copy of a parser does.
@@ -155,11 +157,18 @@ def _group(table: Mapping[str, Any], group: str, path: Path) -> Mapping[str, Any
     return _table(groups[group], "dependencies", path)
 
 
+def _check_length(place: str, constraint: Any) -> None:
+    """Refuse what poetry-core reads for ever: its patterns take a time that is quadratic in the number of blanks."""
+    if len(str(constraint)) > _LONGEST_CONSTRAINT:
+        raise InputError(f"{place}: the constraint is longer than {_LONGEST_CONSTRAINT} characters")
+
+
 def _python(constraint: Any, path: Path) -> str | None:
     from poetry.core.constraints.version import parse_constraint
 
     if constraint is None:
         return None
+    _check_length(f"`{path}`: `tool.poetry.dependencies.python`", constraint)
     try:
         text = str(parse_constraint(str(constraint)))
         if "||" in text or text == "*":

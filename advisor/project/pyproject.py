@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from advisor.project.uv_sources import check_uv_sources
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
+from knowledge.domain.toml import parse_toml
 
 
 def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[str] = ()) -> ProjectRequirements:
@@ -82,7 +82,7 @@ def read_settings(path: Path) -> Mapping[str, Any]:
 def _load(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
-        return text, tomllib.loads(text)
+        return text, parse_toml(text)
     except OSError as error:
         raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

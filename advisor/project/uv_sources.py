@@ -7,7 +7,6 @@ A package that is looked up by name on an index, although its project takes it f
 from __future__ import annotations
 
 import fnmatch
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from packaging.utils import canonicalize_name
 from advisor.config import line_in
 from advisor.project.interface import not_supported
 from knowledge.domain.errors import InputError
+from knowledge.domain.toml import parse_toml
 
 # https://docs.astral.sh/uv/concepts/projects/dependencies/#dependency-sources
 _CONDITIONS = ("marker", "extra", "group")
@@ -135,7 +135,7 @@ def _workspace(path: Path) -> tuple[str, Mapping[str, Any]] | None:
     """Return content and uv's settings of the root of a workspace; none where a file is no such root."""
     try:
         text = path.read_text(encoding="utf-8")
-        uv = tomllib.loads(text).get("tool", {}).get("uv", {})
+        uv = parse_toml(text).get("tool", {}).get("uv", {})
     except (OSError, ValueError, RecursionError):
         return None
     return (text, uv) if isinstance(uv.get("workspace"), dict) else None

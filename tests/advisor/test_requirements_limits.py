@@ -1,4 +1,4 @@
-"""Requirements files that would take minutes to read are refused in one sentence."""
+"""Requirements that would take minutes to read are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from advisor.project.read import read_project
 from advisor.project.requirements import read_requirements
 from advisor.project.unreadable import UnreadableFileError
+from knowledge.domain.errors import InputError
 
 
 @pytest.mark.parametrize("line", ["numpy<3\n", "--pre\n", "no requirement\n"])
@@ -54,3 +56,12 @@ def test_an_included_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UnreadableFileError, match="endless` cannot be read: it is no file"):
         read_requirements(tmp_path / "requirements.txt")
+
+
+@pytest.mark.parametrize("name", ["numpy", "python"])
+def test_a_long_constraint_of_poetry_is_refused(tmp_path: Path, name: str) -> None:
+    text = f'[tool.poetry.dependencies]\nscipy = "*"\n{name} = "^{" " * 3000}1"\n'
+    (tmp_path / "pyproject.toml").write_text(text)
+
+    with pytest.raises(InputError, match="longer than 2000 characters"):
+        read_project(tmp_path)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import random
 import re
-import tomllib
 from collections.abc import Callable
 from typing import Any
 
 import tomli_w
 
 from knowledge.domain.identity import content_hash
+from knowledge.domain.toml import parse_toml
 
 LONGEST = 2**20
 """Bytes of the longest document that is made: several changes multiply its length."""
@@ -183,7 +183,7 @@ def _mutate_jsonl(content: bytes, random: random.Random) -> bytes:
 
 def _mutate_toml(content: bytes, random: random.Random) -> bytes:
     try:
-        tree = change_tree(tomllib.loads(content.decode()), random)
+        tree = change_tree(parse_toml(content.decode()), random)
         return tomli_w.dumps(tree).encode("utf-8", "surrogatepass")
     except (ValueError, TypeError, AttributeError, RecursionError):
         return flip(content, random)
