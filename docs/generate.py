@@ -1,14 +1,23 @@
-"""Writes the reference pages of indicators, settings and findings: `python docs/generate.py`. A test keeps them."""
+"""Writes the reference pages that come from the program: `python docs/generate.py`. A test keeps them current.
+
+They are the pages of commands, findings, rules, indicators, settings and executors.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import typer.main
+
+from advisor.cli.app import app
+from advisor.cli.rules import summary_of_rule
 from advisor.gate.codes import all_codes
 from advisor.report.indicators import indicator_page, settings_page
+from knowledge.rules.catalogue import shipped_rules
 from pi_runners.executors.manifests import KubernetesOptions
 from pi_runners.executors.slurm import SlurmOptions
 from pi_runners.indicators import INDICATORS
@@ -22,6 +31,8 @@ def pages() -> dict[Path, str]:
     found = {folder / f"{name}.md": indicator_page(indicator) for name, indicator in INDICATORS.items()}
     listed = [f"- [{name}]({name}.md): {indicator.summary}" for name, indicator in INDICATORS.items()]
     found[folder / "README.md"] = "\n".join(["# Performance indicators", "", *listed, ""])
+    found[REFERENCE / "commands.md"] = commands_page()
+    found[REFERENCE / "rules.md"] = rules_page()
     found[REFERENCE / "settings.md"] = settings_page()
     found[REFERENCE / "findings.md"] = findings_page()
     found[REFERENCE / "executors.md"] = executors_page()
@@ -45,6 +56,56 @@ def findings_page() -> str:
         lines += [f"## {c.code} {c.name}", "", f"{c.summary[0].upper()}{c.summary[1:]}. {c.why}", ""]
         lines += [f"What to do: {c.remedy}", ""]
     return "\n".join(lines)
+
+
+def commands_page() -> str:
+    """Return the page of all commands with what `--help` prints."""
+    lines = [
+        "# Commands and options",
+        "",
+        "What `advisor COMMAND --help` prints. [The command line](cli.md) explains settings, exit codes and files.",
+        "",
+    ]
+    root = typer.main.get_command(app)
+    with root.make_context("advisor", [], resilient_parsing=True, max_content_width=100, terminal_width=100) as context:
+        for name, text in _help_texts(context):
+            lines += [f"## {name}", "", "```text", text, "```", ""]
+    return "\n".join(lines)
+
+
+def _help_texts(context: typer.Context) -> Iterator[tuple[str, str]]:
+    """Yield the full name and the help of a command, and of those below it, in the order of the help."""
+    yield context.command_path, context.get_help()
+    group = context.command
+    for name in group.list_commands(context) if isinstance(group, typer.core.TyperGroup) else ():
+        command = group.get_command(context, name)
+        if command is not None:
+            with command.make_context(name, [], parent=context, resilient_parsing=True) as below:
+                yield from _help_texts(below)
+
+
+def rules_page() -> str:
+    """Return the page of the curated facts; `advisor rules show RULE` prints one."""
+    lines = [
+        "# Rules",
+        "",
+        "Facts about what runs together and on which hardware, each with its source. They come from",
+        "`knowledge/rules/catalogue`. `advisor rules list` lists them and `advisor rules show RULE` prints one.",
+        "A `forbidden` choice is never recommended. A `discouraged` one is only taken where nothing else is left.",
+        "A `note` is only reported.",
+        "",
+        "| rule | severity | what it says | source |",
+        "| --- | --- | --- | --- |",
+    ]
+    for rule in shipped_rules():
+        source = re.sub(r"https://([^/\s]+)\S*", r"[\1](\g<0>)", rule.source)
+        lines.append(f"| `{rule.id}` | {rule.severity} | {_cell(summary_of_rule(rule))} | {source} |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(text: str) -> str:
+    """Return a text for a cell of a table, which nothing in it ends."""
+    return re.sub(r"([|*])", r"\\\1", text)
 
 
 def executors_page() -> str:
