@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import typer.main
 
@@ -59,29 +60,53 @@ def findings_page() -> str:
 
 
 def commands_page() -> str:
-    """Return the page of all commands with what `--help` prints."""
+    """Return the page of all commands, with what `--help` tells of each."""
     lines = [
         "# Commands and options",
         "",
-        "What `advisor COMMAND --help` prints. [The command line](cli.md) explains settings, exit codes and files.",
+        "`advisor COMMAND --help` prints the same. [The command line](cli.md) explains settings, exit codes and files.",
         "",
     ]
     root = typer.main.get_command(app)
-    with root.make_context("advisor", [], resilient_parsing=True, max_content_width=100, terminal_width=100) as context:
-        for name, text in _help_texts(context):
-            lines += [f"## {name}", "", "```text", text, "```", ""]
+    with root.make_context("advisor", [], resilient_parsing=True) as context:
+        for command, usage in _commands(context):
+            lines += [f"## {usage}", "", command.help or "", ""]
+            if shown := [parameter for parameter in command.params if not parameter.hidden]:
+                lines += ["| argument or option | meaning | default |", "| --- | --- | --- |"]
+                lines += [*map(_parameter_row, shown), ""]
     return "\n".join(lines)
 
 
-def _help_texts(context: typer.Context) -> Iterator[tuple[str, str]]:
-    """Yield the full name and the help of a command, and of those below it, in the order of the help."""
-    yield context.command_path, context.get_help()
+def _commands(context: Any) -> Iterator[tuple[Any, str]]:
+    """Yield a command with its full name, and those below it in the order of the help."""
+    yield context.command, context.command_path
     group = context.command
     for name in group.list_commands(context) if isinstance(group, typer.core.TyperGroup) else ():
         command = group.get_command(context, name)
         if command is not None:
             with command.make_context(name, [], parent=context, resilient_parsing=True) as below:
-                yield from _help_texts(below)
+                yield from _commands(below)
+
+
+def _parameter_row(parameter: Any) -> str:
+    """Return the row of an argument or option: its names and value, its meaning with its variable, its default."""
+    value = parameter.metavar or "VALUE"
+    if parameter.param_type_name == "argument":
+        names = f"`{parameter.metavar or parameter.name.upper()}`"
+    else:
+        names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+        names += "" if parameter.is_flag else f" `{value}`"
+    meaning = parameter.help or ""
+    if parameter.envvar:
+        meaning += f" Variable: `{parameter.envvar}`."
+    default = parameter.default
+    if isinstance(parameter.show_default, str):
+        shown = parameter.show_default
+    elif default is True:
+        shown = f"`{parameter.opts[0]}`"
+    else:
+        shown = f"`{default}`" if isinstance(default, str | int | float | Path) and default is not False else ""
+    return f"| {_cell(names)} | {_cell(meaning)} | {shown} |"
 
 
 def rules_page() -> str:
