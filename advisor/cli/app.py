@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli import advise, check, config, explain, hardware, knowledge, pi, rules, serve
+from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, serve
 from advisor.cli.console import say_error
 from knowledge.domain.errors import AdvisorError
 
@@ -37,6 +37,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(pi.app, name="pi")
 app.add_typer(knowledge.app, name="knowledge")
 app.command("serve")(serve.serve)
+app.command("docs")(docs.docs)
 
 
 def _print_version(wanted: bool) -> None:

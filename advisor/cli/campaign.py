@@ -52,7 +52,10 @@ MostOption = Annotated[
     int, typer.Option("--max-runs", min=1, help="Most indicator runs a round that the matrix may expand to.")
 ]
 PythonOption = Annotated[
-    str, typer.Option("--python", help="Interpreter where the matrix names none: path or version.")
+    str,
+    typer.Option(
+        "--python", help="Interpreter where the matrix names none: path or version.", show_default="the running one"
+    ),
 ]
 AgainOption = Annotated[
     int, typer.Option("--repetition", min=1, help="Which repetition: another number takes the campaign anew.")

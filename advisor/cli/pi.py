@@ -103,7 +103,9 @@ def run(
     min_time: Annotated[float, typer.Option("--min-time", min=0.001, help="Least seconds of one sample.")] = 0.05,
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Longest seconds of one process.")] = 600.0,
     memory_limit: MemoryLimitOption = None,
-    python: Annotated[str, typer.Option("--python", help="Interpreter: path or version.")] = sys.executable,
+    python: Annotated[
+        str, typer.Option("--python", help="Interpreter: path or version.", show_default="the running one")
+    ] = sys.executable,
     twins: Annotated[bool, typer.Option("--aa/--no-aa", help="Measure each reference twice: the noise floor.")] = True,
     resume: Annotated[str | None, typer.Option("--resume", metavar="BLOCK", help="Go on with a block.")] = None,
     keep_environments: KeepOption = True,

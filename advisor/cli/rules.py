@@ -28,7 +28,7 @@ def list_rules(format: FormatOption = "text") -> None:
         return
     width = max(len(rule.id) for rule in rules)
     for rule in rules:
-        typer.echo(f"{rule.id:{width}}  {rule.severity:11}  {_summary(rule)}")
+        typer.echo(f"{rule.id:{width}}  {rule.severity:11}  {summary_of_rule(rule)}")
 
 
 @app.command("show")
@@ -50,7 +50,7 @@ def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], forma
     if format == "json":
         typer.echo(json.dumps(asdict(found), indent=2))
         return
-    typer.echo(_summary(found))
+    typer.echo(summary_of_rule(found))
     for key, value in asdict(found).items():
         shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
         if shown not in (None, ""):
@@ -84,7 +84,8 @@ def rule(
         )
 
 
-def _summary(rule: Rule) -> str:
+def summary_of_rule(rule: Rule) -> str:
+    """Return what a rule says in one line."""
     if rule.kind == "conflict":
         return f"{rule.package} {rule.versions} with {rule.other} {rule.other_versions}"
     if rule.kind == "capabilities":

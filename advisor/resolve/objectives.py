@@ -231,11 +231,13 @@ class Criteria:
         offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
         costs: dict[Choice, int] = {}
         pairs: dict[tuple[Choice, PairedChoice], int] = {}
-        for gains in self._estimator.terms(offered, self._baseline).frameworks:
+        # There is no baseline where the requirements have no solution, or one that is too deep for resolvelib.
+        against = self._baseline or {name: versions[0] for name, versions in offered.items()}
+        for gains in self._estimator.terms(offered, against).frameworks:
             name = NormalizedName(gains.framework)
             alone = {version: speed_steps(gain, gains.comparisons) for version, gain in gains.alone.items()}
             # What a version gains with its best companion counts as its own; each pair pays what it stays behind that.
-            behind = _steps_behind_best_companion(gains, alone, self._baseline[name])
+            behind = _steps_behind_best_companion(gains, alone, against[name])
             for (version, companion, other), (best, steps) in behind.items():
                 # Without a companion that gains, its absence counts as what the baseline has: a cost of absence would
                 # reward packages that nothing requires.

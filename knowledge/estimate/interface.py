@@ -206,7 +206,7 @@ class Estimator(Protocol):
 
         Args:
             candidates: By package, newest first.
-            baseline: What speed is compared with; where it is empty, the newest candidates.
+            baseline: What speed is compared with.
         """
 
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:

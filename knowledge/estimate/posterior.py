@@ -55,13 +55,12 @@ class PosteriorEstimator:
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         """Return the gains over the baseline of every candidate; the baseline's measured frameworks share equally."""
-        against = baseline or {name: versions[0] for name, versions in candidates.items() if versions}
-        measured = self._measured(against)
+        measured = self._measured(baseline)
         found = []
         for name in measured:
             modelled = self.model(name)
             if modelled is not None and candidates.get(name):
-                found.append(modelled.gains(candidates, against, share=1 / len(measured)))
+                found.append(modelled.gains(candidates, baseline, share=1 / len(measured)))
         # The luck of any of them could change the stack.
         comparisons = sum(gains.comparisons for gains in found)
         return ScoreTerms(frameworks=tuple(replace(gains, comparisons=comparisons) for gains in found))

@@ -134,6 +134,22 @@ def test_the_cheapest_change_is_told(index: PackageIndex, tmp_path: Path) -> Non
     assert "give up `a==1.0` (line 1): then `a` becomes 3.0" in caught.value.hint
 
 
+def test_a_conflict_over_a_measured_package_ends_with_the_cheapest_change(
+    index: PackageIndex, tmp_path: Path, advisor_here: Advisor
+) -> None:
+    for version in ("1.26.4", "2.0.2", "2.2.6"):
+        index.add("numpy", version)
+    index.add("a", "1.0", ["numpy<2"])
+    index.add("a", "2.0", ["numpy>=2"])
+    (tmp_path / "requirements.txt").write_text("numpy>=2\na==1.0\n")
+    target = ("--hardware", "cpu-zen4", "--python", "3.12", "--index-url", index.url)
+
+    done = advisor_here("advise", *target, "--cache-dir", str(tmp_path / "cache"))
+
+    assert done.returncode == 3
+    assert "give up `a==1.0` (requirements.txt:2): then `a` becomes 2.0" in done.stderr
+
+
 def test_a_constraint_is_given_up_and_the_others_stay(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0", "3.0"):
         index.add("a", version, ["b>=2"] if version == "3.0" else [])

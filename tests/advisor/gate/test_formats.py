@@ -174,6 +174,19 @@ def test_pages_are_readable_in_a_browser(failing: Path, advisor_here: Advisor, j
     assert problems == []
 
 
+def test_an_unmeasured_stack_is_not_called_as_fast_as_the_baseline(
+    failing: Path, index: PackageIndex, advisor_here: Advisor
+) -> None:
+    for version in ("2.7.0", "2.8.0"):
+        index.add("torch", version, code="")
+    (failing / "torch.txt").write_text("torch\n")
+
+    page = advisor_here("advise", "--format", "html", "--dry-run", "--hardware", "h100", "-r", "torch.txt").stdout
+
+    assert "<b>speed unknown</b>" in page
+    assert "as fast" not in page
+
+
 def test_the_reports_import_no_solver() -> None:
     # What runs on every push must start fast: the solver is for what is new.
     program = (
