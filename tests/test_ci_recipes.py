@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 ACTION = ROOT / ".github" / "actions" / "advise" / "action.yml"
 TEMPLATE = ROOT / "templates" / "advisor.gitlab-ci.yml"
 RECIPE = ROOT / "docs" / "how-to" / "gate-ci.md"
+INSTALLS_AGAIN = pytest.mark.slow
+"""Each recipe installs the program with all that it requires: half a minute of processor time."""
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -159,6 +161,7 @@ def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables
     assert json.loads((temporary / "advisor.sarif").read_text())["version"] == "2.1.0"
 
 
+@INSTALLS_AGAIN
 def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
     ran = ambush(clone)
@@ -192,6 +195,7 @@ def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str
     assert (clone / job["artifacts"]["reports"]["junit"]).read_text().startswith("<?xml")
 
 
+@INSTALLS_AGAIN
 def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
     ran = ambush(clone)
@@ -212,6 +216,7 @@ def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str
     assert {"advisor.xml", "advisor.sarif"} <= {path.name for path in clone.iterdir()}
 
 
+@INSTALLS_AGAIN
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="pre-commit takes hooks from a git repository")
 def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
     with (clone / "pyproject.toml").open("a") as file:
