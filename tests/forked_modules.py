@@ -12,6 +12,7 @@ import pi_runners
 # Libraries that functions import when they need them.
 _LAZY = (
     "alembic.command",
+    "kubernetes",
     "lxml.html",
     "networkx",
     "numpy",

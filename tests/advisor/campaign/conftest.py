@@ -17,6 +17,7 @@ import pytest
 
 from knowledge.domain.observation import Observation
 from knowledge.store.engine import open_knowledge_base
+from tests.forked import run_forked
 from tests.package_index import PackageIndex
 
 MATRIX = """
@@ -70,15 +71,8 @@ class Bench:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "advisor", *arguments]
 
-    def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.folder,
-            env={**self.variables, **more},
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+    def run(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return run_forked(arguments, cwd=self.folder, environment={**self.variables, **more}, timeout=600)
 
     def campaign(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         return self.run("pi", "campaign", "matrix.toml", "--index-url", self.index.url, *arguments, **more)
