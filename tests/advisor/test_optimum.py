@@ -188,7 +188,7 @@ def newest_first(stack: Stack) -> tuple[int, ...]:
     return tuple(-stack.get(name, NEWEST + 1) for name in NAMES)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     made=problems,
     roots=some_roots,
@@ -221,7 +221,7 @@ def test_the_optimum_is_that_of_brute_force_and_the_only_one(
         assert optimum.unique
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=125, deadline=None)
 @given(made=problems, roots=some_roots, gains=rewards, second=costs, shown=st.integers(1, 4))
 def test_a_reward_is_earned_only_by_what_is_required(
     made: Made, roots: dict[str, Ask], gains: Costs, second: Costs, shown: int
@@ -241,7 +241,7 @@ def test_one_thread_and_many_give_the_same_answer(made: Made, roots: dict[str, A
     assert solve(made, roots, [(first, set())]) == solve(made, roots, [(first, set())], workers=4)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=125, deadline=None)
 @given(made=problems, roots=some_roots)
 def test_the_baseline_exists_where_any_stack_does(made: Made, roots: dict[str, Ask]) -> None:
     source = MadeSource(made)
@@ -258,7 +258,7 @@ def test_the_baseline_exists_where_any_stack_does(made: Made, roots: dict[str, A
     assert (found in every) if every else found is None
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=125, deadline=None)
 @given(made=problems, roots=st.dictionaries(st.sampled_from(NAMES), asks, min_size=2))
 def test_a_conflict_is_the_smallest_set_of_requirements_that_has_no_stack(made: Made, roots: dict[str, Ask]) -> None:
     conflict = find_conflict(problem(roots), MadeSource(made), limits=lambda _: NO_LIMITS)

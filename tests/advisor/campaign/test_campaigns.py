@@ -67,6 +67,7 @@ def test_a_campaign_is_the_same_on_every_engine(bench: Bench, engine: tuple[str,
     assert "round" not in again.stderr.replace("rounds", "")
 
 
+@LOCAL_FIRST
 def test_a_killed_worker_loses_nothing(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(bench.held, REFUSES)
     process = bench.start(*engine)
