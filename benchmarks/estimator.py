@@ -28,9 +28,9 @@ from scipy.stats import norm, spearmanr
 from advisor.resolve.objectives import SPEED_STEP, speed_steps
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Machine, Side, evidence_of
+from knowledge.estimate.gaussian_process import Process, Term, foresee
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.mlperf import score_submissions, software_gains
-from knowledge.estimate.process import Process, Term, foresee
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.store.engine import open_knowledge_base
 

@@ -20,7 +20,7 @@ from packaging.version import Version
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import gather
-from knowledge.estimate.fits import Fits
+from knowledge.estimate.model_cache import Fits
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload
 from knowledge.exchange.files import read_lines, read_observations

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pi_runners.campaign import Block
     from pi_runners.environment import BuiltEnvironment
     from pi_runners.matrix import Slot
-    from pi_runners.process import FreshProcesses
+    from pi_runners.subprocess_runner import FreshProcesses
 
 MORE_TO_MEASURE = 75
 """EX_TEMPFAIL of sysexits.h: run it again."""
@@ -80,7 +80,7 @@ def begun(
     planned: Planned, folder: ObservationFolder, *, session: str
 ) -> tuple[Block, list[tuple[int, tuple[Slot, ...]]]]:
     """Return a block with its name in a folder, and the rounds of it that are missing there."""
-    from pi_runners.installed import missing_rounds
+    from pi_runners.installed_stack import missing_rounds
 
     block = named(planned.block, folder, now=datetime.now(UTC))
     measured = {(run.round, run.slot, run.label): of for run, of in folder.runs.items() if run.block == block.name}
@@ -189,8 +189,8 @@ def _run(options: Any, started: float) -> int:
     from knowledge.domain.errors import InputError
     from knowledge.exchange.folder import ObservationFolder
     from knowledge.hardware.detect import detect
-    from pi_runners.installed import installed_environment
-    from pi_runners.process import FreshProcesses
+    from pi_runners.installed_stack import installed_environment
+    from pi_runners.subprocess_runner import FreshProcesses
 
     hardware = detect()
     environment, unreadable = installed_environment(Path(sys.executable))
@@ -230,7 +230,7 @@ def _run(options: Any, started: float) -> int:
 
 
 def _describe(hardware: HardwareProfile, environment: BuiltEnvironment) -> str:
-    from pi_runners.installed import installed_frameworks
+    from pi_runners.installed_stack import installed_frameworks
 
     stack = environment.stack
     versions = ", ".join(f"{name} {stack.version_of(name)}" for name in installed_frameworks(stack))

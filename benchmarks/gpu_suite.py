@@ -9,7 +9,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
 from pi_runners.campaign import Block
 from pi_runners.environment import BuiltEnvironment
-from pi_runners.installed import Arm, cases_that_fit, device_of, installed_frameworks, plan_installed_slots
+from pi_runners.installed_stack import Arm, cases_that_fit, device_of, installed_frameworks, plan_installed_slots
 
 ROUNDS = 4
 """Fewest rounds that say how much a result varies."""

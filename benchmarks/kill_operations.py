@@ -320,7 +320,7 @@ class _Campaign(Operation):
 
     def kill(self, folder: Path, number: int, process: subprocess.Popen[bytes]) -> bool:
         victim = self.victims[number // 2 % len(self.victims)]
-        words = {"supervisor": "pi_runners.executors.supervise", "worker": "work"}
+        words = {"supervisor": "pi_runners.executors.supervisor", "worker": "work"}
         found = [psutil.Process(process.pid)] if victim == "coordinator" and process.poll() is None else []
         if victim != "coordinator":
             found = _processes(folder, words.get(victim, ""))

@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from advisor.cli.options import open_client
-from advisor.resolve.stacks import StackLocker
+from advisor.resolve.stack_lock import StackLocker
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block
 from knowledge.hardware.detect import detect
 from pi_runners.campaign import Block, run_block, write_program
 from pi_runners.environment import StackLock, build_environment
 from pi_runners.matrix import Case, choose_cases, plan_slots
-from pi_runners.process import FreshProcesses, Process, ProcessEnd
+from pi_runners.subprocess_runner import FreshProcesses, Process, ProcessEnd
 
 PERCENT = 5
 ROUNDS = 8

@@ -31,8 +31,8 @@ from knowledge.domain.observation import IndicatorRun, Observation
 from knowledge.domain.stack import make_stack
 from knowledge.estimate.compare import compare_block
 from knowledge.estimate.interface import NORMAL_QUANTILE
-from knowledge.estimate.moderation import estimate_prior
-from knowledge.estimate.paired import locate
+from knowledge.estimate.paired_ratio import locate
+from knowledge.estimate.variance_shrinkage import estimate_prior
 from knowledge.store.engine import open_knowledge_base
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 project = "Seshat"
 author = "The Seshat developers"
 copyright = author
-release = importlib.metadata.version("seshat")
+release = importlib.metadata.version("seshat-advisor")
 
 extensions = ["myst_parser"]
 exclude_patterns = ["_build"]

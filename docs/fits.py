@@ -19,7 +19,7 @@ from typing import Any
 
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.evidence import gather
-from knowledge.estimate.fits import USUAL, frameworks_of, of_framework
+from knowledge.estimate.model_cache import USUAL, frameworks_of, of_framework
 from knowledge.store.engine import open_knowledge_base
 
 TARGET = Path(str(files("knowledge.data"))) / "fits.json"

@@ -1,6 +1,6 @@
 """Draws the plots of `what-mlperf-says.md` from the shipped runs, and prints its figures.
 
-pip install 'seshat[docs]' && python docs/mlperf.py
+pip install 'seshat-advisor[docs]' && python docs/mlperf.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Draws the plots of `what-we-measured.md` from the shipped observations, and prints its tables.
 
-pip install 'seshat[docs]' && python docs/plots.py
+pip install 'seshat-advisor[docs]' && python docs/plots.py
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from knowledge.domain.errors import UnavailableError
-from knowledge.estimate.fits import Fits
+from knowledge.estimate.model_cache import Fits
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.backends import FRAMEWORKS
 from tests.forked import run_forked

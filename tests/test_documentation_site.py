@@ -130,9 +130,9 @@ def test_each_term_of_the_glossary_is_defined_once() -> None:
 def test_docs_prints_the_address_that_the_metadata_hold(
     advisor_here: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed = tmp_path / "seshat-9.dist-info"
+    installed = tmp_path / "seshat_advisor-9.dist-info"
     installed.mkdir()
-    metadata = "Metadata-Version: 2.4\nName: seshat\nVersion: 9\n"
+    metadata = "Metadata-Version: 2.4\nName: seshat-advisor\nVersion: 9\n"
     (installed / "METADATA").write_text(
         f"{metadata}Project-URL: Repository, https://a.example/code\nProject-URL: Documentation, https://a.example/d\n"
     )

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.campaign.home import Home, Plan
+from advisor.campaign.directory import Home, Plan
 from knowledge.domain.errors import InputError
 from pi_runners.executors.base import PLACE, Executor
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.index.client import IndexClient
 from advisor.index.page import DistributionFile
 from advisor.resolve.baseline import Impossible
-from advisor.resolve.stacks import LOADGEN, StackLocker
+from advisor.resolve.stack_lock import LOADGEN, StackLocker
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash

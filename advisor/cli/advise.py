@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.asking import Asked, asks
-from advisor.cli.opening import opened
+from advisor.cli.context import opened
 from advisor.cli.options import check_format
+from advisor.cli.project_options import ProjectOptions, asks
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from advisor.report.interface import Report
     from advisor.report.update import LockChange
     from advisor.resolve.problem import Candidate
-    from advisor.resolve.recommend import Inquiry
+    from advisor.resolve.recommend import ResolutionRequest
 
 _TOOLS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
 """Locks that only their own tool writes."""
@@ -27,7 +27,7 @@ _TOOLS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
 
 @asks
 def advise(
-    asked: Asked,
+    asked: ProjectOptions,
     output: Annotated[
         list[Path] | None,
         typer.Option(
@@ -70,7 +70,9 @@ def advise(
         _advise(asked, output, format, dry_run=dry_run, pr_body=pr_body)
 
 
-def _advise(asked: Asked, output: list[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None) -> None:
+def _advise(
+    asked: ProjectOptions, output: list[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
+) -> None:
     from advisor.lock.formats import check_lock_path
     from advisor.lock.write import write_atomically
     from advisor.report.interface import Report
@@ -111,7 +113,7 @@ def _advise(asked: Asked, output: list[Path] | None, format: str, *, dry_run: bo
         typer.echo(_told(report, format, inquiry))
 
 
-def _told(report: Report, format: str, inquiry: Inquiry) -> str:
+def _told(report: Report, format: str, inquiry: ResolutionRequest) -> str:
     if format == "json":
         from advisor.report.json import advice_json
 
@@ -126,12 +128,14 @@ def _told(report: Report, format: str, inquiry: Inquiry) -> str:
     return advice_text(report)
 
 
-def _update(asked: Asked, output: list[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None) -> None:
+def _update(
+    asked: ProjectOptions, output: list[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
+) -> None:
     from datetime import UTC, datetime
 
-    from advisor.cli.judging import judged
+    from advisor.cli.gate_session import judged
     from advisor.gate.compare import telling_first
-    from advisor.gate.recommended import relaxed
+    from advisor.gate.recommendation import relaxed
     from advisor.gate.update import least_update
     from advisor.lock.write import write_atomically
     from advisor.report.update import LockChange, pull_request_body, update_json, update_text
@@ -173,7 +177,7 @@ def _apply(
     change: LockChange,
     lock: Lock,
     output: list[Path] | None,
-    inquiry: Inquiry,
+    inquiry: ResolutionRequest,
     client: IndexClient,
     *,
     dry_run: bool,
@@ -208,7 +212,7 @@ def _command(lock: str, change: LockChange) -> str:
     return f"lock {', '.join(wanted)} with {_TOOLS[lock]}, which alone writes `{lock}`"
 
 
-def _write(paths: Sequence[Path], stack: Sequence[Candidate], inquiry: Inquiry, client: IndexClient) -> None:
+def _write(paths: Sequence[Path], stack: Sequence[Candidate], inquiry: ResolutionRequest, client: IndexClient) -> None:
     """Write the locks, each whole or not at all; none before all of them are made."""
     if not paths:
         return

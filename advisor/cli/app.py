@@ -44,7 +44,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"advisor {version('seshat')}")
+        typer.echo(f"advisor {version('seshat-advisor')}")
         raise typer.Exit
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.console import say
-from advisor.cli.following import (
+from advisor.cli.campaign_monitor import (
     Following,
     HomeOption,
     campaigns_folder,
@@ -19,7 +18,8 @@ from advisor.cli.following import (
     follow,
     observations,
 )
-from advisor.cli.measuring import (
+from advisor.cli.console import say
+from advisor.cli.measure import (
     BudgetOption,
     OutputOption,
     PrometheusOption,
@@ -41,7 +41,7 @@ from advisor.cli.options import (
 from advisor.cli.user_directories import cache_directory
 
 if TYPE_CHECKING:
-    from advisor.campaign.home import Home, Plan
+    from advisor.campaign.directory import Home, Plan
     from advisor.campaign.plan import Campaign
     from advisor.index.client import IndexClient
     from knowledge.domain.hardware import HardwareProfile
@@ -152,8 +152,8 @@ def campaign(
     After an interruption the same command goes on. A task is one round of one block on one machine. A task whose
     machine is lost is tried again; a stack that crashes, hangs or cannot be installed is an observation.
     """
+    from advisor.campaign.directory import Home, Plan
     from advisor.campaign.engines import open_engine
-    from advisor.campaign.home import Home, Plan
     from advisor.campaign.plan import campaign_name, check_disk, estimate
     from pi_runners.matrix_file import read_matrix
 
@@ -222,7 +222,7 @@ def _render(folder: Path, executor: str, given: dict[str, str], place: Home, pla
     import yaml
 
     from advisor.campaign.engines import open_engine
-    from advisor.campaign.submissions import batch_of
+    from advisor.campaign.submission_log import batch_of
     from advisor.lock.write import write_atomically
     from knowledge.domain.errors import InputError
     from pi_runners.executors.kubernetes import KubernetesExecutor

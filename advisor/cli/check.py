@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.asking import Asked, asks
 from advisor.cli.console import say, say_error
+from advisor.cli.project_options import ProjectOptions, asks
 
 
 @asks
 def check(
-    asked: Asked,
+    asked: ProjectOptions,
     base: Annotated[
         str | None,
         typer.Option("--base", metavar="REF|FILE", help="Judge only the change from a commit, or from a lock."),
@@ -41,17 +41,17 @@ def check(
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")] = False,
 ) -> None:
     """Judge the stack that a project has now, for each of its targets: what does not run, lags behind, or is unsafe."""
-    from advisor.cli.judging import judged
+    from advisor.cli.gate_session import judged
     from advisor.cli.options import check_format
-    from advisor.gate.check import Judgement, unreadable
+    from advisor.gate.check import GateResult, unreadable
     from advisor.lock.write import write_atomically
-    from advisor.project.unreadable import UnreadableFileError
+    from advisor.project.read_errors import UnreadableFileError
     from advisor.report.check.formats import FORMATS, formatted
 
     check_format(format, among=FORMATS)
     files = _files(output or ())
 
-    def report(judgement: Judgement) -> None:
+    def report(judgement: GateResult) -> None:
         for kind, path in files:
             write_atomically(path, formatted(judgement, kind) + "\n")
         typer.echo(formatted(judgement, format))

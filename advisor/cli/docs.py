@@ -23,7 +23,7 @@ def documentation_address() -> str:
 
     from knowledge.domain.errors import InputError
 
-    for text in metadata("seshat").get_all("Project-URL") or ():
+    for text in metadata("seshat-advisor").get_all("Project-URL") or ():
         label, _, address = text.partition(",")
         if label.strip().lower() == _LABEL:
             return str(address.strip())

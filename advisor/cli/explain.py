@@ -6,16 +6,16 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.asking import Asked, asks
-from advisor.cli.opening import opened
+from advisor.cli.context import opened
 from advisor.cli.options import FormatOption, check_format
+from advisor.cli.project_options import ProjectOptions, asks
 
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
 @asks
 def explain(
-    asked: Asked,
+    asked: ProjectOptions,
     package: Annotated[str, typer.Argument(metavar="PACKAGE", help="A package of the advised stack.")],
     format: FormatOption = "text",
 ) -> None:
@@ -35,7 +35,7 @@ def explain(
 
 @asks
 def prices(
-    asked: Asked,
+    asked: ProjectOptions,
     pythons: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,7 +68,7 @@ def prices(
 
 @asks
 def tree(
-    asked: Asked,
+    asked: ProjectOptions,
     package: Annotated[
         str | None, typer.Option("--package", metavar="NAME", help="Start here instead of at the project.")
     ] = None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli import evidence, sharing
+from advisor.cli import knowledge_queries, knowledge_sync
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store, open_to_read, read_moment
 
@@ -57,7 +57,7 @@ def import_(
     keep_valid: Annotated[
         bool, typer.Option("--keep-valid", help="Store the sound observations of a damaged file, and list the rest.")
     ] = False,
-    source: sharing.SourceOption = None,
+    source: knowledge_sync.SourceOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store the observations of files and of other knowledge bases; what is known already is not counted twice.
@@ -65,7 +65,7 @@ def import_(
     What cannot be true is kept apart: see `advisor knowledge quarantine`.
     """
     with open_store(knowledge) as store:
-        sink = sharing.AdmittingSink(store, source=source or "")
+        sink = knowledge_sync.AdmittingSink(store, source=source or "")
         for place in sources:
             with ExitStack() as opened:
                 if _is_knowledge_base(place):
@@ -95,7 +95,7 @@ def _other(source: str) -> KnowledgeBase:
     return open_knowledge_base(source, shipped=False)
 
 
-def _import_file(sink: sharing.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[Admitted, int]:
+def _import_file(sink: knowledge_sync.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[Admitted, int]:
     from knowledge.domain.errors import InputError
     from knowledge.exchange.files import DamagedLine, read_lines, read_observations
 
@@ -201,12 +201,12 @@ def _ended_before(store: KnowledgeBase, blocks: Iterable[Block], before: str) ->
             yield block.name
 
 
-app.command("push")(sharing.push)
-app.command("pull")(sharing.pull)
-app.add_typer(sharing.tokens, name="token")
-app.add_typer(sharing.quarantine, name="quarantine")
-app.add_typer(sharing.sources, name="source")
-app.command("compare")(evidence.compare)
-app.command("estimate")(evidence.estimate)
-app.command("import-mlperf")(evidence.import_mlperf)
-app.command("mlperf-table")(evidence.mlperf_table)
+app.command("push")(knowledge_sync.push)
+app.command("pull")(knowledge_sync.pull)
+app.add_typer(knowledge_sync.tokens, name="token")
+app.add_typer(knowledge_sync.quarantine, name="quarantine")
+app.add_typer(knowledge_sync.sources, name="source")
+app.command("compare")(knowledge_queries.compare)
+app.command("estimate")(knowledge_queries.estimate)
+app.command("import-mlperf")(knowledge_queries.import_mlperf)
+app.command("mlperf-table")(knowledge_queries.mlperf_table)

@@ -73,7 +73,7 @@ def open_to_read(address: str | None) -> SqlKnowledgeBase:
 def open_store(address: str | None) -> SqlKnowledgeBase:
     """Open the knowledge base that was asked for, or the user's own."""
     from knowledge.store.engine import open_knowledge_base
-    from knowledge.store.glance import default_address
+    from knowledge.store.state_hash import default_address
 
     return open_knowledge_base(address or default_address())
 

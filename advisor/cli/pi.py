@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from advisor.cli import jobs
+from advisor.cli import campaign_commands
 from advisor.cli.campaign import campaign, plan
 from advisor.cli.console import progress_bar, say, warn
-from advisor.cli.measuring import (
+from advisor.cli.measure import (
     BudgetOption,
     KeepOption,
     MemoryLimitOption,
@@ -39,10 +39,18 @@ if TYPE_CHECKING:
     from knowledge.domain.observation import Scalar
     from pi_runners.matrix import Slot
 
+_LISTED_BLOCKS = 5
+
 app = typer.Typer(help="Measure performance indicators.", no_args_is_help=True, rich_markup_mode=None)
 app.command("plan")(plan)
 app.command("campaign")(campaign)
-for command in (jobs.status, jobs.cancel, jobs.retry, jobs.collect, jobs.work):
+for command in (
+    campaign_commands.status,
+    campaign_commands.cancel,
+    campaign_commands.retry,
+    campaign_commands.collect,
+    campaign_commands.work,
+):
     app.command(command.__name__)(command)
 
 
@@ -127,7 +135,7 @@ def run(
     import psutil
 
     from advisor.campaign.plan import lock_instruments
-    from advisor.resolve.stacks import StackLocker
+    from advisor.resolve.stack_lock import StackLocker
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
     from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_slots
@@ -187,7 +195,7 @@ def run(
 
 @app.command("show")
 def show(
-    block: Annotated[str, typer.Argument(metavar="BLOCK", help="Name of a block, as `pi run` printed it.")],
+    block: Annotated[str, typer.Argument(metavar="BLOCK", help="Name of a block, or a unique prefix of it.")],
     format: FormatOption = "text",
     knowledge: KnowledgeOption = None,
 ) -> None:
@@ -197,11 +205,17 @@ def show(
 
     check_format(format)
     with open_to_read(knowledge) as store:
-        observations = tuple(store.observations(block=block))
-    if not observations:
-        raise InputError(
-            f"the knowledge base holds no block `{block}`", hint="`advisor knowledge export` lists what it holds"
-        )
+        names = sorted(held.name for held in store.blocks())
+        matching = [block] if block in names else [name for name in names if name.startswith(block)]
+        if len(matching) != 1:
+            listed = ", ".join((matching or names)[-_LISTED_BLOCKS:]) or "none"
+            raise InputError(
+                f"`{block}` is a prefix of {len(matching)} blocks"
+                if matching
+                else f"the knowledge base holds no block `{block}`",
+                hint=f"{'the last' if len(matching or names) > _LISTED_BLOCKS else 'it holds'}: {listed}",
+            )
+        observations = tuple(store.observations(block=matching[0]))
     if format == "json":
         import json
 

@@ -38,7 +38,7 @@ def serve(
     except ImportError as error:
         raise UnavailableError(
             f"the service's libraries are not installed: {error.name}",
-            hint="install them with `pip install 'seshat[serve]'`",
+            hint="install them with `pip install 'seshat-advisor[serve]'`",
         ) from None
     with open_store(knowledge) as store:
         app = create_app(store, Indicators(), most_bytes=int(most * 1e6))

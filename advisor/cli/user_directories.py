@@ -40,7 +40,7 @@ def readable_address(chosen: str | None) -> str:
     Raises:
         UnavailableError: If no directory can be written at all.
     """
-    from knowledge.store.glance import default_path
+    from knowledge.store.state_hash import default_path
 
     return chosen or _usable_knowledge_base(default_path())
 

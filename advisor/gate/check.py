@@ -9,21 +9,21 @@ from functools import cached_property
 
 from packaging.utils import NormalizedName
 
+from advisor.gate.artifacts import Distribution
 from advisor.gate.compare import Comparison, compare, gap, regression, slow_settings
-from advisor.gate.distribution import Distribution
+from advisor.gate.compatibility import unfit
 from advisor.gate.findings import Finding, Place, merged
-from advisor.gate.fitness import unfit
 from advisor.gate.hash_loss import lost_hashes
-from advisor.gate.outlook import Outlook
 from advisor.gate.policy import ABOUT_EXCEPTIONS, Ignore, Policy, read_policy
-from advisor.gate.recommended import Recommended
-from advisor.gate.satisfaction import unmet
+from advisor.gate.prediction import Outlook
+from advisor.gate.recommendation import Recommended
+from advisor.gate.requirements_check import unmet
 from advisor.gate.scope import Located, Scope
 from advisor.gate.unindexed import replaced_by_directories
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
+from advisor.project.read_errors import UnreadableFileError
 from advisor.project.switches import Switch
-from advisor.project.unreadable import UnreadableFileError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import requirements_within
 from advisor.resolve.problem import Candidate, Problem
@@ -103,7 +103,7 @@ class Examined:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class GateResult:
     """What came of all targets.
 
     Attributes:
@@ -152,7 +152,7 @@ def check(
     today: date,
     before: Policy | None = None,
     policy_changes: Sequence[Finding] = (),
-) -> Judgement:
+) -> GateResult:
     """Examine a project for its targets.
 
     Args:
@@ -171,10 +171,10 @@ def check(
     if before is not None:
         known = {ignore.identity for ignore in before.ignores}
         kept = [f for f in kept if f.code not in ABOUT_EXCEPTIONS or (f.package, f.subject) not in known]
-    return Judgement(targets=targets, policy=policy, findings=merged(kept), covered=tuple(covered))
+    return GateResult(targets=targets, policy=policy, findings=merged(kept), covered=tuple(covered))
 
 
-def unreadable(error: UnreadableFileError) -> Judgement:
+def unreadable(error: UnreadableFileError) -> GateResult:
     """Return what a file that cannot be read comes to: one finding that no exception covers, and nothing examined."""
     policy = read_policy({})
     finding = Finding(
@@ -184,7 +184,7 @@ def unreadable(error: UnreadableFileError) -> Judgement:
         place=Place(path=str(error.path), line=error.line),
         package=error.package,
     )
-    return Judgement(targets=(), policy=policy, findings=(finding,), covered=(), unreadable=error)
+    return GateResult(targets=(), policy=policy, findings=(finding,), covered=(), unreadable=error)
 
 
 def examine(case: Case, policy: Policy) -> Examined:

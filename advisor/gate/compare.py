@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from advisor.gate.findings import Finding, Place
-from advisor.gate.outlook import Outlook, telling
-from advisor.gate.recommended import Recommended
+from advisor.gate.prediction import Outlook, telling
+from advisor.gate.recommendation import Recommended
 from advisor.gate.scope import Scope
 from advisor.project.switches import Switch
 from knowledge.estimate.interface import Effect, Prediction

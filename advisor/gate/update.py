@@ -12,15 +12,15 @@ from packaging.version import Version
 from advisor.gate.check import Examined, examine
 from advisor.gate.compare import lies_behind
 from advisor.gate.findings import Finding
-from advisor.gate.outlook import telling
 from advisor.gate.policy import ABOUT_EXCEPTIONS, Policy
+from advisor.gate.prediction import telling
 from advisor.project.lock_formats import LockedFile
 from advisor.project.locks import Lock, LockedVersion
 from advisor.resolve.baseline import Impossible
 from advisor.resolve.encode import Choice
 from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate
-from advisor.resolve.recommend import Inquiry
+from advisor.resolve.recommend import ResolutionRequest
 from advisor.resolve.verify import verify
 
 _MOST_ROUNDS = 200
@@ -41,7 +41,7 @@ class Update:
     remaining: tuple[Finding, ...]
 
 
-def least_update(examined: Examined, inquiry: Inquiry, policy: Policy, *, today: date) -> Update:
+def least_update(examined: Examined, inquiry: ResolutionRequest, policy: Policy, *, today: date) -> Update:
     """Return the smallest change of a lock that clears the findings that fail it.
 
     Solves for the least change, examines the answer as any lock, refuses the combinations that fail and solves again.
@@ -100,7 +100,9 @@ def failing(examined: Examined, policy: Policy, *, today: date) -> Sequence[Find
     return [finding for finding in kept if finding.fails and finding.code not in ABOUT_EXCEPTIONS]
 
 
-def _refusals(finding: Finding, after: Examined, inquiry: Inquiry, policy: Policy) -> Iterator[frozenset[Choice]]:
+def _refusals(
+    finding: Finding, after: Examined, inquiry: ResolutionRequest, policy: Policy
+) -> Iterator[frozenset[Choice]]:
     """Yield the combinations of versions that a finding refuses; none where it is not about versions."""
     if not finding.versions:
         return

@@ -27,7 +27,7 @@ from advisor.project.lock_formats import (
     package_of,
     reason_of,
 )
-from advisor.project.unreadable import UnreadableFileError, check_size
+from advisor.project.read_errors import UnreadableFileError, check_size
 from advisor.resolve.problem import RootRequirement
 from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError

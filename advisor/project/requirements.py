@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.project.interface import ProjectRequirements, not_supported, parse_requirement
-from advisor.project.unreadable import UnreadableFileError, check_size
+from advisor.project.read_errors import UnreadableFileError, check_size
 from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 
@@ -37,7 +37,8 @@ def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequire
         UnreadableFileError: If a file cannot be read, or a line is malformed or not supported.
     """
     if not path.is_file():
-        raise InputError(f"`{path}` cannot be read: there is no such file")
+        reason = "it is a directory" if path.is_dir() else "there is no such file"
+        raise InputError(f"`{path}` cannot be read: {reason}")
     check_size(path)
     state = path.stat()
     try:

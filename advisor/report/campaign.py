@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from advisor.campaign.coordinate import Coordinator
-from advisor.campaign.home import Cell
-from advisor.campaign.submissions import TaskState
+from advisor.campaign.coordinator import Coordinator
+from advisor.campaign.directory import Cell
+from advisor.campaign.submission_log import TaskState
 from knowledge.domain.lines import lines_of
 
 COLUMNS = ("queued", "running", "done", "failed", "not run")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from advisor.report.ratios import ratio_cells
+from advisor.report.words import count
 from knowledge.estimate.framework_model import Estimate
 from knowledge.estimate.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.estimate.stacks import Standings, stack_name
@@ -93,7 +94,7 @@ def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, i
     """Return an estimate and its nearest evidence."""
     basis = "both measured" if estimate.measured else "inferred: not both versions were measured"
     lines = [
-        f"{stack} against {against}, on {where}, over {indicators} size{'s' if indicators != 1 else ''} of indicators:",
+        f"{stack} against {against}, on {where}, over {count(indicators, 'size')} of indicators:",
         f"{estimate.speedup:.3f} times as fast [{estimate.low:.3f}, {estimate.high:.3f}] at {estimate.confidence:.0%}; "
         f"{basis}",
         "",
@@ -273,7 +274,7 @@ def draw_svg(draw: Callable[[Any], None], *, rows: int) -> str:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError(
-            "plots need matplotlib, which is not installed", hint="install it with `pip install 'seshat[plot]'`"
+            "plots need matplotlib, which is not installed", hint="install it with `pip install 'seshat-advisor[plot]'`"
         ) from None
     with mpl.rc_context({"svg.hashsalt": "seshat", "svg.fonttype": "none"}):
         figure = Figure(figsize=(8, 1.2 + 0.22 * rows), layout="constrained")

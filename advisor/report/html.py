@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor.report.interface import Report, changes, target_line
+from advisor.report.words import count
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
 from knowledge.estimate.interface import Change, Prediction
 
 if TYPE_CHECKING:
-    from advisor.resolve.recommend import Inquiry
+    from advisor.resolve.recommend import ResolutionRequest
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
 _TICKED = re.compile(r"`([^`]*)`")
@@ -133,7 +134,7 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-def advice_html(report: Report, inquiry: Inquiry, prices: Sequence[Price]) -> str:
+def advice_html(report: Report, inquiry: ResolutionRequest, prices: Sequence[Price]) -> str:
     """Return advice as a page.
 
     Args:
@@ -145,9 +146,10 @@ def advice_html(report: Report, inquiry: Inquiry, prices: Sequence[Price]) -> st
     stack = advice.optimum.stack
     required = requirements_within(inquiry.problem, inquiry.source, stack)
     prediction = advice.prediction
+    quality = "optimal for the score" if advice.optimum.proven else "the best found"
     return render(
         "advice.html",
-        title=f"{len(stack)} packages, {'proven to be the best' if advice.optimum.proven else 'the best found'}",
+        title=f"{count(len(stack), 'package')}, {quality}",
         target=target_line(report.target),
         report=report,
         stack=[(c.name, str(c.version), advice.why[c.name], c.name in report.direct) for c in stack],

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from advisor.project.sources import Proposal
 from advisor.report.interface import Report, changes, changes_from_current, target_line
+from advisor.report.words import count
 from knowledge.estimate.interface import Change, Prediction
 
 _FEW = 10
@@ -21,8 +22,9 @@ def _lines(report: Report) -> Iterator[str]:
     advice = report.advice
     yield f"target     {target_line(report.target)}"
     basis = "" if report.dated else ", by release counts: the index gives no upload times"
-    yield f"stack      {len(advice.optimum.stack)} packages, {report.advice.behind[0]:.1f} libyears behind the newest"
-    yield f"baseline   {len(advice.baseline)} packages, {report.advice.behind[1]:.1f} libyears behind{basis}"
+    size, (behind, baseline_behind) = count(len(advice.optimum.stack), "package"), report.advice.behind
+    yield f"stack      {size}, {behind:.1f} libyears behind the newest"
+    yield f"baseline   {count(len(advice.baseline), 'package')}, {baseline_behind:.1f} libyears behind{basis}"
     if advice.current is not None:
         yield f"current    {_current(report)}"
     if report.proposal is not None:
@@ -64,14 +66,16 @@ def _current(report: Report) -> str:
     locked, prediction = report.advice.current
     found = changes_from_current(report)
     if not found:
-        return f"{len(locked)} packages: the recommended stack itself"
+        return f"{count(len(locked), 'package')}: the recommended stack itself"
     added = sum(before == "-" for _, before, _ in found)
     removed = sum(after == "-" for _, _, after in found)
     moved = [name for name, before, after in found if "-" not in (before, after)]
     named = [name for name in moved if name in report.direct]
     also = f" (`{'`, `'.join(named[:_FEW])}`{' and others' if len(moved) > len(named[:_FEW]) else ''})" if named else ""
     speed = f"; the stack is predicted {prediction.speedup:.3f}x as fast" if prediction.changes else ""
-    return f"{len(locked)} packages: {len(moved)} would move{also}, {added} be added, {removed} be removed{speed}"
+    return (
+        f"{count(len(locked), 'package')}: {len(moved)} would move{also}, {added} be added, {removed} be removed{speed}"
+    )
 
 
 def _proof(report: Report) -> str:
@@ -80,7 +84,7 @@ def _proof(report: Report) -> str:
     state = "optimal" if optimum.proven else f"feasible, not proven optimal ({gaps})"
     return (
         f"{state} over {optimum.candidates} candidate versions, {optimum.fetched} of them read, "
-        f"in {optimum.iterations} iteration{'s' if optimum.iterations != 1 else ''}; verified by resolvelib"
+        f"in {count(optimum.iterations, 'iteration')}; verified by resolvelib"
     )
 
 

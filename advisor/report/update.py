@@ -15,6 +15,7 @@ from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import change_words, speed_words
 from advisor.report.digits import rounded
 from advisor.report.interface import target_line
+from advisor.report.words import count
 from advisor.resolve.optimise import Optimum
 from advisor.resolve.target import Target
 from knowledge.estimate.interface import Effect, Prediction
@@ -116,12 +117,12 @@ def _text(change: LockChange) -> Iterator[str]:
 def _size(change: LockChange) -> str:
     if not change.changes:
         return "nothing changes: the gate finds nothing that fails" if change.least else "nothing changes"
-    words = f"{change_words(change.changes)}, of {len(change.before)} packages"
+    words = f"{change_words(change.changes)}, of {count(len(change.before), 'package')}"
     if change.least:
         state = "proven to be the fewest" if change.optimum.bounds[0].gap == 0 else "not proven to be the fewest"
         if any(finding.code == "ADV008" for finding in change.cleared):
             state += ", of stacks with the same measured packages,"
-        return f"{words}: {state} that clear {len(change.cleared)} finding{'s' if len(change.cleared) != 1 else ''}"
+        return f"{words}: {state} that clear {count(len(change.cleared), 'finding')}"
     return f"{words}: {'proven to be the best stack' if change.optimum.proven else 'not proven to be the best stack'}"
 
 

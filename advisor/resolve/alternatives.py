@@ -15,7 +15,7 @@ from advisor.resolve.explain import PROJECT, dependency_graph
 from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError
 from advisor.resolve.prices import differences
 from advisor.resolve.problem import Problem, RootRequirement
-from advisor.resolve.recommend import Advice, Inquiry
+from advisor.resolve.recommend import Advice, ResolutionRequest
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Prediction
 
@@ -79,7 +79,7 @@ class Explanation:
     runner_up: Alternative | None
 
 
-def explain_package(inquiry: Inquiry, advice: Advice, name: NormalizedName) -> Explanation:
+def explain_package(inquiry: ResolutionRequest, advice: Advice, name: NormalizedName) -> Explanation:
     """Explain one package of the advised stack.
 
     Raises:
@@ -127,11 +127,13 @@ def _paths(graph: Graph, name: NormalizedName) -> tuple[tuple[tuple[str, ...], .
     return tuple(found[:MAX_PATHS]), len(found) > MAX_PATHS
 
 
-def _forced(inquiry: Inquiry, optimum: Optimum, name: NormalizedName, version: Version) -> Alternative:
+def _forced(inquiry: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version) -> Alternative:
     return _alternative(inquiry, optimum, name, Requirement(f"{name}==={version}"), version)
 
 
-def _runner_up(inquiry: Inquiry, optimum: Optimum, name: NormalizedName, taken: set[Version]) -> Alternative | None:
+def _runner_up(
+    inquiry: ResolutionRequest, optimum: Optimum, name: NormalizedName, taken: set[Version]
+) -> Alternative | None:
     """Return the best stack with another version than those taken."""
     excluded = ",".join(f"!={version}" for version in sorted(taken))
     found = _alternative(inquiry, optimum, name, Requirement(f"{name}{excluded}"), None)
@@ -139,7 +141,7 @@ def _runner_up(inquiry: Inquiry, optimum: Optimum, name: NormalizedName, taken: 
 
 
 def _alternative(
-    inquiry: Inquiry, optimum: Optimum, name: NormalizedName, demand: Requirement, version: Version | None
+    inquiry: ResolutionRequest, optimum: Optimum, name: NormalizedName, demand: Requirement, version: Version | None
 ) -> Alternative:
     other = inquiry.instead(_demanding(inquiry.problem, demand))
     try:
@@ -162,7 +164,7 @@ def _demanding(problem: Problem, demand: Requirement) -> Problem:
     return replace(problem, roots=(*problem.roots, root))
 
 
-def _reason(inquiry: Inquiry) -> tuple[str, ...]:
+def _reason(inquiry: ResolutionRequest) -> tuple[str, ...]:
     found = find_conflict(
         inquiry.problem, inquiry.source, limits=inquiry.criteria.limits, start=inquiry.baseline, effort=inquiry.effort
     )

@@ -114,7 +114,7 @@ class _Provider(AbstractProvider[Needed, Node, Identifier]):
 
     def is_satisfied_by(self, requirement: Needed, candidate: Node) -> bool:
         """Whether a candidate meets a requirement."""
-        # Asked for every pair in every round: remembered by identity, with the pair kept so that identities last.
+        # Called for every pair in every round: cached by identity, with the pair kept so that identities last.
         key = (id(requirement), id(candidate))
         if key not in self._satisfied:
             met = admits(requirement.dependency.requirement, candidate.candidate.version)

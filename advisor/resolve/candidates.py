@@ -16,9 +16,9 @@ from advisor.index.client import IndexClient
 from advisor.index.distributions import MetadataError
 from advisor.index.metadata import CoreMetadata
 from advisor.index.pages import ProjectPage
-from advisor.resolve.kept import KeptRequirements
-from advisor.resolve.offers import Offer, OfferReader
+from advisor.resolve.compatible_files import Offer, OfferReader
 from advisor.resolve.problem import Candidate, Dependency, Problem, admits
+from advisor.resolve.requirements_cache import KeptRequirements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

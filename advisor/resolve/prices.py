@@ -13,7 +13,7 @@ from advisor.resolve.conflict import without
 from advisor.resolve.objectives import HOURS_A_YEAR, hours_behind
 from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate
-from advisor.resolve.recommend import Inquiry
+from advisor.resolve.recommend import ResolutionRequest
 from knowledge.domain.errors import UnavailableError
 from knowledge.estimate.interface import Prediction
 
@@ -42,7 +42,7 @@ class Price:
     obstacle: str = ""
 
 
-def constraint_prices(inquiry: Inquiry, optimum: Optimum) -> tuple[Price, ...]:
+def constraint_prices(inquiry: ResolutionRequest, optimum: Optimum) -> tuple[Price, ...]:
     """Return the price of every requirement and constraint of the user's own that limits versions, dearest first."""
     found: list[tuple[tuple[int, ...], Price]] = []
     for root in inquiry.problem.roots:
@@ -66,12 +66,12 @@ def constraint_prices(inquiry: Inquiry, optimum: Optimum) -> tuple[Price, ...]:
 
 
 def python_prices(
-    inquiry: Inquiry,
+    inquiry: ResolutionRequest,
     optimum: Optimum,
     *,
     versions: Iterable[str],
     admitted: str | None,
-    ask: Callable[[str | None], Inquiry],
+    ask: Callable[[str | None], ResolutionRequest],
 ) -> tuple[Price, ...]:
     """Return what other interpreter versions would buy.
 
@@ -106,7 +106,9 @@ def python_prices(
     return tuple(found)
 
 
-def _price(constraint: str, origin: str, here: tuple[Inquiry, Optimum], there: tuple[Inquiry, Optimum]) -> Price:
+def _price(
+    constraint: str, origin: str, here: tuple[ResolutionRequest, Optimum], there: tuple[ResolutionRequest, Optimum]
+) -> Price:
     before, after = here[1].stack, there[1].stack
     return Price(
         constraint=constraint,
@@ -117,7 +119,7 @@ def _price(constraint: str, origin: str, here: tuple[Inquiry, Optimum], there: t
     )
 
 
-def _fresher(here: tuple[Inquiry, Optimum], there: tuple[Inquiry, Optimum]) -> float:
+def _fresher(here: tuple[ResolutionRequest, Optimum], there: tuple[ResolutionRequest, Optimum]) -> float:
     """Return by how many years the packages of both stacks are fresher there, over the candidates of both."""
     before = {c.name: c.version for c in here[1].stack}
     hours = 0

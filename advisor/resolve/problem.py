@@ -94,7 +94,7 @@ class Problem:
     _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Asked for each package again and again; there may be thousands.
+        # Called for each package many times; there may be thousands.
         applying: dict[str, list[RootRequirement]] = {}
         for root in self.roots:
             if self.applies(root.requirement):
@@ -197,7 +197,7 @@ _ADMITTED: dict[tuple[str, Version], bool] = {}
 
 def admits(requirement: Requirement, version: Version) -> bool:
     """Whether a requirement's specifier admits a version; which pre-releases exist was decided before."""
-    # Asked for the same few hundred specifiers and versions again and again.
+    # Called with the same few hundred specifiers and versions many times.
     specifier = str(requirement.specifier)
     if not specifier:
         return True

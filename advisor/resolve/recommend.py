@@ -50,7 +50,7 @@ class Advice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inquiry:
+class ResolutionRequest:
     """A problem with everything that it takes to answer it, and to answer it again with something changed.
 
     Attributes:
@@ -166,7 +166,7 @@ def inquire(
     objective: ObjectiveName,
     young_after: str = "",
     effort: Effort | None = None,
-) -> Inquiry:
+) -> ResolutionRequest:
     """Resolve the baseline of a problem, and make ready to answer it.
 
     Args:
@@ -185,7 +185,7 @@ def inquire(
     _check_roots(problem, source)
     direct = {root.name for root in problem.roots if not root.constraint}
 
-    def inquiry(baseline: tuple[Candidate, ...]) -> Inquiry:
+    def inquiry(baseline: tuple[Candidate, ...]) -> ResolutionRequest:
         criteria = Criteria(
             rules=rules,
             estimator=estimator,
@@ -195,7 +195,7 @@ def inquire(
             source=source,
             young_after=young_after,
         )
-        return Inquiry(
+        return ResolutionRequest(
             problem=problem,
             source=source,
             rules=rules,
@@ -215,7 +215,7 @@ def inquire(
         raise inquiry(()).conflict(baseline=False) from None
 
 
-def recommend(inquiry: Inquiry, *, current: Mapping[str, Version] | None = None) -> Advice:
+def recommend(inquiry: ResolutionRequest, *, current: Mapping[str, Version] | None = None) -> Advice:
     """Answer an inquiry.
 
     Args:

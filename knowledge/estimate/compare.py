@@ -11,8 +11,8 @@ from functools import cache
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.conditions import differing_conditions
-from knowledge.estimate.moderation import Prior, estimate_prior
-from knowledge.estimate.paired import Location, locate, winsorised
+from knowledge.estimate.paired_ratio import Location, locate, winsorised
+from knowledge.estimate.variance_shrinkage import Prior, estimate_prior
 
 WIDEST_FACTOR = 4.0
 """An interval whose upper end is more than this many times its lower end is no result."""
@@ -124,8 +124,8 @@ def compare_block(observations: Iterable[Observation], *, confidence: float = 0.
 
     Drift of the machine hits reference and slot of one round alike, so it leaves their ratio. Rounds in which the two
     ran under unequal conditions are left out; :func:`refusals` tells which. A disturbed round hits one of the two
-    alone: the ratio is a trimmed mean of the rounds' log ratios (:mod:`knowledge.estimate.paired`). Intervals are
-    Student's with moderated variances (:mod:`knowledge.estimate.moderation`), each widened for the number of
+    alone: the ratio is a trimmed mean of the rounds' log ratios (:mod:`knowledge.estimate.paired_ratio`). Intervals are
+    Student's with moderated variances (:mod:`knowledge.estimate.variance_shrinkage`), each widened for the number of
     comparisons in its block (Bonferroni), so that all of them hold together with the given confidence.
 
     Args:

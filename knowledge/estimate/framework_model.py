@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from knowledge.estimate.evidence import COMPANIONS, Contrast, Machine, Side
+from knowledge.estimate.gaussian_process import Process, Term
 from knowledge.estimate.interface import (
     NORMAL_QUANTILE,
     Change,
@@ -28,7 +29,6 @@ from knowledge.estimate.interface import (
     FrameworkGains,
     PredictedGain,
 )
-from knowledge.estimate.process import Process, Term
 
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array

@@ -31,7 +31,7 @@ from knowledge.estimate.interface import (
 from knowledge.estimate.workloads import Workload
 
 if TYPE_CHECKING:
-    from knowledge.estimate.fits import Fits
+    from knowledge.estimate.model_cache import Fits
 
 
 class PosteriorEstimator:

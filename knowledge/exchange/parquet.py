@@ -29,7 +29,8 @@ def parquet_table(observations: Iterable[Observation]) -> bytes:
         from pyarrow import parquet
     except ImportError:
         raise InputError(
-            "Parquet needs pyarrow, which is not installed", hint="install it with `pip install 'seshat[parquet]'`"
+            "Parquet needs pyarrow, which is not installed",
+            hint="install it with `pip install 'seshat-advisor[parquet]'`",
         ) from None
     from io import BytesIO
 

@@ -106,7 +106,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     app = FastAPI(
         title="Seshat knowledge base",
         description="Observations of performance indicators: delivered by runners, read by everybody with a token.",
-        version=version("seshat"),
+        version=version("seshat-advisor"),
         # The pages would load scripts from elsewhere; the document itself is at /openapi.json.
         docs_url=None,
         redoc_url=None,
@@ -216,10 +216,15 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
         """List the machines on which something was measured."""
         return [{"id": machine.identity, **machine.record()} for machine in store.machines()]
 
+    @app.get("/", include_in_schema=False)
+    def root() -> dict[str, str]:
+        """Say what this is, and where its description is."""
+        return {"service": app.title, "version": app.version, "description": "/openapi.json", "health": "/health"}
+
     @app.get("/health", responses=_problems(503))
     def health() -> Health:
         """Say whether the knowledge base can be read."""
-        return Health(status="ok", version=version("seshat"), revision=store.revision())
+        return Health(status="ok", version=version("seshat-advisor"), revision=store.revision())
 
     @app.get(
         "/metrics",

@@ -39,7 +39,7 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
         if revision is not None and revision > HEAD:
             raise KnowledgeBaseError(
                 f"the knowledge base `{shown}` has tables of revision {revision}, newer than this program's {HEAD}",
-                hint="upgrade `seshat`",
+                hint="upgrade `seshat-advisor`",
             )
         if revision != HEAD and not writable:
             raise KnowledgeBaseError(
@@ -88,7 +88,7 @@ def _engine(address: str) -> tuple[Engine, bool]:
         ) from None
     except ImportError:
         raise KnowledgeBaseError(
-            "the PostgreSQL driver is not installed", hint="install it with `pip install 'seshat[postgresql]'`"
+            "the PostgreSQL driver is not installed", hint="install it with `pip install 'seshat-advisor[postgresql]'`"
         ) from None
     except OSError as error:
         raise KnowledgeBaseError(f"the knowledge base `{address}` cannot be created: {error}") from None

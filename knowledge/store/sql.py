@@ -19,13 +19,13 @@ from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
 from knowledge.store import tables
 from knowledge.store.base import Block, Content, Ingest, KnowledgeBaseError, Quarantined, Source
-from knowledge.store.checking import find_damages
 from knowledge.store.digest import EMPTY, combine
+from knowledge.store.ingest import absent, add_observations
+from knowledge.store.integrity import find_damages
 from knowledge.store.quarantine import known_apart, put_apart, read_apart, take_out
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.tokens import Token, all_tokens, create_token, revoke_token, token_of
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
-from knowledge.store.writing import absent, add_observations
 
 _TOGETHER = 2000
 

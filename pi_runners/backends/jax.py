@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from pi_runners.backends.cells import GATES, advance
 from pi_runners.backends.numpy import from_bytes
+from pi_runners.backends.recurrent_cells import GATES, advance
 from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
 
 

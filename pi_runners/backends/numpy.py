@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from pi_runners.backends.cells import GATES, advance
+from pi_runners.backends.recurrent_cells import GATES, advance
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 
 

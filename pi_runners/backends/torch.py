@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import torch
 import torch.nn.functional as functional
 
-from pi_runners.backends.cells import GATES
+from pi_runners.backends.recurrent_cells import GATES
 from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
 
 _CHUNK = 2**20

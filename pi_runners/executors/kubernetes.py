@@ -169,7 +169,8 @@ class KubernetesExecutor:
             from kubernetes import client, config
         except ImportError:
             raise RefusedError(
-                "the Kubernetes client is not installed", hint="install it with `pip install 'seshat[kubernetes]'`"
+                "the Kubernetes client is not installed",
+                hint="install it with `pip install 'seshat-advisor[kubernetes]'`",
             ) from None
         o = self.options
         settings = client.Configuration()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus, tail_of
-from pi_runners.executors.supervise import OUTPUT, STATUS, write_document
+from pi_runners.executors.supervisor import OUTPUT, STATUS, write_document
 
 _MOST_OUTPUT = 64 * 1024 * 1024
 _GRACE_SECONDS = 5.0
@@ -46,7 +46,7 @@ class LocalExecutor:
                 write_document(folder / "batch.json", document)
                 with (folder / "supervisor.log").open("ab") as log:
                     subprocess.Popen(
-                        [sys.executable, "-m", "pi_runners.executors.supervise", str(folder), str(lock.fileno())],
+                        [sys.executable, "-m", "pi_runners.executors.supervisor", str(folder), str(lock.fileno())],
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
@@ -77,7 +77,7 @@ class LocalExecutor:
         folder = batch.folder
         (folder / "cancelled").touch()
         tasks = [STATUS.format(task=task) for task in batch.tasks]
-        # Asked first: what is killed cannot say that it was.
+        # SIGTERM first: a process that SIGKILL ended cannot report that it was cancelled.
         for name in tasks:
             _end(_read(folder / name), signal.SIGTERM)
         begun = time.monotonic()

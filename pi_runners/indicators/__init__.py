@@ -13,7 +13,7 @@ from pi_runners.indicators.matmul import Matmul
 from pi_runners.indicators.memory import Memory, Roofline, Transfer
 from pi_runners.indicators.normalisation import Normalisation
 from pi_runners.indicators.recurrent import Recurrent
-from pi_runners.indicators.rows import Elementwise, Embedding, Fft, Reduction, Softmax, Sort
+from pi_runners.indicators.row_operations import Elementwise, Embedding, Fft, Reduction, Softmax, Sort
 from pi_runners.indicators.startup import Startup
 from pi_runners.indicators.training import TimeToQuality, TrainingStep
 

@@ -14,10 +14,9 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import Candidate, Policy, Problem, RootRequirement
-from advisor.resolve.recommend import Advice, Inquiry, inquire, recommend
+from advisor.resolve.recommend import Advice, ResolutionRequest, inquire, recommend
 from advisor.resolve.target import make_target
 from knowledge.domain.hardware import Cpu, HardwareProfile
-from knowledge.estimate.fits import Fits
 from knowledge.estimate.interface import (
     CompanionGain,
     Estimator,
@@ -26,6 +25,7 @@ from knowledge.estimate.interface import (
     Prediction,
     ScoreTerms,
 )
+from knowledge.estimate.model_cache import Fits
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload
 from knowledge.rules.engine import RuleBook
@@ -83,7 +83,7 @@ def ask(
     estimator: Estimator | None = None,
     objective: ObjectiveName = "performance",
     young_after: str = "",
-) -> Inquiry:
+) -> ResolutionRequest:
     """Make an inquiry into a problem."""
     return inquire(
         problem,

@@ -15,7 +15,7 @@ from advisor.resolve.alternatives import explain_package
 from advisor.resolve.baseline import Impossible
 from advisor.resolve.explain import dependency_graph
 from advisor.resolve.prices import constraint_prices, python_prices
-from advisor.resolve.recommend import Inquiry, recommend
+from advisor.resolve.recommend import ResolutionRequest, recommend
 from knowledge.domain.errors import InputError
 from tests.advisor.made import ask, problem_of
 from tests.conftest import Advisor
@@ -23,7 +23,7 @@ from tests.package_index import PackageIndex
 
 
 @pytest.fixture
-def pinned(index: PackageIndex, tmp_path: Path) -> Inquiry:
+def pinned(index: PackageIndex, tmp_path: Path) -> ResolutionRequest:
     """A project whose constraint on `b` holds back `a`, and with it `c`."""
     for version in ("1.0", "2.0", "3.0"):
         index.add("b", version, ["c"])
@@ -34,7 +34,7 @@ def pinned(index: PackageIndex, tmp_path: Path) -> Inquiry:
     return ask(index, tmp_path, problem_of("a", "b<3", "c>=1"))
 
 
-def test_a_constraint_has_a_price_and_one_that_binds_nothing_has_none(pinned: Inquiry) -> None:
+def test_a_constraint_has_a_price_and_one_that_binds_nothing_has_none(pinned: ResolutionRequest) -> None:
     prices = {p.constraint: p for p in constraint_prices(pinned, recommend(pinned).optimum)}
 
     assert prices["b<3"].binds
@@ -49,7 +49,7 @@ def test_another_interpreter_is_priced_over_the_candidates_of_both(index: Packag
     index.add("a", "2.0", requires_python=">=3.13")
     index.add("b", "1.0", requires_python="<3.14")
 
-    def of(python: str | None) -> Inquiry:
+    def of(python: str | None) -> ResolutionRequest:
         return ask(index, tmp_path, problem_of("a", "b", python=python or "3.12"))
 
     here = of(None)
@@ -61,7 +61,7 @@ def test_another_interpreter_is_priced_over_the_candidates_of_both(index: Packag
     assert "no version of `b`" in found[1].obstacle
 
 
-def test_a_package_is_explained_by_paths_conflict_and_runner_up(pinned: Inquiry) -> None:
+def test_a_package_is_explained_by_paths_conflict_and_runner_up(pinned: ResolutionRequest) -> None:
     found = explain_package(pinned, recommend(pinned), canonicalize_name("b"))
 
     assert (found.version, found.newest) == (Version("2.0"), Version("3.0"))
@@ -75,12 +75,12 @@ def test_a_package_is_explained_by_paths_conflict_and_runner_up(pinned: Inquiry)
     assert "why not the runner-up, 1.0" in explanation_text(found)
 
 
-def test_a_package_that_the_stack_does_not_hold_is_an_error(pinned: Inquiry) -> None:
+def test_a_package_that_the_stack_does_not_hold_is_an_error(pinned: ResolutionRequest) -> None:
     with pytest.raises(InputError, match="does not hold `z`"):
         explain_package(pinned, recommend(pinned), canonicalize_name("z"))
 
 
-def test_the_tree_shows_each_package_below_what_requires_it(pinned: Inquiry) -> None:
+def test_the_tree_shows_each_package_below_what_requires_it(pinned: ResolutionRequest) -> None:
     graph = dependency_graph(pinned.problem, pinned.source, recommend(pinned).optimum.stack)
 
     def show(format: str = "text", *, invert: bool = False, package: str | None = None) -> str:

@@ -396,5 +396,5 @@ def test_what_an_environment_has_from_a_directory_is_told() -> None:
 
     assert found is not None
     assert found.packages[canonicalize_name("packaging")].elsewhere == ""
-    own = found.packages[canonicalize_name("seshat")].elsewhere
+    own = found.packages[canonicalize_name("seshat-advisor")].elsewhere
     assert own.startswith("file://")

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.resolve.objectives import speed_steps
 from knowledge.domain.observation import Observation
-from knowledge.estimate.fits import Fits
+from knowledge.estimate.model_cache import Fits
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload
 from knowledge.store.engine import open_knowledge_base

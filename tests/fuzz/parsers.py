@@ -19,9 +19,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.cli.asking import Asked
-from advisor.cli.judging import _policy
-from advisor.cli.opening import _client, chosen_targets, prepare, read_asked
+from advisor.cli.context import _client, chosen_targets, prepare, read_asked
+from advisor.cli.gate_session import _policy
+from advisor.cli.project_options import ProjectOptions
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.distributions import Distributions, MetadataError
@@ -80,7 +80,7 @@ def _evaluate(requirements: Iterable[Requirement]) -> None:
 
 
 def _read_project(folder: Path) -> None:
-    asked = Asked(
+    asked = ProjectOptions(
         directory=folder,
         cache_dir=folder / "cache",
         hardware="cpu-zen4",

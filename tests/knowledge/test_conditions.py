@@ -14,9 +14,9 @@ from scipy.special import polygamma
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
 from knowledge.estimate.conditions import instabilities, spread
-from knowledge.estimate.moderation import digamma, estimate_prior, trigamma
-from knowledge.estimate.paired import locate
+from knowledge.estimate.paired_ratio import locate
 from knowledge.estimate.summary import bootstrap, roofs, summarise_block
+from knowledge.estimate.variance_shrinkage import digamma, estimate_prior, trigamma
 from tests.knowledge.samples import RUN, block, observation
 
 

@@ -14,8 +14,8 @@ from knowledge.domain.observation import Observation
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.compare import compare_block
 from knowledge.estimate.evidence import evidence_of, machine_of
-from knowledge.estimate.fits import Fits
 from knowledge.estimate.interface import PredictedGain
+from knowledge.estimate.model_cache import Fits
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from knowledge.estimate.evidence import LARGEST_ERROR, Contrast, Machine, Side
-from knowledge.estimate.fits import shipped_amplitudes
 from knowledge.estimate.framework_model import FrameworkModel
+from knowledge.estimate.gaussian_process import Process, Term
 from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain, ScoreTerms
-from knowledge.estimate.process import Process, Term
+from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.workloads import find_workload
 
 HERE = Machine(identity="here", name="zen4", kind="cpu zen4", family="cpu AuthenticAMD")

@@ -18,11 +18,11 @@ from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.compare import common_shares
 from knowledge.estimate.evidence import Side, evidence_of, gather
-from knowledge.estimate.fits import Fits, frameworks_of, of_framework, shipped_amplitudes
+from knowledge.estimate.gaussian_process import Process, Term, foresee
 from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.kernel import distances
+from knowledge.estimate.model_cache import Fits, frameworks_of, of_framework, shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
-from knowledge.estimate.process import Process, Term, foresee
 from knowledge.estimate.workloads import Workload, find_workload
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
@@ -143,7 +143,7 @@ def test_amplitudes_are_those_that_ship_whatever_the_knowledge_base_holds(store:
 
 def test_unchanged_knowledge_is_not_read_again(store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Fits(store).process("torch", "cpu")
-    monkeypatch.setattr("knowledge.estimate.fits.gather", None)
+    monkeypatch.setattr("knowledge.estimate.model_cache.gather", None)
 
     again = Fits(store).process("torch", "cpu")
 
@@ -158,7 +158,7 @@ def test_what_was_kept_of_another_statistic_is_not_used(
     store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Fits(store).process("torch", "cpu")
-    monkeypatch.setattr("knowledge.estimate.fits.EVIDENCE_FORMAT", 10**6)
+    monkeypatch.setattr("knowledge.estimate.model_cache.EVIDENCE_FORMAT", 10**6)
     monkeypatch.setattr("knowledge.estimate.evidence.FORMAT", 10**6)
     monkeypatch.setattr("knowledge.estimate.evidence.compare_block", lambda _: ())
 

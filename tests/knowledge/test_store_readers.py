@@ -19,7 +19,7 @@ from knowledge.domain.observation import Observation
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
-from knowledge.store.glance import glance
+from knowledge.store.state_hash import glance
 from tests.knowledge.samples import observation
 
 FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
@@ -27,7 +27,7 @@ READER = """
 import sys
 from knowledge.domain.errors import AdvisorError
 from knowledge.store.engine import open_knowledge_base
-from knowledge.store.glance import glance
+from knowledge.store.state_hash import glance
 try:
     with open_knowledge_base(sys.argv[1]) as store:
         found = store.observations()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from knowledge.estimate.evidence import Contrast, Machine, Run, Side
-from knowledge.estimate.fits import shipped_amplitudes
+from knowledge.estimate.gaussian_process import Process
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK
+from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
-from knowledge.estimate.process import Process
 from knowledge.estimate.workloads import find_workload
 from tests.knowledge.samples import MACHINE
 

@@ -15,7 +15,7 @@ from knowledge.domain.stack import PackageVersion, make_stack
 from pi_runners.campaign import Block, observed, run_block
 from pi_runners.environment import BuiltEnvironment, LockedPackage, StackLock, locked_stack
 from pi_runners.matrix import Case, Slot, choose_cases, plan_slots
-from pi_runners.process import Ending, Process, ProcessEnd
+from pi_runners.subprocess_runner import Ending, Process, ProcessEnd
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE
 

@@ -18,7 +18,7 @@ from pi_runners.campaign import write_program
 from pi_runners.harness.contract import Backend, Plan
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.communication_rank import Stretches
-from pi_runners.process import FreshProcesses, Process
+from pi_runners.subprocess_runner import FreshProcesses, Process
 from tests.pi_runners import communication_faults
 
 pytest.importorskip("torch")

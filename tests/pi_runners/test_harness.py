@@ -16,7 +16,7 @@ from pi_runners.campaign import write_program
 from pi_runners.harness import timing
 from pi_runners.harness.contract import Backend, Plan, Unsupported, decode, random_bytes
 from pi_runners.indicators import INDICATORS
-from pi_runners.process import FreshProcesses, Process
+from pi_runners.subprocess_runner import FreshProcesses, Process
 
 
 def request(*indicators: str, backend: str = "numpy") -> dict[str, Any]:

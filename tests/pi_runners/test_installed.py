@@ -11,7 +11,7 @@ import pytest
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.stack import PackageVersion, Stack, make_stack
 from pi_runners.environment import BuiltEnvironment, EnvironmentBuildError
-from pi_runners.installed import (
+from pi_runners.installed_stack import (
     Arm,
     cases_that_fit,
     device_of,

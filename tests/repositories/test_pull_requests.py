@@ -19,7 +19,7 @@ import pytest
 
 from knowledge.domain.observation import IndicatorRun, Observation
 from knowledge.domain.stack import PackageVersion, make_stack
-from knowledge.estimate.fits import Fits
+from knowledge.estimate.model_cache import Fits
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.backends import FRAMEWORKS

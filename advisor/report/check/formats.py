@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 
-from advisor.gate.check import Judgement
+from advisor.gate.check import GateResult
 
 FORMATS = ("text", "json", "markdown", "github", "gitlab", "sarif", "junit", "html")
 _SUFFIXES = {".json": "json", ".md": "markdown", ".sarif": "sarif", ".xml": "junit", ".html": "html", ".txt": "text"}
@@ -21,9 +21,9 @@ def written_as(word: str) -> tuple[str, Path] | None:
     return None if found is None else (found, Path(word))
 
 
-def formatted(judgement: Judgement, format: str) -> str:
+def formatted(judgement: GateResult, format: str) -> str:
     """Return the report in a format of :data:`FORMATS`."""
     # Only the module that is asked for is loaded: each takes its time.
     module = importlib.import_module(f"advisor.report.check.{format}")
-    make: Callable[[Judgement], str] = getattr(module, f"check_{format}")
+    make: Callable[[GateResult], str] = getattr(module, f"check_{format}")
     return make(judgement)

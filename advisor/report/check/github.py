@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.gate.check import Judgement
+from advisor.gate.check import GateResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
 from advisor.report.check.summary import counted, targets_of
@@ -15,12 +15,12 @@ from advisor.report.check.summary import counted, targets_of
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def check_github(judgement: Judgement) -> str:
+def check_github(judgement: GateResult) -> str:
     """Return a workflow command for each finding, and a line for the log."""
     return "\n".join(_lines(judgement))
 
 
-def _lines(judgement: Judgement) -> Iterator[str]:
+def _lines(judgement: GateResult) -> Iterator[str]:
     for finding in judgement.findings:
         yield _command(finding, targets_of(finding, judgement))
     for name, error in judgement.failures:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 
-from advisor.gate.check import Judgement
+from advisor.gate.check import GateResult
 from advisor.gate.findings import Finding, fingerprints
 from advisor.report.check.summary import targets_of
 
 _SEVERITIES = {"error": "critical", "warning": "minor", "note": "info"}
 
 
-def check_gitlab(judgement: Judgement) -> str:
+def check_gitlab(judgement: GateResult) -> str:
     """Return the findings as a list of issues; what points nowhere is laid to the policy's file."""
     document = [
         {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.gate.check import Examined, Judgement
+from advisor.gate.check import Examined, GateResult
 from advisor.gate.codes import gate_codes
 from advisor.report.check.summary import behind_words, change_words, counted, speed_words, targets_of
 from advisor.report.html import Interval, evidence_of, plot, render, tree
 from advisor.report.interface import target_line
 
 
-def check_html(judgement: Judgement) -> str:
+def check_html(judgement: GateResult) -> str:
     """Return the report as a page."""
     return render(
         "check.html",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from advisor.gate.check import Examined, Judgement
+from advisor.gate.check import Examined, GateResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding, fingerprints
 from advisor.report.digits import rounded
@@ -14,7 +14,7 @@ from knowledge.estimate.interface import Effect, Prediction
 SCHEMA_VERSION = 1
 
 
-def check_json(judgement: Judgement) -> str:
+def check_json(judgement: GateResult) -> str:
     """Return the report as JSON; the same findings give the same bytes."""
     document = {
         "schema_version": SCHEMA_VERSION,

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from advisor.gate.check import Examined, Judgement
+from advisor.gate.check import Examined, GateResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
-from advisor.project.unreadable import UnreadableFileError
+from advisor.project.read_errors import UnreadableFileError
 
 
-def check_junit(judgement: Judgement) -> str:
+def check_junit(judgement: GateResult) -> str:
     """Return the findings as test suites; errors are failures, the others are told in their case's output."""
     root = ElementTree.Element("testsuites", name="advisor check")
     for examined in judgement.targets:
@@ -27,7 +27,7 @@ def check_junit(judgement: Judgement) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode")
 
 
-def _suite(examined: Examined, judgement: Judgement) -> ElementTree.Element:
+def _suite(examined: Examined, judgement: GateResult) -> ElementTree.Element:
     name = examined.case.name or examined.case.head.problem.target.hardware.name
     suite = ElementTree.Element("testsuite", name=name)
     failed = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from advisor.gate.check import Examined, Judgement
+from advisor.gate.check import Examined, GateResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
 from advisor.report.check.summary import behind_words, change_words, counted, speed_words, targets_of
@@ -14,12 +14,12 @@ from knowledge.estimate.interface import Effect
 _MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 
-def check_markdown(judgement: Judgement) -> str:
+def check_markdown(judgement: GateResult) -> str:
     """Return the report as Markdown, for GitHub's and GitLab's dialects."""
     return "\n".join(_lines(judgement)) + "\n"
 
 
-def _lines(judgement: Judgement) -> Iterator[str]:
+def _lines(judgement: GateResult) -> Iterator[str]:
     mark = {"passed": "✅", "failed": "❌"}.get(judgement.state, "⚠️")
     yield f"## {mark} Dependency stack: {judgement.state}"
     yield ""
@@ -43,7 +43,7 @@ def _lines(judgement: Judgement) -> Iterator[str]:
         yield "</details>"
 
 
-def _finding_row(finding: Finding, judgement: Judgement) -> tuple[str, ...]:
+def _finding_row(finding: Finding, judgement: GateResult) -> tuple[str, ...]:
     only = f" (target {targets})" if (targets := targets_of(finding, judgement)) else ""
     source = f" ([source]({finding.source}))" if finding.source.startswith("https://") else ""
     name = f"{finding.code} {gate_codes()[finding.code].name}"

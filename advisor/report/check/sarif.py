@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
-from advisor.gate.check import Judgement
+from advisor.gate.check import GateResult
 from advisor.gate.codes import Code, gate_codes
 from advisor.gate.findings import Finding, fingerprints
 from advisor.report.check.summary import targets_of
@@ -19,7 +19,7 @@ from knowledge.domain.errors import AdvisorError
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def check_sarif(judgement: Judgement) -> str:
+def check_sarif(judgement: GateResult) -> str:
     """Return the findings as a log of one run; what exceptions cover is in it, marked as suppressed."""
     codes = gate_codes()
     places = {code: place for place, code in enumerate(codes)}
@@ -38,7 +38,7 @@ def check_sarif(judgement: Judgement) -> str:
                 "tool": {
                     "driver": {
                         "name": "advisor",
-                        "semanticVersion": version("seshat"),
+                        "semanticVersion": version("seshat-advisor"),
                         "rules": [_rule(code) for code in codes.values()],
                     }
                 },
@@ -68,7 +68,7 @@ def _rule(code: Code) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, judgement: Judgement) -> dict[str, Any]:
+def _result(finding: Finding, judgement: GateResult) -> dict[str, Any]:
     only = f" (target {targets})" if (targets := targets_of(finding, judgement)) else ""
     source = f" ({finding.source})" if finding.source else ""
     result: dict[str, Any] = {

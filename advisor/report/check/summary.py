@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from advisor.gate.check import Examined, Judgement
+from advisor.gate.check import Examined, GateResult
 from advisor.gate.compare import Change
 from advisor.gate.findings import Finding
+from advisor.report.words import count
 from knowledge.estimate.interface import Prediction
 
 
-def counted(judgement: Judgement) -> str:
+def counted(judgement: GateResult) -> str:
     """Say how many findings there are, by level."""
     counts = Counter(finding.level for finding in judgement.findings)
-    told = [f"{counts[level]} {level}{'s' if counts[level] != 1 else ''}" for level in ("error", "warning", "note")]
+    told = [count(counts[level], level) for level in ("error", "warning", "note")]
     covered = f", {len(judgement.covered)} ignored" if judgement.covered else ""
     return ", ".join(told) + covered
 
 
-def targets_of(finding: Finding, judgement: Judgement) -> str:
+def targets_of(finding: Finding, judgement: GateResult) -> str:
     """Name the targets of a finding, where it does not hold for all of several."""
     named = [name for name in finding.targets if name]
     return ", ".join(named) if named and len(finding.targets) < len(judgement.targets) else ""
@@ -53,4 +54,5 @@ def behind_words(examined: Examined) -> str:
     proof = "" if examined.recommended.proven else " (not proven to be the best)"
     if not differing:
         return f"the lock is the recommended stack{proof}"
-    return f"{differing} packages differ{proof}; its speed over the lock: {speed_words(examined.prospect)}"
+    verb = "differs" if differing == 1 else "differ"
+    return f"{count(differing, 'package')} {verb}{proof}; its speed over the lock: {speed_words(examined.prospect)}"

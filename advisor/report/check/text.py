@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.gate.check import Examined, Judgement
+from advisor.gate.check import Examined, GateResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
 from advisor.report.check.summary import behind_words, change_words, counted, speed_words, targets_of
 from advisor.report.interface import target_line
+from advisor.report.words import count
 
 _FEW = 12
 
 
-def check_text(judgement: Judgement) -> str:
+def check_text(judgement: GateResult) -> str:
     """Return the report as plain text: a line a finding, then what was compared, then a summary."""
     return "\n".join(_lines(judgement))
 
 
-def _lines(judgement: Judgement) -> Iterator[str]:
+def _lines(judgement: GateResult) -> Iterator[str]:
     for finding in judgement.findings:
         yield _finding(finding, judgement)
     if judgement.findings:
@@ -35,7 +36,7 @@ def _lines(judgement: Judgement) -> Iterator[str]:
         yield "`advisor rule CODE` explains a finding; `advisor advise --update` clears it with the least change"
 
 
-def _finding(finding: Finding, judgement: Judgement) -> str:
+def _finding(finding: Finding, judgement: GateResult) -> str:
     place = f"{finding.place}: " if finding.place.path else ""
     only = f" (target {targets})" if (targets := targets_of(finding, judgement)) else ""
     source = f" ({finding.source})" if finding.source else ""
@@ -48,7 +49,7 @@ def _target(examined: Examined) -> Iterator[str]:
     lock = case.head.lock
     what = f"`{lock.path}`" if lock.path else "the environment"
     name = f"target {case.name}: " if case.name else ""
-    yield f"{name}{what}, {len(lock.packages)} packages, for {target_line(case.head.problem.target)}"
+    yield f"{name}{what}, {count(len(lock.packages), 'package')}, for {target_line(case.head.problem.target)}"
     if examined.comparison is not None:
         comparison = examined.comparison
         yield f"  against {comparison.base}: {change_words(comparison.changes)}"

@@ -13,7 +13,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.baseline import Impossible
-from advisor.resolve.stacks import StackLocker
+from advisor.resolve.stack_lock import StackLocker
 from knowledge.domain.errors import InputError
 from knowledge.hardware.detect import detect
 from pi_runners.environment import FullDiskError

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor.campaign.coordinate import Coordinator
+from advisor.campaign.coordinator import Coordinator
+from advisor.campaign.directory import Cell, Home, HomeError, Plan, cell_files, plan_document, plan_from
 from advisor.campaign.engines import open_engine
-from advisor.campaign.home import Cell, Home, HomeError, Plan, cell_files, plan_document, plan_from
-from advisor.campaign.work import UnsuitableNodeError, cell_line, cells_in, check_node
+from advisor.campaign.worker import UnsuitableNodeError, cell_line, cells_in, check_node
 from advisor.report.campaign import overview
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Driver, HardwareProfile

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from advisor.gate.fitness import unfit
-from advisor.gate.outlook import Outlook
+from advisor.gate.compatibility import unfit
 from advisor.gate.policy import read_policy
+from advisor.gate.prediction import Outlook
 from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.project.locks import read_lock

@@ -10,7 +10,7 @@ import pytest
 import tomli_w
 
 from advisor.project.locks import read_lock
-from advisor.project.unreadable import UnreadableFileError
+from advisor.project.read_errors import UnreadableFileError
 from tests.advisor.gate.lock_texts import (
     EVIL,
     WHEEL,

@@ -213,7 +213,7 @@ def test_locks_that_nothing_judges_are_named(repository: Path, check: Run) -> No
 
 
 def test_a_lock_beyond_the_limit_is_refused(repository: Path, check: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor.project.unreadable.MOST_BYTES", 1000)
+    monkeypatch.setattr("advisor.project.read_errors.MOST_BYTES", 1000)
     (repository / "locked.txt").write_text("a==2.0\nb==1.1\n" + "#" * 1000)
     (repository / "uv.lock").write_text("#" * 1001)
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonSchema as SarifSchema
 
 from advisor.project.locks import read_lock
-from advisor.project.unreadable import UnreadableFileError
+from advisor.project.read_errors import UnreadableFileError
 from tests.advisor.gate.steps import Run, change, git
 from tests.advisor.made import problem_of
 from tests.conftest import Advisor

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from advisor.campaign.directory import Home
 from advisor.campaign.engines import Engine
-from advisor.campaign.home import Home
-from advisor.campaign.submissions import batch_of
+from advisor.campaign.submission_log import batch_of
 from knowledge.domain.errors import InputError
 from pi_runners.executors.base import Batch, Executor, RefusedError, shell_command
 from pi_runners.executors.local import LocalExecutor

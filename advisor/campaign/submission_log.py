@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from advisor.campaign.directory import Home, Plan, read_document
 from advisor.campaign.engines import Engine
-from advisor.campaign.home import Home, Plan, read_document
 from knowledge.domain.identity import content_hash
 from pi_runners.executors.base import Batch, State
 

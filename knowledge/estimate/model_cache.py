@@ -19,7 +19,7 @@ from knowledge.domain.identity import content_hash
 from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
 from knowledge.estimate.evidence import Contrast, Evidence, Machine, Run, Side, gather
-from knowledge.estimate.process import MOST_CONTRASTS, Process
+from knowledge.estimate.gaussian_process import MOST_CONTRASTS, Process
 from knowledge.store.base import KnowledgeBase
 
 _KIND = "fit"

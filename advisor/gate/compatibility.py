@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from packaging.version import Version
 
 from advisor.gate.findings import Finding
-from advisor.gate.outlook import Outlook
+from advisor.gate.prediction import Outlook
 from advisor.gate.scope import Scope
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Subject

@@ -174,7 +174,7 @@ def estimate(
     """Predict how fast a stack is against another, with an interval and the observations that carry it."""
     from advisor.report.evidence import estimate_text
     from knowledge.domain.errors import InputError
-    from knowledge.estimate.fits import Fits
+    from knowledge.estimate.model_cache import Fits
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import Workload, find_workload
     from knowledge.hardware.profiles import find_profile

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.campaign import EngineOption
+from advisor.cli.campaign_monitor import Following, HomeOption, campaigns_folder, coordinated, engine_options, follow
 from advisor.cli.console import say, warn
-from advisor.cli.following import Following, HomeOption, campaigns_folder, coordinated, engine_options, follow
+from advisor.cli.knowledge_sync import TokenOption, tell_apart
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
-from advisor.cli.sharing import TokenOption, tell_apart
 
 if TYPE_CHECKING:
-    from advisor.campaign.coordinate import Coordinator
-    from advisor.campaign.home import Home
+    from advisor.campaign.coordinator import Coordinator
+    from advisor.campaign.directory import Home
     from knowledge.domain.errors import UnavailableError
     from knowledge.service.client import KnowledgeService
 
@@ -65,7 +65,7 @@ def _list(knowledge: str | None, format: str) -> None:
     """Print every campaign in one line."""
     import json
 
-    from advisor.campaign.home import Home
+    from advisor.campaign.directory import Home
     from advisor.report.campaign import overview
 
     folder = campaigns_folder(knowledge)
@@ -201,8 +201,8 @@ def work(
     ] = False,
 ) -> None:
     """Measure one task of a campaign on this machine: what batch jobs run."""
-    from advisor.campaign.home import Cell, Home, plan_from
-    from advisor.campaign.work import cell_line, work
+    from advisor.campaign.directory import Cell, Home, plan_from
+    from advisor.campaign.worker import cell_line, work
     from knowledge.domain.errors import InputError
     from knowledge.hardware.detect import detect
     from knowledge.service.client import KnowledgeService
@@ -287,7 +287,7 @@ class _Nowhere:
 
 def _looking(place: Home) -> Coordinator:
     """Return a coordinator that only looks, beside whoever coordinates."""
-    from advisor.campaign.coordinate import Coordinator
+    from advisor.campaign.coordinator import Coordinator
 
     return Coordinator(place, place.plan(), sink=_Nowhere(), warn=lambda message, hint: warn(message, hint=hint))
 
@@ -298,7 +298,7 @@ def _find(campaign: str | None, home: Path | None, knowledge: str | None) -> Hom
     Raises:
         InputError: If there is none of that name, or several.
     """
-    from advisor.campaign.home import Home
+    from advisor.campaign.directory import Home
     from knowledge.domain.errors import InputError
 
     if home is not None:

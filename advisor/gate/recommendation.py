@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.gate.outlook import Outlook
+from advisor.gate.prediction import Outlook
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
 from advisor.resolve.problem import Problem, RootRequirement
@@ -19,7 +19,7 @@ from knowledge.domain.identity import canonical_json
 from knowledge.rules.catalogue import catalogue_digest
 
 if TYPE_CHECKING:
-    from advisor.resolve.recommend import Advice, Inquiry
+    from advisor.resolve.recommend import Advice, ResolutionRequest
 
 _BUCKET = "recommended"
 _FORMAT = 1
@@ -45,7 +45,7 @@ def recommended(
     outlook: Outlook,
     *,
     criteria: Sequence[str],
-    solve: Callable[[], tuple[Inquiry, Advice]],
+    solve: Callable[[], tuple[ResolutionRequest, Advice]],
 ) -> Recommended:
     """Return the recommended stack; solved where anything that it depends on is new.
 

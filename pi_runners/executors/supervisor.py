@@ -1,4 +1,4 @@
-"""Runs the tasks of a local batch, one after another: ``python -m pi_runners.executors.supervise FOLDER LOCK``."""
+"""Runs the tasks of a local batch, one after another: ``python -m pi_runners.executors.supervisor FOLDER LOCK``."""
 
 from __future__ import annotations
 

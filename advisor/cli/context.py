@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.cli.asking import Asked
 from advisor.cli.console import say, warn
 from advisor.cli.options import open_client, open_to_read, read_moment
+from advisor.cli.project_options import ProjectOptions
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from advisor.project.locks import Lock
     from advisor.project.sources import Proposal
     from advisor.resolve.problem import Policy, Problem
-    from advisor.resolve.recommend import Inquiry
+    from advisor.resolve.recommend import ResolutionRequest
     from advisor.resolve.target import Target
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.posterior import PosteriorEstimator
@@ -29,7 +29,7 @@ TargetTable = tuple[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class TargetContext:
     """A project that was read, for one target.
 
     Attributes:
@@ -54,9 +54,9 @@ class Prepared:
     workload: str
     proposal: Proposal | None
     lock: Path | None
-    asked: Asked
+    asked: ProjectOptions
 
-    def inquiry(self, client: IndexClient, estimator: Estimator, python: str | None = None) -> Inquiry:
+    def inquiry(self, client: IndexClient, estimator: Estimator, python: str | None = None) -> ResolutionRequest:
         """Resolve the baseline and make ready to answer; for another Python version where one is given."""
         from advisor.config import choose
 
@@ -66,7 +66,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
+class AdviceContext:
     """A prepared project with its indexes and what is known.
 
     Attributes:
@@ -77,14 +77,14 @@ class Opened:
         ask: Makes an inquiry; for another Python version than the target's where one is given.
     """
 
-    prepared: Prepared
+    prepared: TargetContext
     client: IndexClient
     estimator: PosteriorEstimator
     current: Lock | None
-    ask: Callable[[str | None], Inquiry]
+    ask: Callable[[str | None], ResolutionRequest]
 
 
-def read_asked(asked: Asked, *, tell: Callable[[str], None] = warn) -> ProjectRequirements:
+def read_asked(asked: ProjectOptions, *, tell: Callable[[str], None] = warn) -> ProjectRequirements:
     """Read the project that was asked for, and tell what of it was left out.
 
     Raises:
@@ -107,7 +107,7 @@ def read_asked(asked: Asked, *, tell: Callable[[str], None] = warn) -> ProjectRe
     return project
 
 
-def chosen_targets(asked: Asked, project: ProjectRequirements) -> Sequence[TargetTable]:
+def chosen_targets(asked: ProjectOptions, project: ProjectRequirements) -> Sequence[TargetTable]:
     """Return the targets that were named; where none was, the project's, unless flags describe one.
 
     Raises:
@@ -130,7 +130,7 @@ def chosen_targets(asked: Asked, project: ProjectRequirements) -> Sequence[Targe
     return [(name, known[name]) for name in known]
 
 
-def prepare(asked: Asked, project: ProjectRequirements, table: TargetTable = ("", {})) -> Prepared:
+def prepare(asked: ProjectOptions, project: ProjectRequirements, table: TargetTable = ("", {})) -> TargetContext:
     """Make a project ready for one target.
 
     Raises:
@@ -154,7 +154,7 @@ def prepare(asked: Asked, project: ProjectRequirements, table: TargetTable = (""
     if workload is None:
         proposal = propose_workload(asked.directory)
         workload = proposal.workload if proposal else DEFAULT_WORKLOAD
-    return Prepared(
+    return TargetContext(
         name=name,
         project=project,
         target=target,
@@ -169,7 +169,7 @@ def prepare(asked: Asked, project: ProjectRequirements, table: TargetTable = (""
 
 
 @contextmanager
-def opened(asked: Asked) -> Iterator[Opened]:
+def opened(asked: ProjectOptions) -> Iterator[AdviceContext]:
     """Read a project and open what it takes to resolve it for one target; say what was left out or damaged.
 
     Raises:
@@ -184,7 +184,7 @@ def opened(asked: Asked) -> Iterator[Opened]:
     prepared = prepare(asked, project, targets[0])
     current = _current(prepared)
     with connected(asked, project) as client, _estimator(prepared) as estimator:
-        yield Opened(
+        yield AdviceContext(
             prepared=prepared,
             client=client,
             estimator=estimator,
@@ -194,7 +194,7 @@ def opened(asked: Asked) -> Iterator[Opened]:
 
 
 @contextmanager
-def connected(asked: Asked, project: ProjectRequirements) -> Iterator[IndexClient]:
+def connected(asked: ProjectOptions, project: ProjectRequirements) -> Iterator[IndexClient]:
     """Open the indexes of a project; say at the end what was asked of them, and which cache entries were damaged."""
     client = _client(asked, project)
     try:
@@ -208,7 +208,7 @@ def connected(asked: Asked, project: ProjectRequirements) -> Iterator[IndexClien
             warn(f"the cache entry `{damaged}` is damaged and was not used")
 
 
-def _current(prepared: Prepared) -> Lock | None:
+def _current(prepared: TargetContext) -> Lock | None:
     """Read what the project has now; a lock that nobody named may be damaged without harm."""
     from advisor.project.current import read_current
     from knowledge.domain.errors import InputError
@@ -223,7 +223,7 @@ def _current(prepared: Prepared) -> Lock | None:
         return None
 
 
-def _client(asked: Asked, project: ProjectRequirements) -> IndexClient:
+def _client(asked: ProjectOptions, project: ProjectRequirements) -> IndexClient:
     from packaging.utils import canonicalize_name
 
     from advisor.config import choose
@@ -273,7 +273,7 @@ def _target(project: ProjectRequirements, *, hardware: str | None, python: str |
     return target
 
 
-def problem_of(asked: Asked, project: ProjectRequirements, target: Target) -> Problem:
+def problem_of(asked: ProjectOptions, project: ProjectRequirements, target: Target) -> Problem:
     """Return what a project requires on a target."""
     from advisor.project.interface import settings_requirements
     from advisor.resolve.problem import Problem
@@ -290,7 +290,7 @@ def problem_of(asked: Asked, project: ProjectRequirements, target: Target) -> Pr
     return problem.with_overridden_roots()
 
 
-def _policy(asked: Asked, project: ProjectRequirements) -> Policy:
+def _policy(asked: ProjectOptions, project: ProjectRequirements) -> Policy:
     from packaging.utils import canonicalize_name
 
     from advisor.resolve.problem import Policy
@@ -309,8 +309,8 @@ def _policy(asked: Asked, project: ProjectRequirements) -> Policy:
 
 
 @contextmanager
-def _estimator(prepared: Prepared) -> Iterator[PosteriorEstimator]:
-    from knowledge.estimate.fits import Fits
+def _estimator(prepared: TargetContext) -> Iterator[PosteriorEstimator]:
+    from knowledge.estimate.model_cache import Fits
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload
     from pi_runners.backends import FRAMEWORKS
@@ -328,9 +328,9 @@ def _inquiry(
     estimator: Estimator,
     objective: str,
     min_age: str,
-    asked: Asked,
+    asked: ProjectOptions,
     python: str | None,
-) -> Inquiry:
+) -> ResolutionRequest:
     from datetime import UTC, datetime, timedelta
 
     from advisor.resolve.candidates import IndexCandidates

@@ -84,7 +84,7 @@ def run_and_report(
     from advisor.campaign.plan import check_disk, estimate
     from advisor.report.prometheus import PrometheusSink
     from pi_runners.campaign import all_but, observed, run_block
-    from pi_runners.process import FreshProcesses
+    from pi_runners.subprocess_runner import FreshProcesses
 
     environments = cache_directory(cache_dir) / "environments"
     if budget_bytes is not None:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.console import say, warn
+from advisor.cli.knowledge_sync import AdmittingSink
 from advisor.cli.options import open_store
-from advisor.cli.sharing import AdmittingSink
 
 if TYPE_CHECKING:
-    from advisor.campaign.coordinate import Coordinator
+    from advisor.campaign.coordinator import Coordinator
+    from advisor.campaign.directory import Home, Plan
     from advisor.campaign.engines import Engine
-    from advisor.campaign.home import Home, Plan
     from advisor.report.campaign import Overview
     from knowledge.domain.observation import Observation
     from knowledge.store.sql import SqlKnowledgeBase
@@ -55,7 +55,7 @@ class Following:
 
 def campaigns_folder(knowledge: str | None) -> Path:
     """Return where campaigns are by default: beside the knowledge base where that is a file."""
-    from knowledge.store.glance import default_address
+    from knowledge.store.state_hash import default_address
 
     address = knowledge or default_address()
     if "://" not in address or address.startswith("sqlite:///"):
@@ -87,7 +87,7 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
     Raises:
         InputError: If another process coordinates it.
     """
-    from advisor.campaign.coordinate import Coordinator
+    from advisor.campaign.coordinator import Coordinator
     from advisor.report.prometheus import PrometheusSink
     from knowledge.domain.errors import InputError
 
@@ -156,7 +156,7 @@ def _interrupted(engine: Engine, coordinator: Coordinator) -> None:
 
 def names(following: Following) -> tuple[str, ...]:
     """Return the names of the campaign's blocks, as the machines that ran them made them."""
-    from advisor.campaign.home import block_name
+    from advisor.campaign.directory import block_name
 
     cells = following.home.cells(following.home.kept)
     return tuple(dict.fromkeys(block_name(following.plan.blocks[cell.block], cell.machine) for cell in cells))

@@ -10,28 +10,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from advisor.cli.asking import Asked
 from advisor.cli.console import warn
-from advisor.cli.opening import Prepared, chosen_targets, connected, prepare, problem_of, read_asked
+from advisor.cli.context import TargetContext, chosen_targets, connected, prepare, problem_of, read_asked
+from advisor.cli.project_options import ProjectOptions
 from advisor.cli.user_directories import cache_directory, readable_address
 from advisor.config import choose
 from advisor.gate.base import content_at, exported, has_commit
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
 from advisor.gate.change_files import base_knowledge, refuse_tracked_cache
-from advisor.gate.check import Case, Judgement, State, check
+from advisor.gate.check import Case, GateResult, State, check
 from advisor.gate.findings import Finding, Place
 from advisor.gate.git_objects import commit_of
-from advisor.gate.outlook import Outlook
 from advisor.gate.policy import Policy, read_policy
-from advisor.gate.recommended import Recommended, recommended, relaxed
+from advisor.gate.prediction import Outlook
+from advisor.gate.recommendation import Recommended, recommended, relaxed
 from advisor.gate.unjudged_locks import unjudged_locks
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
 from advisor.project.interface import ProjectRequirements
 from advisor.project.locks import Lock, read_lock
+from advisor.project.read_errors import UnreadableFileError
 from advisor.project.switches import Switch, read_switches
-from advisor.project.unreadable import UnreadableFileError
 from knowledge.domain.errors import InputError
 
 
@@ -49,15 +49,15 @@ class Base:
 
     name: str
     reference: str
-    asked: Asked | None = None
+    asked: ProjectOptions | None = None
     project: ProjectRequirements | None = None
     lock: Path | None = None
 
 
 @contextmanager
 def judged(
-    asked: Asked, base: str | None, *, policy_from_base: bool = False
-) -> Iterator[tuple[Judgement, tuple[Prepared, ...]]]:
+    asked: ProjectOptions, base: str | None, *, policy_from_base: bool = False
+) -> Iterator[tuple[GateResult, tuple[TargetContext, ...]]]:
     """Examine a project for its targets, against a base where one is named.
 
     Args:
@@ -110,7 +110,9 @@ def judged(
         yield check(cases, policy, today=today, before=earlier, policy_changes=changes), prepared
 
 
-def _policy_source(asked: Asked, before: Base | None, switches: tuple[Switch, ...], stack: ExitStack) -> Base | None:
+def _policy_source(
+    asked: ProjectOptions, before: Base | None, switches: tuple[Switch, ...], stack: ExitStack
+) -> Base | None:
     """Return the commit whose policy is in force; none in a repository that has no commit."""
     if before is not None and before.asked is not None:
         return before
@@ -132,8 +134,8 @@ def _ruling(source: Base, directory: Path, own: Path) -> BasePolicy:
 
 
 def _under(
-    ruling: BasePolicy, source: Base, asked: Asked, project: ProjectRequirements
-) -> tuple[Asked, ProjectRequirements]:
+    ruling: BasePolicy, source: Base, asked: ProjectOptions, project: ProjectRequirements
+) -> tuple[ProjectOptions, ProjectRequirements]:
     """Return options and project as a policy judges them: with its settings, its overrides and its profiles."""
     hardware = asked.hardware
     if hardware is not None and Path(hardware).is_file():
@@ -154,7 +156,7 @@ def _indexes(project: ProjectRequirements | None, directory: Path) -> tuple[obje
     return configured, project.index_url, project.extra_index_urls, project.find_links, dict(project.bindings)
 
 
-def _with_lock(prepared: Prepared, ruling: BasePolicy | None) -> Prepared:
+def _with_lock(prepared: TargetContext, ruling: BasePolicy | None) -> TargetContext:
     """Return a target with the lock that the base has, where nothing names another one."""
     if ruling is None or prepared.lock is not None or prepared.asked.current is not None:
         return prepared
@@ -173,14 +175,14 @@ def _policy(project: ProjectRequirements, directory: Path) -> Policy:
     return read_policy(project.settings.get("gate", {}), path=str(path), text=text)
 
 
-def _base(asked: Asked, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
+def _base(asked: ProjectOptions, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
     # A file that a change brings must not pass for the commit of the same name.
     if commit_of(base, asked.directory) is None and Path(base).is_file():
         return Base(name=f"`{base}`", reference=base, lock=Path(base))
     return _commit(asked, base, switches, stack)
 
 
-def _commit(asked: Asked, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
+def _commit(asked: ProjectOptions, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
     sources = {switch.path.relative_to(asked.directory) for switch in switches}
     directory = stack.enter_context(exported(base, asked.directory, also=sources, warn=warn))
     then = replace(
@@ -205,7 +207,7 @@ def _moved(paths: list[Path] | None, old: Path, new: Path) -> list[Path] | None:
     return [new / path.relative_to(old) if path.is_relative_to(old) else path for path in paths]
 
 
-def _trusted(asked: Asked, project: ProjectRequirements) -> ProjectRequirements:
+def _trusted(asked: ProjectOptions, project: ProjectRequirements) -> ProjectRequirements:
     """Return the project without the indexes that its own lock brings in."""
     pinned = asked.directory / PINNED
     locked = asked.current is not None or any((asked.directory / name).is_file() for name in LOCKS)
@@ -214,7 +216,7 @@ def _trusted(asked: Asked, project: ProjectRequirements) -> ProjectRequirements:
     return replace(project, index_url=None, extra_index_urls=(), find_links=())
 
 
-def _outlook(prepared: Prepared, client: IndexClient) -> Outlook:
+def _outlook(prepared: TargetContext, client: IndexClient) -> Outlook:
     return Outlook(
         client.cache,
         address=readable_address(prepared.address),
@@ -224,7 +226,7 @@ def _outlook(prepared: Prepared, client: IndexClient) -> Outlook:
 
 
 def _case(
-    prepared: Prepared,
+    prepared: TargetContext,
     client: IndexClient,
     outlook: Outlook,
     before: Base | None,
@@ -251,7 +253,7 @@ def _case(
     )
 
 
-def _lock(prepared: Prepared) -> Lock:
+def _lock(prepared: TargetContext) -> Lock:
     """Return what the project has now.
 
     Raises:
@@ -274,7 +276,7 @@ def _lock(prepared: Prepared) -> Lock:
     return within(lock, prepared.project.roots)
 
 
-def _state_before(before: Base, prepared: Prepared, head: State) -> tuple[str, State] | None:
+def _state_before(before: Base, prepared: TargetContext, head: State) -> tuple[str, State] | None:
     """Return the base as it bears on a target; none where it has no lock."""
     target = prepared.target
     if before.lock is not None:
@@ -299,7 +301,7 @@ def _state_before(before: Base, prepared: Prepared, head: State) -> tuple[str, S
     )
 
 
-def _lock_before(directory: Path, project: ProjectRequirements, prepared: Prepared, lock: Lock) -> Lock | None:
+def _lock_before(directory: Path, project: ProjectRequirements, prepared: TargetContext, lock: Lock) -> Lock | None:
     """Return the lock of the same name as the project's, else whatever lock the base has."""
     found = None
     if lock.path is not None and lock.path.is_relative_to(prepared.asked.directory):
@@ -309,7 +311,7 @@ def _lock_before(directory: Path, project: ProjectRequirements, prepared: Prepar
     return None if found is None else within(found, project.roots)
 
 
-def _recommend(prepared: Prepared, lock: Lock, client: IndexClient, outlook: Outlook) -> Callable[[], Recommended]:
+def _recommend(prepared: TargetContext, lock: Lock, client: IndexClient, outlook: Outlook) -> Callable[[], Recommended]:
     problem = relaxed(prepared.problem, lock)
     objective = choose("objective", prepared.asked.objective, prepared.settings) or ""
     criteria = [objective]

@@ -15,7 +15,7 @@ from advisor.index.client import IndexClient
 from advisor.index.filenames import file_key, version_of
 from advisor.index.page import DistributionFile
 from advisor.project.locks import LockedVersion
-from advisor.resolve.offers import Offer, OfferReader
+from advisor.resolve.compatible_files import Offer, OfferReader
 from advisor.resolve.problem import Candidate
 
 

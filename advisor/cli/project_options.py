@@ -29,7 +29,7 @@ _Paths = list[Path] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ProjectOptions:
     """The options that name a project, a target, indexes and what is best."""
 
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The project.")] = Path(".")
@@ -120,21 +120,21 @@ class Asked:
 @functools.cache
 def _hints() -> dict[str, Any]:
     # Told once for all commands: it takes as long as a command's other preparations.
-    return typing.get_type_hints(Asked, include_extras=True)
+    return typing.get_type_hints(ProjectOptions, include_extras=True)
 
 
 def asks(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of :class:`Asked`, whose values it gets as its first argument."""
+    """Give a command the options of :class:`ProjectOptions`, whose values it gets as its first argument."""
     own = list(inspect.signature(command).parameters.values())[1:]
     hints = typing.get_type_hints(command, include_extras=True)
     shared = _hints()
 
     def run(**values: Any) -> None:
-        command(Asked(**{name: values.pop(name) for name in shared}), **values)
+        command(ProjectOptions(**{name: values.pop(name) for name in shared}), **values)
 
     parameters = [
         inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=shared[f.name])
-        for f in dataclasses.fields(Asked)
+        for f in dataclasses.fields(ProjectOptions)
     ]
     parameters += [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own]
     # The directory is optional; an argument that is required stands before it.

@@ -81,13 +81,13 @@ class Outlook:
     def state(self) -> str:
         """Hash of what the answers depend on, beside the question."""
         from knowledge.estimate.workloads import catalogue_digest
-        from knowledge.store.glance import glance
+        from knowledge.store.state_hash import glance
 
         seen = glance(self._address)
         if seen is None:
             # The tables are those of an older program, or a server's; opening fills in what ships.
             seen = content_hash([block.state for block in self._store.blocks()])
-        program = [version_of_distribution("seshat"), catalogue_digest()]
+        program = [version_of_distribution("seshat-advisor"), catalogue_digest()]
         return content_hash([_FORMAT, program, seen, self._hardware.identity, self._workload])
 
     def remembered(self, question: Any, answer: Callable[[], Any]) -> Any:
@@ -109,7 +109,7 @@ class Outlook:
     @cached_property
     def estimator(self) -> PosteriorEstimator:
         """What gives the answers that are not remembered."""
-        from knowledge.estimate.fits import Fits
+        from knowledge.estimate.model_cache import Fits
         from knowledge.estimate.posterior import PosteriorEstimator
         from knowledge.estimate.workloads import find_workload
         from pi_runners.backends import FRAMEWORKS

@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from advisor.campaign.directory import Cell, Home, HomeError, Plan, block_name, cell_files, read_document, write_whole
 from advisor.campaign.engines import Engine, open_engine
-from advisor.campaign.home import Cell, Home, HomeError, Plan, block_name, cell_files, read_document, write_whole
-from advisor.campaign.submissions import Submission, TaskState, batch_of, submission_from
-from advisor.campaign.work import cells_in
+from advisor.campaign.submission_log import Submission, TaskState, batch_of, submission_from
+from advisor.campaign.worker import cells_in
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
@@ -33,7 +33,7 @@ _TOGETHER = 200
 
 
 class Coordinator:
-    """Runs one campaign; one at a time does (see :meth:`advisor.campaign.home.Home.coordinated`)."""
+    """Runs one campaign; one at a time does (see :meth:`advisor.campaign.directory.Home.coordinated`)."""
 
     def __init__(
         self,

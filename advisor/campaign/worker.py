@@ -16,13 +16,13 @@ from types import FrameType
 
 from packaging.version import Version
 
-from advisor.campaign.home import Cell, Home, Plan, block_name, cell_files
+from advisor.campaign.directory import Cell, Home, Plan, block_name, cell_files
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
 from pi_runners.campaign import Block, run_block
 from pi_runners.matrix import Slot
-from pi_runners.process import FreshProcesses
+from pi_runners.subprocess_runner import FreshProcesses
 
 _DEATHS = 2
 """So often may a worker be killed while it measures a stack, before that stack is given up."""
@@ -85,7 +85,7 @@ def work(
         # A former worker may have died between writing and reporting.
         deliver(cell, path.read_bytes())
     done = {(cell.round, cell.slot) for cell, _ in mine}
-    diary = _Diary(home, task, hardware, number)
+    diary = CrashJournal(home, task, hardware, number)
     with diary:
         return run_block(
             block,
@@ -148,7 +148,7 @@ class _Spool:
                 self._deliver(cell, content)
 
 
-class _Diary:
+class CrashJournal:
     """Notes what is being measured, so that whoever comes after a killed worker knows what it died in."""
 
     def __init__(self, home: Home, task: int, hardware: HardwareProfile, block: int) -> None:
