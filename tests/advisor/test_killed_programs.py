@@ -24,7 +24,7 @@ open_knowledge_base(os.environ["ADVISOR_KNOWLEDGE"], shipped=False).close()
 """
 
 
-@pytest.mark.parametrize("name", ["lock", "migration"])
+@pytest.mark.parametrize("name", [pytest.param("lock", marks=pytest.mark.slow), "migration"])
 def test_what_a_killed_program_leaves_is_whole(
     name: str, index: PackageIndex, tmp_path: Path, first_knowledge: Path
 ) -> None:

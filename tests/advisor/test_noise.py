@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import pytest
 from packaging.version import Version
 
 from advisor.resolve.objectives import speed_steps
@@ -18,7 +19,6 @@ from knowledge.store.engine import open_knowledge_base
 from tests.knowledge.samples import MACHINE, RUN, observation
 
 VERSIONS = ("2.3.0", "2.2.0", "2.1.0", "2.0.0", "1.26.0")
-BASES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +90,17 @@ KINDS = (
 )
 
 
-def test_noise_alone_changes_at_most_one_lock_in_twenty() -> None:
-    changed = {noise: sum(leaves_the_baseline(seed, noise) for seed in range(BASES)) for noise in KINDS}
+@pytest.mark.parametrize("bases", [10, pytest.param(40, marks=pytest.mark.slow)])
+def test_noise_alone_changes_at_most_one_lock_in_twenty(bases: int) -> None:
+    changed = {noise: sum(leaves_the_baseline(seed, noise) for seed in range(bases)) for noise in KINDS}
 
-    assert sum(changed.values()) <= len(KINDS) * BASES // 20
+    assert sum(changed.values()) <= len(KINDS) * bases // 20
     # No kind of noise hides behind the others.
-    assert max(changed.values()) <= BASES // 10
+    assert max(changed.values()) <= bases // 10
 
 
 def test_a_real_gain_is_followed() -> None:
     # Otherwise a program that never leaves the baseline would pass the test above.
-    followed = sum(leaves_the_baseline(seed, Noise(disturbed=0.1), gain=0.25) for seed in range(BASES // 2))
+    followed = sum(leaves_the_baseline(seed, Noise(disturbed=0.1), gain=0.25) for seed in range(10))
 
-    assert followed >= 0.9 * BASES // 2
+    assert followed >= 9

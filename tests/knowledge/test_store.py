@@ -93,6 +93,7 @@ def test_the_migrations_make_the_tables_that_the_program_uses(store: SqlKnowledg
     assert scripts.get_current_head() == tables.HEAD
 
 
+@pytest.mark.slow
 def test_a_killed_first_use_leaves_nothing_half_made(tmp_path: Path) -> None:
     import subprocess
     import sys

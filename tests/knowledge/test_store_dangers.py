@@ -115,6 +115,7 @@ def _json(value: object) -> str:
     return canonical_json(value)
 
 
+@pytest.mark.slow
 def test_eight_writers_at_once_lose_nothing_and_count_nothing_twice(address: str) -> None:
     running = [writer(address, number, 200) for number in range(8)]
 
@@ -296,7 +297,7 @@ OBSERVATIONS = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(st.lists(OBSERVATIONS, max_size=6), min_size=1, max_size=4), data=st.data())
 def test_merging_in_any_order_gives_the_same_content(
     parts: list[list[Observation]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -140,6 +140,7 @@ def test_a_token_ends_when_it_was_said_to(store: SqlKnowledgeBase) -> None:
     assert not made.valid(datetime.now(UTC) + timedelta(hours=25))
 
 
+@pytest.mark.slow
 def test_thirty_two_clients_lose_nothing(post: Post, store: SqlKnowledgeBase) -> None:
     def client(number: int) -> list[Observation]:
         # Each delivers its own, and everybody the same block; each delivery twice.
