@@ -8,6 +8,8 @@ import pkgutil
 import advisor
 import knowledge
 import pi_runners
+from knowledge.estimate.workloads import workload_catalogue
+from knowledge.rules.catalogue import shipped_rules
 
 # Libraries that functions import when they need them.
 _LAZY = (
@@ -31,3 +33,6 @@ for _package in (advisor, knowledge, pi_runners):
             and ".migrations" not in _module.name
         ):
             importlib.import_module(_module.name)
+# What ships, which functions read once for each process.
+shipped_rules()
+workload_catalogue()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.resources
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import hash_of_text
@@ -43,12 +45,14 @@ class Workload:
         return self.weights.get(family, 0.0) * all(told.get(key, value) == value for key, value in wanted)
 
 
-def workload_catalogue() -> dict[str, Workload]:
+@lru_cache(maxsize=1)
+def workload_catalogue() -> Mapping[str, Workload]:
     """Return the shipped workloads by name."""
     import yaml
 
+    entries = yaml.load(_catalogue_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     found = {}
-    for name, entry in sorted(yaml.safe_load(_catalogue_text()).items()):
+    for name, entry in sorted(entries.items()):
         total = sum(entry["weights"].values())
         found[name] = Workload(
             name=name,
@@ -58,7 +62,7 @@ def workload_catalogue() -> dict[str, Workload]:
             source=entry["source"],
             only=entry.get("only", {}),
         )
-    return found
+    return MappingProxyType(found)
 
 
 def catalogue_digest() -> str:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib.resources
 from dataclasses import asdict
 from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash
 from knowledge.rules.model import Rule
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 @lru_cache(maxsize=1)
@@ -41,7 +45,7 @@ def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
         InputError: If it is not a list of rules; the message names the entry and the field.
     """
     import yaml
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
         entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -49,15 +53,10 @@ def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
         raise InputError(f"the rule file `{where}` is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InputError(f"the rule file `{where}` is not a list of rules")
-    from typing import Annotated
-
-    from pydantic import Field
-
-    adapter: TypeAdapter[Rule] = TypeAdapter(Annotated[Rule, Field(discriminator="kind")])
     rules = []
     for number, entry in enumerate(entries, start=1):
         try:
-            rules.append(adapter.validate_python(entry))
+            rules.append(_adapter().validate_python(entry))
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"])
@@ -66,3 +65,11 @@ def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
                 f"field `{field}`: {first['msg'].lower()}"
             ) from None
     return tuple(rules)
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Rule]:
+    """Return what reads a rule of any kind; making it takes longer than reading a file with it."""
+    from pydantic import Field, TypeAdapter
+
+    return TypeAdapter(Annotated[Rule, Field(discriminator="kind")])
