@@ -127,7 +127,7 @@ def optimise(
     for iteration in range(1, MAX_ITERATIONS + 1):
         bounds, chosen = stage.solve(objectives(encoding.reached))
         stack = search.learn(chosen, stage.vague)
-        if stack is not None and stage.is_founded(stack, chosen):
+        if stack is not None and stage.is_founded(stack):
             return Optimum(
                 stack=stack,
                 bounds=bounds,
@@ -156,6 +156,7 @@ class _Stages:
         self._rewarded: tuple[NormalizedName, ...] = ()
         self._values: list[int] = []
         self._refused: list[tuple[list[Literal], NormalizedName]] = []
+        self._present: set[NormalizedName] = set()
         self.unique = False
         """Whether the last choice was proven to be the first of the equally good ones."""
         self.vague: Sequence[NormalizedName] = ()
@@ -199,11 +200,11 @@ class _Stages:
             self._take_newest(model)
         return tuple(bounds), self._last
 
-    def is_founded(self, stack: Sequence[Candidate], chosen: Mapping[NormalizedName, Candidate]) -> bool:
+    def is_founded(self, stack: Sequence[Candidate]) -> bool:
         """Whether no reward was taken for a package that the stack does not need; where one was, refuse it."""
         needed = {c.name for c in stack}
         literals = [self._encoding.choices(c.name)[c.version] for c in stack]
-        surplus = [name for name in self._rewarded if name in chosen and name not in needed]
+        surplus = [name for name in self._rewarded if name in self._present and name not in needed]
         self._refused += [(literals, name) for name in surplus]
         return not surplus
 
@@ -263,6 +264,9 @@ class _Stages:
     def _take(self, answer: Answer) -> None:
         """Remember a solution, with what it needs without saying in which version."""
         self._last = self._encoding.chosen(answer)
+        # Also those of which it chose a candidate that is not shown.
+        reached = [name for name in self._rewarded if name in self._encoding.reached]
+        self._present = {name for name in reached if answer.holds(self._encoding.present(name))}
         needed = set(self._needed(self._last))
         self.vague = [name for name in self._encoding.vague(answer) if name in needed]
         if not self._rewarded:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
@@ -222,6 +222,14 @@ def test_the_optimum_is_that_of_brute_force_and_the_only_one(
 
 
 @settings(max_examples=125, deadline=None)
+# An older version of what nothing requires, of which only the newest is looked at one by one.
+@example(
+    made={"a": {1: ({}, {})}, "b": {1: ({}, {})}, "c": {1: ({}, {})}, "d": {1: ({}, {}), 6: ({}, {})}},
+    roots={"a": Ask(admitted=frozenset({1}), extra=False)},
+    gains={("d", 1): -1, ("d", 6): -1},
+    second={},
+    shown=1,
+)
 @given(made=problems, roots=some_roots, gains=rewards, second=costs, shown=st.integers(1, 4))
 def test_a_reward_is_earned_only_by_what_is_required(
     made: Made, roots: dict[str, Ask], gains: Costs, second: Costs, shown: int
