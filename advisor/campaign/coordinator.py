@@ -50,7 +50,7 @@ class Coordinator:
             home: The campaign's folder.
             plan: Its plan.
             sink: Receives the observations.
-            attempts: So often in a row may a task give nothing new.
+            attempts: Give up on a task after this many attempts without a new result.
             warn: Told what does not work for now, once, with a hint.
         """
         self.home = home

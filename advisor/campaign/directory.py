@@ -71,7 +71,7 @@ class Cell:
         block: Number of the block in the plan.
         round: Number of the round.
         slot: Number of the slot.
-        machine: Begin of the machine's identity.
+        machine: Prefix of the machine's identity.
     """
 
     block: int
@@ -96,7 +96,7 @@ class Cell:
 
 
 def machine_of(o: Observation) -> str:
-    """Return the begin of a machine's identity, which names cells and blocks."""
+    """Return the prefix of a machine's identity that names cells and blocks."""
     return o.hardware.identity[:_MACHINE]
 
 

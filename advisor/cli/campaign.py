@@ -124,7 +124,7 @@ def campaign(
     repetition: AgainOption = 1,
     hardware: HardwareOption = None,
     attempts: Annotated[
-        int, typer.Option("--attempts", min=1, help="So often in a row may a task give nothing new.")
+        int, typer.Option("--attempts", min=1, help="Give up on a task after this many attempts without a new result.")
     ] = 3,
     detach: Annotated[
         bool, typer.Option("--detach", help="Submit and return; `advisor pi collect` brings the observations home.")

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from knowledge.service.client import KnowledgeService
 
 CampaignArgument = Annotated[
-    str | None, typer.Argument(metavar="[CAMPAIGN]", help="Name of the campaign, or the begin of it; the only one.")
+    str | None,
+    typer.Argument(metavar="[CAMPAIGN]", help="Campaign name or a unique prefix; optional if there is only one."),
 ]
 _WATCH_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0
@@ -116,7 +117,9 @@ def retry(
         str | None, typer.Option("--executor", "-e", metavar="local|slurm|kubernetes", help="Another one than before.")
     ] = None,
     engine: EngineOption = None,
-    attempts: Annotated[int, typer.Option("--attempts", min=1, help="So often in a row may it give nothing.")] = 3,
+    attempts: Annotated[
+        int, typer.Option("--attempts", min=1, help="Give up on a task after this many attempts without a new result.")
+    ] = 3,
     home: HomeOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:

@@ -42,7 +42,7 @@ class Following:
         knowledge: Address of the knowledge base; the user's own by default.
         engine: Where missing tasks are submitted; none submits nothing.
         prometheus: File that keeps the newest figures.
-        attempts: So often in a row may a task give nothing new.
+        attempts: Give up on a task after this many attempts without a new result.
     """
 
     home: Home

@@ -23,7 +23,7 @@ TokenOption = Annotated[
 ]
 SourceOption = Annotated[str | None, typer.Option("--source", help="Name of who delivers it.")]
 WhichArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID...]", help="Begins of identities, as `list` prints them.")
+    list[str] | None, typer.Argument(metavar="[ID...]", help="Identities or unique prefixes, as `list` prints them.")
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All that is kept apart.")]
 OfOption = Annotated[str | None, typer.Option("--source", help="All that one source delivered.")]

@@ -213,7 +213,7 @@ def show(
                 f"`{block}` is a prefix of {len(matching)} blocks"
                 if matching
                 else f"the knowledge base holds no block `{block}`",
-                hint=f"{'the last' if len(matching or names) > _LISTED_BLOCKS else 'it holds'}: {listed}",
+                hint=f"write more of the name: {listed}" if matching else f"its last blocks: {listed}",
             )
         observations = tuple(store.observations(block=matching[0]))
     if format == "json":

@@ -38,7 +38,7 @@ def stack_name(o: Observation) -> str:
 
 
 def is_machine(hardware: HardwareProfile, wanted: str) -> bool:
-    """Whether a machine is meant by its name, microarchitecture, accelerator model, or the begin of its identity."""
+    """Whether a machine is meant by its name, microarchitecture, accelerator model, or a prefix of its identity."""
     names = {hardware.name, hardware.cpu.microarchitecture, *(a.model for a in hardware.accelerators)}
     if wanted.lower() in {name.lower() for name in names}:
         return True

@@ -53,6 +53,18 @@ def test_scaling_is_told_with_its_efficiency(advisor_here: Advisor) -> None:
     assert "v0.6" in done.stdout
 
 
+def test_a_block_is_found_by_a_unique_prefix_of_its_name(advisor_here: Advisor) -> None:
+    block = "20261120T235203Z-a1c3b58b"
+
+    whole, prefix = advisor_here("pi", "show", block), advisor_here("pi", "show", block[:10])
+    several = advisor_here("pi", "show", "2026")
+
+    assert (whole.returncode, prefix.returncode, several.returncode) == (0, 0, 2)
+    assert prefix.stdout == whole.stdout
+    assert "`2026` is a prefix of" in several.stderr
+    assert f"write more of the name: {block}" in several.stderr.replace("\n", " ")
+
+
 def test_stacks_are_compared_and_drawn(advisor_here: Advisor, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     write(tmp_path / "o.jsonl")
