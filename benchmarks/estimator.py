@@ -28,7 +28,7 @@ from scipy.stats import norm, spearmanr
 from advisor.resolve.objectives import SPEED_STEP, speed_steps
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Machine, Side, evidence_of
-from knowledge.estimate.gaussian_process import Process, Term, foresee
+from knowledge.estimate.gaussian_process import GaussianProcess, Term, foresee
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.mlperf import score_submissions, software_gains
 from knowledge.estimate.workloads import workload_catalogue
@@ -289,7 +289,7 @@ def regret_of_choices(
     inside: Sequence[Contrast], shown: Sequence[Contrast], versions: Sequence[str], risks: Sequence[float]
 ) -> dict[str, list[tuple[float, bool]]]:
     """Return the regret of each method's choice for each workload, and whether it left the newest version."""
-    process = Process(shown)
+    process = GaussianProcess(shown)
     lost: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     simple = [c for c in shown if plain(c)]
     reference = inside[0].reference

@@ -29,8 +29,8 @@ from knowledge.estimate.compare import Comparison, compare_block
 from knowledge.hardware.detect import detect
 from pi_runners.campaign import Block, run_block, write_program
 from pi_runners.environment import StackLock, build_environment
-from pi_runners.matrix import Case, choose_cases, plan_slots
-from pi_runners.subprocess_runner import FreshProcesses, Process, ProcessEnd
+from pi_runners.matrix import IndicatorCase, choose_cases, plan_slots
+from pi_runners.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 
 PERCENT = 5
 ROUNDS = 8
@@ -115,7 +115,7 @@ class SlowingProcesses(FreshProcesses):
         super().__init__()
         self._slow_program = slow_program
 
-    def run(self, job: Process) -> ProcessEnd:
+    def run(self, job: ProcessRequest) -> ProcessEnd:
         """Run one job."""
         settings = dict(job.request["settings"])
         if settings.pop("injected", None) is None:
@@ -159,7 +159,7 @@ def agreement(folder: Path, repetitions: int) -> None:
         _tell(case.name, ours, theirs)
 
 
-def _our_medians(python: Path, archive: Path, case: Case) -> list[float]:
+def _our_medians(python: Path, archive: Path, case: IndicatorCase) -> list[float]:
     entry = {"name": case.name, "parameters": dict(case.parameters), "device": "cpu", "dtype": "float32"}
     request = {
         "backend": "numpy",
@@ -169,11 +169,11 @@ def _our_medians(python: Path, archive: Path, case: Case) -> list[float]:
         "max_warmup_seconds": 5.0,
         "indicators": [entry],
     }
-    job = Process(python=python, program=archive, request=request, timeout_seconds=600)
+    job = ProcessRequest(python=python, program=archive, request=request, timeout_seconds=600)
     return [statistics.median(FreshProcesses().run(job).results[0]["samples"]) for _ in range(4)]
 
 
-def _pyperf_median(python: Path, archive: Path, case: Case, folder: Path) -> float:
+def _pyperf_median(python: Path, archive: Path, case: IndicatorCase, folder: Path) -> float:
     script, output = folder / "bench.py", folder / "bench.json"
     script.write_text(_PYPERF.format(archive=str(archive), name=case.name, case=dict(case.parameters)))
     output.unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from packaging.version import Version
 from advisor.index.page import DistributionFile
 from advisor.resolve.encode import NO_LIMITS, Candidates, Choice, PairedChoice
 from advisor.resolve.optimise import Objective, optimise
-from advisor.resolve.problem import Candidate, Dependency, Problem, RootRequirement
+from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem, RootRequirement
 from advisor.resolve.solver import Effort
 from advisor.resolve.target import make_target
 from knowledge.domain.hardware import Cpu, HardwareProfile
@@ -105,7 +105,7 @@ def prove(document: dict[str, Any], effort: Effort) -> tuple[Decimal, Decimal]:
         return (objective,)
 
     machine = HardwareProfile(name="any", cpu=Cpu(architecture="x86_64", microarchitecture="x86_64"))
-    problem = Problem(
+    problem = ResolutionProblem(
         roots=tuple(RootRequirement(requirement=Requirement(name), origin="direct") for name in document["direct"]),
         target=make_target(python="3.12", platform="manylinux_2_28_x86_64", hardware=machine),
     )

@@ -28,7 +28,7 @@ from pi_runners.environment import (
 )
 from pi_runners.indicators import INDICATORS
 from pi_runners.matrix import Slot
-from pi_runners.subprocess_runner import Process, ProcessEnd, Runner
+from pi_runners.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.telemetry import summarise
 
 _SHIPPED = ("harness", "indicators", "backends")
@@ -208,7 +208,7 @@ def _observe(
             "indicators": [_entry(slot.indicators[i]) for i in missing],
         }
         end = runner.run(
-            Process(
+            ProcessRequest(
                 python=environment.python,
                 program=program,
                 request=request,

@@ -17,7 +17,7 @@ from knowledge.domain.stack import PackageVersion, Stack, make_stack
 from pi_runners.backends import FRAMEWORKS
 from pi_runners.environment import BuiltEnvironment, StackLock, read_interpreter
 from pi_runners.indicators import INDICATORS
-from pi_runners.matrix import Case, Slot, check_fit, choose_cases, fitting, plan_slots
+from pi_runners.matrix import IndicatorCase, Slot, check_fit, choose_cases, fitting, plan_slots
 
 _SMALLER = {"large": "medium", "medium": "small"}
 _CPU_ONLY = ("numpy", "onnxruntime", "tensorflow-cpu")
@@ -75,7 +75,7 @@ def device_of(framework: str, hardware: HardwareProfile) -> str:
 
 def cases_that_fit(
     names: Iterable[str], size: str, dtypes: Sequence[str], hardware: HardwareProfile, *, device: str
-) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+) -> tuple[tuple[IndicatorCase, ...], tuple[str, ...]]:
     """Return the cases of a size, the same case of a smaller size for what needs too much memory, and what that was.
 
     Args:
@@ -85,13 +85,13 @@ def cases_that_fit(
         hardware: The machine.
         device: ``cpu`` or ``cuda``.
     """
-    found: list[Case] = []
+    found: list[IndicatorCase] = []
     refused: list[str] = []
     for name in names:
         if device not in INDICATORS[name].devices:
             continue
         for place, case in enumerate(choose_cases([name], size=size)):
-            candidate: Case | None = case
+            candidate: IndicatorCase | None = case
             smaller = size
             while candidate is not None:
                 try:
@@ -108,7 +108,7 @@ def cases_that_fit(
 
 
 def plan_installed_slots(
-    environment: BuiltEnvironment, framework: str, arms: Iterable[Arm], cases: Sequence[Case], *, device: str
+    environment: BuiltEnvironment, framework: str, arms: Iterable[Arm], cases: Sequence[IndicatorCase], *, device: str
 ) -> tuple[Slot, ...]:
     """Plan the slots of a block on an interpreter that exists; the first arm is the reference.
 

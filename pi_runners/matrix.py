@@ -27,7 +27,7 @@ _CPU_ONLY = ("numpy",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class IndicatorCase:
     """An indicator with one set of parameters.
 
     Attributes:
@@ -98,7 +98,7 @@ def backends_of(stacks: Iterable[str]) -> tuple[str, ...]:
 
 def choose_cases(
     names: Iterable[str], *, size: str = "small", shapes: str | None = None, parameters: Mapping[str, Any] | None = None
-) -> tuple[Case, ...]:
+) -> tuple[IndicatorCase, ...]:
     """Return the cases of indicators.
 
     Args:
@@ -110,7 +110,7 @@ def choose_cases(
     Raises:
         InputError: If an indicator, a set or a parameter is not known or out of its range.
     """
-    found: list[Case] = []
+    found: list[IndicatorCase] = []
     for name in names:
         if name not in INDICATORS:
             raise InputError(f"there is no indicator `{name}`", hint="`advisor pi list` names them")
@@ -128,7 +128,7 @@ def choose_cases(
                 raise InputError(
                     f"indicator `{name}`: {complaints[0]}", hint="`advisor pi list --long` tells every parameter"
                 )
-            found.append(Case(name=name, parameters=indicator.canonical(dict(case))))
+            found.append(IndicatorCase(name=name, parameters=indicator.canonical(dict(case))))
     return tuple(found)
 
 
@@ -174,7 +174,7 @@ def fitting(settings: Mapping[str, Scalar], backend: str, device: str) -> dict[s
 
 def plan_slots(
     stacks: Sequence[tuple[StackLock, Mapping[str, Scalar]]],
-    cases: Sequence[Case],
+    cases: Sequence[IndicatorCase],
     *,
     dtypes: Sequence[str] = ("float32",),
     device: str,
@@ -223,7 +223,7 @@ def plan_slots(
     return tuple(slots)
 
 
-def _runs(cases: Sequence[Case], backend: str, dtypes: Sequence[str], device: str) -> tuple[IndicatorRun, ...]:
+def _runs(cases: Sequence[IndicatorCase], backend: str, dtypes: Sequence[str], device: str) -> tuple[IndicatorRun, ...]:
     return tuple(
         IndicatorRun(
             name=case.name,
@@ -243,7 +243,7 @@ def _runs(cases: Sequence[Case], backend: str, dtypes: Sequence[str], device: st
 
 
 def check_fit(
-    cases: Sequence[Case],
+    cases: Sequence[IndicatorCase],
     dtypes: Sequence[str],
     hardware: HardwareProfile,
     *,

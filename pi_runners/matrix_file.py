@@ -17,27 +17,27 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
 from knowledge.domain.requirements import requirement_from
 from knowledge.domain.toml import parse_toml
-from pi_runners.matrix import Case, choose_cases, expand_settings
+from pi_runners.matrix import IndicatorCase, choose_cases, expand_settings
 
 VersionsOf = Callable[[Requirement, str], Sequence[Version]]
 """Returns the versions that an interpreter can install, newest first, for a requirement."""
 
 
-class _Table(BaseModel):
+class _MatrixTable(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True, frozen=True)
 
 
 _Scalars = list[Scalar] | Scalar
 
 
-class _Indicator(_Table):
+class _Indicator(_MatrixTable):
     name: str
     size: str | None = None
     shapes: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class _Stack(_Table):
+class _Stack(_MatrixTable):
     framework: str
     versions: Literal["all", "minor", "newest"] = "minor"
     with_: Annotated[list[str], Field(alias="with")] = []
@@ -47,7 +47,7 @@ class _Stack(_Table):
     indicators: list[str | _Indicator] | None = None
 
 
-class _Pattern(_Table):
+class _Pattern(_MatrixTable):
     framework: str | None = None
     python: str | None = None
     cuda: str | None = None
@@ -55,7 +55,7 @@ class _Pattern(_Table):
     settings: dict[str, Scalar] = {}
 
 
-class _File(_Table):
+class _File(_MatrixTable):
     name: str
     indicators: list[str | _Indicator]
     stack: list[_Stack]
@@ -92,7 +92,7 @@ class Combination:
     cuda: str | None = None
     cudnn: str | None = None
     settings: Mapping[str, Scalar] = field(default_factory=dict)
-    cases: tuple[Case, ...]
+    cases: tuple[IndicatorCase, ...]
 
     @property
     def label(self) -> str:
@@ -208,8 +208,8 @@ def read_matrix(path: Path) -> Matrix:
     return Matrix(name=content.name, source=text, content=content)
 
 
-def _cases(entries: Sequence[str | _Indicator], size: str) -> tuple[Case, ...]:
-    found: list[Case] = []
+def _cases(entries: Sequence[str | _Indicator], size: str) -> tuple[IndicatorCase, ...]:
+    found: list[IndicatorCase] = []
     for entry in entries:
         if isinstance(entry, str):
             found += choose_cases([entry], size=size)

@@ -23,7 +23,7 @@ says nothing about the stack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class ProcessRequest:
     """What to run in one environment.
 
     Attributes:
@@ -63,7 +63,7 @@ class ProcessEnd:
 class Runner(Protocol):
     """Runs processes. One that fails is an answer, not an exception."""
 
-    def run(self, asked: Process) -> ProcessEnd:
+    def run(self, asked: ProcessRequest) -> ProcessEnd:
         """Run one process to its end."""
 
 
@@ -86,7 +86,7 @@ class FreshProcesses:
         if (running := self._running) is not None:
             _kill(running)
 
-    def run(self, asked: Process) -> ProcessEnd:
+    def run(self, asked: ProcessRequest) -> ProcessEnd:
         """Run one process to its end."""
         if self.stopped:
             return ProcessEnd(results=(), exit_status=-signal.SIGKILL, ending="stopped")
@@ -126,7 +126,7 @@ class FreshProcesses:
                 readings=tuple(sampler.readings),
             )
 
-    def _start(self, asked: Process, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
+    def _start(self, asked: ProcessRequest, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
         # `-I` keeps the user's site-packages, PYTHONPATH and the working directory out of the measured environment.
         command = [str(asked.python), "-I", str(asked.program), "measure", str(folder / "request.json"), str(output)]
         return subprocess.Popen(

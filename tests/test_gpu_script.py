@@ -25,7 +25,7 @@ from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations
 from knowledge.exchange.folder import ObservationFolder
 from pi_runners.environment import BuiltEnvironment
-from pi_runners.subprocess_runner import FreshProcesses, Process, ProcessEnd
+from pi_runners.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 from tests.conftest import Advisor
 from tests.pi_runners.test_installed import WITH_GPU, stack_of
 
@@ -160,7 +160,7 @@ class Pieces(FreshProcesses):
         self.patience = patience
         self.entries: list[dict[str, Any]] = []
 
-    def run(self, asked: Process) -> ProcessEnd:
+    def run(self, asked: ProcessRequest) -> ProcessEnd:
         entries = asked.request["indicators"][: self.patience]
         self.patience -= len(entries)
         self.stopped = not self.patience

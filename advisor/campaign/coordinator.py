@@ -15,7 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from advisor.campaign.directory import Cell, Home, HomeError, Plan, block_name, cell_files, read_document, write_whole
+from advisor.campaign.directory import (
+    CampaignPlan,
+    Cell,
+    Home,
+    HomeError,
+    block_name,
+    cell_files,
+    read_document,
+    write_whole,
+)
 from advisor.campaign.engines import Engine, open_engine
 from advisor.campaign.submission_log import Submission, TaskState, batch_of, submission_from
 from advisor.campaign.worker import cells_in
@@ -38,7 +47,7 @@ class Coordinator:
     def __init__(
         self,
         home: Home,
-        plan: Plan,
+        plan: CampaignPlan,
         *,
         sink: ObservationSink,
         attempts: int = 3,

@@ -42,7 +42,7 @@ class HomeError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CampaignPlan:
     """What a campaign measures.
 
     Attributes:
@@ -109,7 +109,7 @@ class Home:
         self.kept = self.folder / "kept"
         self.batches = self.folder / "batches"
 
-    def create(self, plan: Plan) -> None:
+    def create(self, plan: CampaignPlan) -> None:
         """Write the plan, unless there is one.
 
         Raises:
@@ -133,7 +133,7 @@ class Home:
         """Whether there is a plan."""
         return (self.folder / "campaign.json").exists()
 
-    def plan(self) -> Plan:
+    def plan(self) -> CampaignPlan:
         """Return the plan.
 
         Raises:
@@ -203,7 +203,7 @@ class Home:
             yield True
 
 
-def cell_files(plan: Plan, observations: Iterable[Observation]) -> Iterator[tuple[Cell, bytes]]:
+def cell_files(plan: CampaignPlan, observations: Iterable[Observation]) -> Iterator[tuple[Cell, bytes]]:
     """Yield the cells of observations of a campaign's blocks, each with its file's content."""
     numbers = {block.name: number for number, block in enumerate(plan.blocks)}
     found: dict[Cell, list[Observation]] = {}
@@ -220,12 +220,12 @@ def block_name(block: Block, machine: str) -> str:
     return f"{block.name}-{machine[:_MACHINE]}"
 
 
-def plan_document(plan: Plan) -> bytes:
+def plan_document(plan: CampaignPlan) -> bytes:
     """Return a plan as JSON; the same plan gives the same bytes."""
     return b'{"format": %d, "plan": %b}\n' % (_FORMAT, _plans().dump_json(plan))
 
 
-def plan_from(content: bytes, *, where: str) -> Plan:
+def plan_from(content: bytes, *, where: str) -> CampaignPlan:
     """Read a plan.
 
     Raises:
@@ -235,7 +235,7 @@ def plan_from(content: bytes, *, where: str) -> Plan:
         document = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
         if document["format"] != _FORMAT:
             raise ValueError(f"its format is {document['format']}, not {_FORMAT}")
-        plan: Plan = _plans().validate_python(document["plan"])
+        plan: CampaignPlan = _plans().validate_python(document["plan"])
     except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
         raise InputError(
             f"`{where}` is no plan of a campaign: {str(error).splitlines()[0]}",
@@ -247,7 +247,7 @@ def plan_from(content: bytes, *, where: str) -> Plan:
 def _plans() -> Any:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Plan)
+    return TypeAdapter(CampaignPlan)
 
 
 def read_document(path: Path) -> dict[str, Any]:

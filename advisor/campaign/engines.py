@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.campaign.directory import Home, Plan
+from advisor.campaign.directory import CampaignPlan, Home
 from knowledge.domain.errors import InputError
 from pi_runners.executors.base import PLACE, Executor
 
@@ -53,7 +53,7 @@ class Engine:
     ends_with_us: bool
 
 
-def open_engine(name: str, options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
+def open_engine(name: str, options: Mapping[str, Any], home: Home, plan: CampaignPlan) -> Engine:
     """Return an engine.
 
     Args:
@@ -65,7 +65,7 @@ def open_engine(name: str, options: Mapping[str, Any], home: Home, plan: Plan) -
     Raises:
         InputError: If there is no such engine, or an option is not one of its own.
     """
-    makers: dict[str, Callable[[Mapping[str, Any], Home, Plan], Engine]] = {
+    makers: dict[str, Callable[[Mapping[str, Any], Home, CampaignPlan], Engine]] = {
         "local": _local,
         "slurm": _slurm,
         "kubernetes": _kubernetes,
@@ -75,7 +75,7 @@ def open_engine(name: str, options: Mapping[str, Any], home: Home, plan: Plan) -
     return makers[name](options, home, plan)
 
 
-def _local(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
+def _local(options: Mapping[str, Any], home: Home, plan: CampaignPlan) -> Engine:
     from pi_runners.executors.local import LocalExecutor
 
     chosen = _options(LocalOptions, options, "local")
@@ -90,7 +90,7 @@ def _local(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
     )
 
 
-def _slurm(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
+def _slurm(options: Mapping[str, Any], home: Home, plan: CampaignPlan) -> Engine:
     from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 
     chosen = _options(SlurmOptions, options, "slurm")
@@ -107,7 +107,7 @@ def _slurm(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
     )
 
 
-def _kubernetes(options: Mapping[str, Any], home: Home, plan: Plan) -> Engine:
+def _kubernetes(options: Mapping[str, Any], home: Home, plan: CampaignPlan) -> Engine:
     from pi_runners.executors.kubernetes import KubernetesExecutor
     from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
 

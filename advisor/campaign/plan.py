@@ -58,7 +58,7 @@ class Campaign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class BlockCost:
     """What a block takes, estimated.
 
     Attributes:
@@ -214,7 +214,7 @@ def lock_instruments(slots: Iterable[Slot], locker: StackLocker) -> StackLock | 
     return None
 
 
-def estimate(block: Block, client: IndexClient, history: Mapping[str, float]) -> Estimate:
+def estimate(block: Block, client: IndexClient, history: Mapping[str, float]) -> BlockCost:
     """Estimate what a block takes.
 
     Args:
@@ -231,7 +231,7 @@ def estimate(block: Block, client: IndexClient, history: Mapping[str, float]) ->
     runs = [run for slot in block.slots for run in slot.indicators]
     working = [slot for slot in block.slots if slot.indicators]
     seconds = sum(history.get(run.label, each) for run in runs) + _PROCESS_SECONDS * len(working)
-    return Estimate(
+    return BlockCost(
         processes=block.rounds * len(working),
         runs=block.rounds * len(runs),
         download_bytes=download,
@@ -260,7 +260,7 @@ def history_of(observations: Iterable[Observation]) -> dict[str, float]:
     return {label: sum(values) / len(values) for label, values in taken.items()}
 
 
-def check_disk(estimates: Iterable[Estimate], place: Path, *, budget_bytes: float | None) -> None:
+def check_disk(estimates: Iterable[BlockCost], place: Path, *, budget_bytes: float | None) -> None:
     """Refuse a campaign that does not fit on the disk, or into the budget.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.campaign.directory import Home, Plan, read_document
+from advisor.campaign.directory import CampaignPlan, Home, read_document
 from advisor.campaign.engines import Engine
 from knowledge.domain.identity import content_hash
 from pi_runners.executors.base import Batch, State
@@ -59,7 +59,7 @@ class TaskState:
     attempts: int = 0
 
 
-def batch_of(home: Home, plan: Plan, engine: Engine, *, number: str, tasks: tuple[int, ...]) -> Batch:
+def batch_of(home: Home, plan: CampaignPlan, engine: Engine, *, number: str, tasks: tuple[int, ...]) -> Batch:
     """Return a batch of a campaign; the same number gives the same name, by which an engine knows it."""
     # Two folders of one campaign are two campaigns to an engine.
     place = content_hash(str(home.folder))[:6]

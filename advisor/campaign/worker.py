@@ -16,7 +16,7 @@ from types import FrameType
 
 from packaging.version import Version
 
-from advisor.campaign.directory import Cell, Home, Plan, block_name, cell_files
+from advisor.campaign.directory import CampaignPlan, Cell, Home, block_name, cell_files
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
@@ -41,7 +41,7 @@ Deliver = Callable[[Cell, bytes], None]
 
 def work(
     home: Home,
-    plan: Plan,
+    plan: CampaignPlan,
     task: int,
     *,
     hardware: HardwareProfile,
@@ -137,7 +137,7 @@ def _is_mine(cell: Cell, block: int, round_: int, hardware: HardwareProfile) -> 
 class _Spool:
     """Takes observations onto the disk, then reports them."""
 
-    def __init__(self, home: Home, plan: Plan, deliver: Deliver) -> None:
+    def __init__(self, home: Home, plan: CampaignPlan, deliver: Deliver) -> None:
         self._home = home
         self._plan = plan
         self._deliver = deliver

@@ -41,7 +41,7 @@ from advisor.cli.options import (
 from advisor.cli.user_directories import cache_directory
 
 if TYPE_CHECKING:
-    from advisor.campaign.directory import Home, Plan
+    from advisor.campaign.directory import CampaignPlan, Home
     from advisor.campaign.plan import Campaign
     from advisor.index.client import IndexClient
     from knowledge.domain.hardware import HardwareProfile
@@ -152,7 +152,7 @@ def campaign(
     After an interruption the same command goes on. A task is one round of one block on one machine. A task whose
     machine is lost is tried again; a stack that crashes, hangs or cannot be installed is an observation.
     """
-    from advisor.campaign.directory import Home, Plan
+    from advisor.campaign.directory import CampaignPlan, Home
     from advisor.campaign.engines import open_engine
     from advisor.campaign.plan import campaign_name, check_disk, estimate
     from pi_runners.matrix_file import read_matrix
@@ -172,7 +172,7 @@ def campaign(
         say(f"campaign `{name}` goes on: {place.folder}")
     else:
         # A mistake in the engine's options is told before the index is asked.
-        open_engine(executor, given, place, Plan(name=name, blocks=()))
+        open_engine(executor, given, place, CampaignPlan(name=name, blocks=()))
         client = _client(index_url, extra_index_url, find_links, cache_dir, offline)
         planned = _plan(
             content,
@@ -188,7 +188,7 @@ def campaign(
         if executor == "local":
             estimates = [estimate(b, client, {}) for b in planned.blocks]
             check_disk(estimates, environments, budget_bytes=disk_budget(budget))
-        agreed = Plan(name=name, blocks=planned.blocks)
+        agreed = CampaignPlan(name=name, blocks=planned.blocks)
     if render is not None:
         _render(render, executor, given, place, agreed)
         return
@@ -214,7 +214,7 @@ def campaign(
     raise typer.Exit(4)
 
 
-def _render(folder: Path, executor: str, given: dict[str, str], place: Home, planned: Plan) -> None:
+def _render(folder: Path, executor: str, given: dict[str, str], place: Home, planned: CampaignPlan) -> None:
     """Write the manifests of a whole campaign, with a kustomization that names them."""
     import json
     import shlex
@@ -249,7 +249,7 @@ def _render(folder: Path, executor: str, given: dict[str, str], place: Home, pla
     typer.echo(f"advisor pi collect {shlex.quote(planned.name)} --logs output.log")
 
 
-def _same(place: Home, name: str) -> Plan:
+def _same(place: Home, name: str) -> CampaignPlan:
     """Return the plan of a folder, which must be this campaign's.
 
     Raises:
@@ -266,7 +266,7 @@ def _same(place: Home, name: str) -> Plan:
     return held
 
 
-def _remove_environments(planned: Plan, environments: Path) -> None:
+def _remove_environments(planned: CampaignPlan, environments: Path) -> None:
     from pi_runners.environment import remove_environment
 
     for block in planned.blocks:

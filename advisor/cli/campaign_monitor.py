@@ -18,7 +18,7 @@ from advisor.cli.options import open_store
 
 if TYPE_CHECKING:
     from advisor.campaign.coordinator import Coordinator
-    from advisor.campaign.directory import Home, Plan
+    from advisor.campaign.directory import CampaignPlan, Home
     from advisor.campaign.engines import Engine
     from advisor.report.campaign import Overview
     from knowledge.domain.observation import Observation
@@ -46,7 +46,7 @@ class Following:
     """
 
     home: Home
-    plan: Plan
+    plan: CampaignPlan
     knowledge: str | None
     engine: Engine | None = None
     prometheus: Path | None = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from advisor.project.interface import ProjectRequirements
     from advisor.project.locks import Lock
     from advisor.project.sources import Proposal
-    from advisor.resolve.problem import Policy, Problem
+    from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
     from advisor.resolve.recommend import ResolutionRequest
     from advisor.resolve.target import Target
     from knowledge.estimate.interface import Estimator
@@ -48,7 +48,7 @@ class TargetContext:
     name: str
     project: ProjectRequirements
     target: Target
-    problem: Problem
+    problem: ResolutionProblem
     settings: Mapping[str, Any]
     address: str | None
     workload: str
@@ -273,15 +273,15 @@ def _target(project: ProjectRequirements, *, hardware: str | None, python: str |
     return target
 
 
-def problem_of(asked: ProjectOptions, project: ProjectRequirements, target: Target) -> Problem:
+def problem_of(asked: ProjectOptions, project: ProjectRequirements, target: Target) -> ResolutionProblem:
     """Return what a project requires on a target."""
     from advisor.project.interface import settings_requirements
-    from advisor.resolve.problem import Problem
+    from advisor.resolve.problem import ResolutionProblem
 
     overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
     roots = (*project.roots, *settings_requirements(project.settings, "constraints", constraint=True))
     overridden = {override.name for override in overrides}
-    problem = Problem(
+    problem = ResolutionProblem(
         roots=tuple(root for root in roots if not (root.constraint and root.name in overridden)),
         target=target,
         policy=_policy(asked, project),
@@ -290,16 +290,16 @@ def problem_of(asked: ProjectOptions, project: ProjectRequirements, target: Targ
     return problem.with_overridden_roots()
 
 
-def _policy(asked: ProjectOptions, project: ProjectRequirements) -> Policy:
+def _policy(asked: ProjectOptions, project: ProjectRequirements) -> CandidatePolicy:
     from packaging.utils import canonicalize_name
 
-    from advisor.resolve.problem import Policy
+    from advisor.resolve.problem import CandidatePolicy
 
     def names(*lists: object) -> frozenset[str]:
         words = [str(word) for chosen in lists if isinstance(chosen, list | tuple) for word in chosen]
         return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)
 
-    return Policy(
+    return CandidatePolicy(
         prereleases=asked.prereleases or project.prereleases,
         only_binary=names(asked.only_binary, project.only_binary),
         no_binary=names(asked.no_binary, project.no_binary),
@@ -323,7 +323,7 @@ def _estimator(prepared: TargetContext) -> Iterator[PosteriorEstimator]:
 
 
 def _inquiry(
-    problem: Problem,
+    problem: ResolutionProblem,
     client: IndexClient,
     estimator: Estimator,
     objective: str,

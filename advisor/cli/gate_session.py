@@ -18,10 +18,10 @@ from advisor.config import choose
 from advisor.gate.base import content_at, exported, has_commit
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
 from advisor.gate.change_files import base_knowledge, refuse_tracked_cache
-from advisor.gate.check import Case, GateResult, State, check
+from advisor.gate.check import GateCase, GateResult, State, check
 from advisor.gate.findings import Finding, Place
 from advisor.gate.git_objects import commit_of
-from advisor.gate.policy import Policy, read_policy
+from advisor.gate.policy import GatePolicy, read_policy
 from advisor.gate.prediction import Outlook
 from advisor.gate.recommendation import Recommended, recommended, relaxed
 from advisor.gate.unjudged_locks import unjudged_locks
@@ -169,7 +169,7 @@ def _relative(directory: Path) -> Path:
     return directory if relative.startswith("..") else Path(relative)
 
 
-def _policy(project: ProjectRequirements, directory: Path) -> Policy:
+def _policy(project: ProjectRequirements, directory: Path) -> GatePolicy:
     path = directory / "pyproject.toml"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     return read_policy(project.settings.get("gate", {}), path=str(path), text=text)
@@ -231,8 +231,8 @@ def _case(
     outlook: Outlook,
     before: Base | None,
     switches: tuple[Switch, ...],
-    policy: Policy,
-) -> Case:
+    policy: GatePolicy,
+) -> GateCase:
     lock = _lock(prepared)
     configuration = client.configuration
     configured = (
@@ -243,7 +243,7 @@ def _case(
     )
     expected = policy.indexes if policy.indexes is not None else tuple(filter(None, configured))
     head = State(lock=lock, problem=prepared.problem, expected=expected, switches=switches)
-    return Case(
+    return GateCase(
         name=prepared.name,
         head=head,
         client=client,

@@ -17,7 +17,7 @@ from advisor.cli.options import FormatOption, KnowledgeOption, check_format, ope
 
 if TYPE_CHECKING:
     from knowledge.admission.admit import Admitted
-    from knowledge.store.base import Block, KnowledgeBase
+    from knowledge.store.base import KnowledgeBase, StoredBlock
 
 app = typer.Typer(
     help="Look into, fill, check and ask the knowledge base.", no_args_is_help=True, rich_markup_mode=None
@@ -193,7 +193,7 @@ def prune(
         typer.echo("no block is that old")
 
 
-def _ended_before(store: KnowledgeBase, blocks: Iterable[Block], before: str) -> Iterator[str]:
+def _ended_before(store: KnowledgeBase, blocks: Iterable[StoredBlock], before: str) -> Iterator[str]:
     """Yield the blocks whose last observation began before a date."""
     limit = read_moment(before, "--before")
     for block in blocks:

@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.config import line_in
 from advisor.gate.findings import Finding, Place
-from advisor.gate.policy import Policy, read_policy
+from advisor.gate.policy import GatePolicy, read_policy
 from advisor.project.current import own_lock
 from advisor.project.pyproject import read_settings
 from knowledge.domain.errors import InputError
@@ -35,7 +35,7 @@ class BasePolicy:
     name: str
     directory: Path
     settings: Mapping[str, Any]
-    policy: Policy
+    policy: GatePolicy
 
     def settings_for(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings under which a change is judged.

@@ -10,11 +10,11 @@ from functools import cached_property
 from packaging.utils import NormalizedName
 
 from advisor.gate.artifacts import Distribution
-from advisor.gate.compare import Comparison, compare, gap, regression, slow_settings
+from advisor.gate.compare import LockComparison, compare, gap, regression, slow_settings
 from advisor.gate.compatibility import unfit
 from advisor.gate.findings import Finding, Place, merged
 from advisor.gate.hash_loss import lost_hashes
-from advisor.gate.policy import ABOUT_EXCEPTIONS, Ignore, Policy, read_policy
+from advisor.gate.policy import ABOUT_EXCEPTIONS, GatePolicy, Ignore, read_policy
 from advisor.gate.prediction import Outlook
 from advisor.gate.recommendation import Recommended
 from advisor.gate.requirements_check import unmet
@@ -26,7 +26,7 @@ from advisor.project.read_errors import UnreadableFileError
 from advisor.project.switches import Switch
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import requirements_within
-from advisor.resolve.problem import Candidate, Problem
+from advisor.resolve.problem import Candidate, ResolutionProblem
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.catalogue import shipped_rules
@@ -47,14 +47,14 @@ class State:
     """
 
     lock: Lock
-    problem: Problem
+    problem: ResolutionProblem
     expected: Collection[str]
     switches: Sequence[Switch] = ()
     stated: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class GateCase:
     """A project to be examined for one target.
 
     Attributes:
@@ -88,11 +88,11 @@ class Examined:
         located: The file of each locked package that the target would install, as far as there is one.
     """
 
-    case: Case
+    case: GateCase
     findings: tuple[Finding, ...]
     recommended: Recommended | None
     prospect: Prediction | None
-    comparison: Comparison | None
+    comparison: LockComparison | None
     failure: AdvisorError | None
     located: Located
 
@@ -115,7 +115,7 @@ class GateResult:
     """
 
     targets: tuple[Examined, ...]
-    policy: Policy
+    policy: GatePolicy
     findings: tuple[Finding, ...]
     covered: tuple[tuple[Finding, Ignore], ...]
     unreadable: UnreadableFileError | None = None
@@ -146,11 +146,11 @@ class GateResult:
 
 
 def check(
-    cases: Sequence[Case],
-    policy: Policy,
+    cases: Sequence[GateCase],
+    policy: GatePolicy,
     *,
     today: date,
-    before: Policy | None = None,
+    before: GatePolicy | None = None,
     policy_changes: Sequence[Finding] = (),
 ) -> GateResult:
     """Examine a project for its targets.
@@ -187,7 +187,7 @@ def unreadable(error: UnreadableFileError) -> GateResult:
     return GateResult(targets=(), policy=policy, findings=(finding,), covered=(), unreadable=error)
 
 
-def examine(case: Case, policy: Policy) -> Examined:
+def examine(case: GateCase, policy: GatePolicy) -> Examined:
     """Examine one target; with a base, only what the change did is found."""
     found: list[Finding] = []
     comparison = best = prospect = failure = None
@@ -231,7 +231,7 @@ def examine(case: Case, policy: Policy) -> Examined:
     )
 
 
-def _scope(state: State, target: str, policy: Policy) -> Scope:
+def _scope(state: State, target: str, policy: GatePolicy) -> Scope:
     return Scope(lock=state.lock, problem=state.problem, policy=policy, target=target)
 
 
@@ -239,7 +239,9 @@ def _key(finding: Finding) -> tuple[str, str, str]:
     return (finding.code, finding.package, finding.subject)
 
 
-def _of_state(case: Case, state: State, policy: Policy, located: dict[NormalizedName, Candidate]) -> Iterator[Finding]:
+def _of_state(
+    case: GateCase, state: State, policy: GatePolicy, located: dict[NormalizedName, Candidate]
+) -> Iterator[Finding]:
     """Yield what is wrong with one state of a project, without looking at another.
 
     Args:

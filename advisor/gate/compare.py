@@ -17,7 +17,7 @@ from knowledge.estimate.interface import Effect, Prediction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PackageChange:
     """A package that differs; an absent version is none."""
 
     package: str
@@ -35,7 +35,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class LockComparison:
     """What a lock is against its base.
 
     Attributes:
@@ -46,21 +46,21 @@ class Comparison:
     """
 
     base: str
-    changes: tuple[Change, ...]
+    changes: tuple[PackageChange, ...]
     prediction: Prediction
     effects: tuple[Effect, ...]
 
 
-def changes_between(before: Mapping[str, Version], after: Mapping[str, Version]) -> tuple[Change, ...]:
+def changes_between(before: Mapping[str, Version], after: Mapping[str, Version]) -> tuple[PackageChange, ...]:
     """Return the packages that differ, by name."""
     return tuple(
-        Change(package=name, before=before.get(name), after=after.get(name))
+        PackageChange(package=name, before=before.get(name), after=after.get(name))
         for name in sorted({**before, **after})
         if before.get(name) != after.get(name)
     )
 
 
-def compare(base: str, before: Mapping[str, Version], after: Mapping[str, Version], outlook: Outlook) -> Comparison:
+def compare(base: str, before: Mapping[str, Version], after: Mapping[str, Version], outlook: Outlook) -> LockComparison:
     """Compare a lock with its base.
 
     Args:
@@ -69,7 +69,7 @@ def compare(base: str, before: Mapping[str, Version], after: Mapping[str, Versio
         after: Versions of the lock.
         outlook: What the observations imply.
     """
-    return Comparison(
+    return LockComparison(
         base=base,
         changes=changes_between(before, after),
         prediction=outlook.predict(after, before),
@@ -82,7 +82,7 @@ def telling_first(effect: Effect) -> tuple[bool, float, str]:
     return effect.low <= 1 <= effect.high, -abs(math.log(effect.speedup)), effect.subject
 
 
-def regression(scope: Scope, comparison: Comparison) -> Iterator[Finding]:
+def regression(scope: Scope, comparison: LockComparison) -> Iterator[Finding]:
     """Yield the predicted loss of speed, where it is beyond the policy's and beyond its own uncertainty."""
     found, allowed = comparison.prediction, scope.policy.max_regression
     if found.speedup >= 1 - allowed or found.high >= 1:

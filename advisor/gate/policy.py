@@ -60,7 +60,7 @@ class Ignore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class GatePolicy:
     """What the gate fails on.
 
     Attributes:
@@ -118,7 +118,7 @@ class Policy:
         )
 
 
-def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text: str = "") -> Policy:
+def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text: str = "") -> GatePolicy:
     """Read `[tool.advisor.gate]`.
 
     Args:
@@ -142,7 +142,7 @@ def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text:
             f"`{path}`: `tool.advisor.gate.indexes` is empty, so no package could ever pass",
             hint="name the indexes that packages may come from, or remove the key",
         )
-    return Policy(
+    return GatePolicy(
         fail=frozenset(fail | _codes(table.get("extend-fail", []), "extend-fail", path)),
         max_regression=_fraction(table, "max-regression", MAX_REGRESSION, path),
         max_gap=_fraction(table, "max-gap", MAX_GAP, path),

@@ -15,7 +15,7 @@ from packaging.version import Version
 from advisor.index.cache import DiskCache
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json, content_hash
-from knowledge.estimate.interface import Change, Effect, Evidence, Prediction
+from knowledge.estimate.interface import Effect, Evidence, PredictedChange, Prediction
 
 if TYPE_CHECKING:
     from knowledge.estimate.posterior import PosteriorEstimator
@@ -133,7 +133,7 @@ def _spelled(versions: Versions) -> dict[str, str]:
 
 def _prediction(document: dict[str, Any]) -> Prediction:
     changes = tuple(
-        Change(**{**change, "evidence": tuple(Evidence(**e) for e in change["evidence"])})
+        PredictedChange(**{**change, "evidence": tuple(Evidence(**e) for e in change["evidence"])})
         for change in document["changes"]
     )
     return Prediction(**{**document, "changes": changes, "unmeasured": tuple(document["unmeasured"])})

@@ -14,7 +14,7 @@ from packaging.version import Version
 from advisor.gate.prediction import Outlook
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
-from advisor.resolve.problem import Problem, RootRequirement
+from advisor.resolve.problem import ResolutionProblem, RootRequirement
 from knowledge.domain.identity import canonical_json
 from knowledge.rules.catalogue import catalogue_digest
 
@@ -40,7 +40,7 @@ class Recommended:
 
 
 def recommended(
-    problem: Problem,
+    problem: ResolutionProblem,
     client: IndexClient,
     outlook: Outlook,
     *,
@@ -84,7 +84,7 @@ def recommended(
     return Recommended(versions=versions, proven=advice.optimum.proven)
 
 
-def relaxed(problem: Problem, lock: Lock) -> Problem:
+def relaxed(problem: ResolutionProblem, lock: Lock) -> ResolutionProblem:
     """Return a problem without the pins of a lock that is itself where the project says what it requires.
 
     In such a file a pin says what is, not what must be: the question is what should be there.
@@ -102,7 +102,7 @@ def _unpinned(root: RootRequirement) -> RootRequirement:
     return replace(root, requirement=free, hashes=frozenset())
 
 
-def _spelled(problem: Problem) -> Any:
+def _spelled(problem: ResolutionProblem) -> Any:
     target, policy = problem.target, problem.policy
     roots = [
         sorted([str(r.requirement), r.constraint, sorted(r.hashes)] for r in group)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from packaging.utils import NormalizedName
 
 from advisor.gate.findings import Finding, Place
-from advisor.gate.policy import Policy
+from advisor.gate.policy import GatePolicy
 from advisor.project.locks import Lock
-from advisor.resolve.problem import Candidate, Problem, RootRequirement
+from advisor.resolve.problem import Candidate, ResolutionProblem, RootRequirement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,8 @@ class Scope:
     """
 
     lock: Lock
-    problem: Problem
-    policy: Policy
+    problem: ResolutionProblem
+    policy: GatePolicy
     target: str
 
     def finding(

@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from advisor.gate.findings import Finding, Place
-from advisor.gate.policy import Policy
+from advisor.gate.policy import GatePolicy
 from advisor.project.current import LOCKS, PINNED, is_pinned
 from knowledge.domain.errors import InputError
 
 
-def unjudged_locks(directory: Path, policy: Policy, *, known: Collection[Path], base: Path | None) -> Iterator[Finding]:
+def unjudged_locks(
+    directory: Path, policy: GatePolicy, *, known: Collection[Path], base: Path | None
+) -> Iterator[Finding]:
     """Yield a note on each lock of a project that nothing judges; with a base, where the change has it otherwise.
 
     Args:

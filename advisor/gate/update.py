@@ -12,7 +12,7 @@ from packaging.version import Version
 from advisor.gate.check import Examined, examine
 from advisor.gate.compare import lies_behind
 from advisor.gate.findings import Finding
-from advisor.gate.policy import ABOUT_EXCEPTIONS, Policy
+from advisor.gate.policy import ABOUT_EXCEPTIONS, GatePolicy
 from advisor.gate.prediction import telling
 from advisor.project.lock_formats import LockedFile
 from advisor.project.locks import Lock, LockedVersion
@@ -41,7 +41,7 @@ class Update:
     remaining: tuple[Finding, ...]
 
 
-def least_update(examined: Examined, inquiry: ResolutionRequest, policy: Policy, *, today: date) -> Update:
+def least_update(examined: Examined, inquiry: ResolutionRequest, policy: GatePolicy, *, today: date) -> Update:
     """Return the smallest change of a lock that clears the findings that fail it.
 
     Solves for the least change, examines the answer as any lock, refuses the combinations that fail and solves again.
@@ -88,7 +88,7 @@ def least_update(examined: Examined, inquiry: ResolutionRequest, policy: Policy,
     raise SearchLimitError(f"the search for the smallest change did not close within {_MOST_ROUNDS} rounds")
 
 
-def failing(examined: Examined, policy: Policy, *, today: date) -> Sequence[Finding]:
+def failing(examined: Examined, policy: GatePolicy, *, today: date) -> Sequence[Finding]:
     """Return the findings that fail under a policy, its exceptions honoured.
 
     Raises:
@@ -101,7 +101,7 @@ def failing(examined: Examined, policy: Policy, *, today: date) -> Sequence[Find
 
 
 def _refusals(
-    finding: Finding, after: Examined, inquiry: ResolutionRequest, policy: Policy
+    finding: Finding, after: Examined, inquiry: ResolutionRequest, policy: GatePolicy
 ) -> Iterator[frozenset[Choice]]:
     """Yield the combinations of versions that a finding refuses; none where it is not about versions."""
     if not finding.versions:

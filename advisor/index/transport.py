@@ -67,7 +67,7 @@ class RangeError(IndexUnreachableError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class IndexResponse:
     """One answer of an index.
 
     Attributes:
@@ -159,7 +159,7 @@ class Transport:
         known = self._credentials.get(origin_of(request.url or ""))
         return HTTPBasicAuth(*known)(request) if known else request
 
-    def get(self, url: str, *, accept: str, etag: str | None = None, limit: int = PAGE_BYTES) -> Answer:
+    def get(self, url: str, *, accept: str, etag: str | None = None, limit: int = PAGE_BYTES) -> IndexResponse:
         """Get an address; that there is nothing (status 404, also for 410), or nothing new (304), is an answer.
 
         Args:
@@ -175,9 +175,9 @@ class Transport:
         headers = {"Accept": accept} | ({"If-None-Match": etag} if etag else {})
         self.requests_made["GET"] += 1
 
-        def take(response: requests.Response) -> Answer:
+        def take(response: requests.Response) -> IndexResponse:
             self._check(url, response)
-            return Answer(
+            return IndexResponse(
                 status=404 if response.status_code in _ABSENT else response.status_code,
                 body=b"".join(self._body(url, response, limit)) if response.status_code == 200 else b"",
                 content_type=response.headers.get("Content-Type", ""),

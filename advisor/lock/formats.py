@@ -16,7 +16,7 @@ from advisor.lock.requirements import write_requirements
 from advisor.lock.sbom import write_sbom
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import dependency_graph
-from advisor.resolve.problem import Candidate, Problem
+from advisor.resolve.problem import Candidate, ResolutionProblem
 from knowledge.domain.errors import InputError
 
 _SBOM = (".cdx.json", "bom.json")
@@ -45,7 +45,7 @@ def lock_text(
     stack: Sequence[Candidate],
     files: Mapping[NormalizedName, DistributionFile],
     *,
-    problem: Problem,
+    problem: ResolutionProblem,
     source: IndexCandidates,
     configuration: IndexConfiguration,
 ) -> str:

@@ -26,7 +26,7 @@ _UV_REQUIREMENTS = ("override-dependencies", "constraint-dependencies")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Table:
+class _SourceTable:
     """A table of a file.
 
     Attributes:
@@ -82,7 +82,7 @@ def check_uv_sources(path: Path, text: str, document: Mapping[str, Any], require
     return tuple(passed)
 
 
-def _refusal(table: _Table, key: str, source: Any, *, of_workspace: bool) -> InputError | None:
+def _refusal(table: _SourceTable, key: str, source: Any, *, of_workspace: bool) -> InputError | None:
     """Return why a source of uv is not supported; none where it is."""
     place = table.place_of(key)
     if not _is_index(source):
@@ -109,10 +109,10 @@ def _is_index(source: Any) -> bool:
     return bool(alternatives) and all(isinstance(one, dict) and "index" in one for one in alternatives)
 
 
-def _uv_sources(path: Path, text: str, uv: Mapping[str, Any]) -> Iterator[_Table]:
+def _uv_sources(path: Path, text: str, uv: Mapping[str, Any]) -> Iterator[_SourceTable]:
     """Yield the sources of a project, and those of the workspace that it is a member of, which bind it too."""
     own = uv.get("sources", {})
-    yield _Table(path=path, text=text, name="tool.uv.sources", entries=own)
+    yield _SourceTable(path=path, text=text, name="tool.uv.sources", entries=own)
     if "workspace" in uv:
         return
     project = path.parent.absolute()
@@ -127,7 +127,7 @@ def _uv_sources(path: Path, text: str, uv: Mapping[str, Any]) -> Iterator[_Table
         member = any(fnmatch.fnmatchcase(below, str(glob)) for glob in workspace.get("members", ()))
         if member and not any(fnmatch.fnmatchcase(below, str(glob)) for glob in workspace.get("exclude", ())):
             left = {key: source for key, source in settings.get("sources", {}).items() if key not in own}
-            yield _Table(path=root, text=content, name="tool.uv.sources", entries=left)
+            yield _SourceTable(path=root, text=content, name="tool.uv.sources", entries=left)
         return
 
 

@@ -12,7 +12,7 @@ from advisor.report.interface import Report, changes, target_line
 from advisor.report.words import count
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
-from knowledge.estimate.interface import Change, Prediction
+from knowledge.estimate.interface import PredictedChange, Prediction
 
 if TYPE_CHECKING:
     from advisor.resolve.recommend import ResolutionRequest
@@ -43,7 +43,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class TreeNode:
     """A package in the tree of requirements.
 
     Attributes:
@@ -58,7 +58,7 @@ class Node:
     version: str
     asked: str
     again: bool
-    below: tuple[Node, ...]
+    below: tuple[TreeNode, ...]
 
 
 def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
@@ -90,18 +90,18 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
     return {"rows": rows, "one": place(1.0), "width": _WIDTH, "cut": ends[-1] > half}
 
 
-def tree(required: Required, versions: Mapping[str, str]) -> tuple[Node, ...]:
+def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...]:
     """Return what the project requires, and below each package what that requires; each package unfolded once."""
     unfolded: set[str] = set()
 
-    def below(name: str) -> tuple[Node, ...]:
+    def below(name: str) -> tuple[TreeNode, ...]:
         found = []
         for child, texts in sorted(required.get(name, {}).items()):
             again = child in unfolded
             unfolded.add(child)
             nodes = () if again else below(child)
             found.append(
-                Node(
+                TreeNode(
                     name=child,
                     version=versions.get(child, ""),
                     asked=", ".join(texts),
@@ -162,7 +162,7 @@ def advice_html(report: Report, inquiry: ResolutionRequest, prices: Sequence[Pri
     )
 
 
-def evidence_of(changes: Iterable[Change]) -> list[Interval]:
+def evidence_of(changes: Iterable[PredictedChange]) -> list[Interval]:
     """Return the comparisons that bear on changes."""
     return [
         Interval(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from advisor.project.sources import Proposal
 from advisor.report.interface import Report, changes, changes_from_current, target_line
 from advisor.report.words import count
-from knowledge.estimate.interface import Change, Prediction
+from knowledge.estimate.interface import PredictedChange, Prediction
 
 _FEW = 10
 """So many changes, or lines of evidence, are all listed."""
@@ -128,7 +128,7 @@ def _evidence(prediction: Prediction) -> Iterator[str]:
         yield ""
 
 
-def _evidence_lines(change: Change) -> Iterator[str]:
+def _evidence_lines(change: PredictedChange) -> Iterator[str]:
     for e in change.evidence[:_FEW]:
         yield (
             f"  {e.version} against {e.reference}: {e.speedup:.3f}x [{e.low:.3f}, {e.high:.3f}], {e.rounds} rounds on "

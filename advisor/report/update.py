@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from advisor.gate.codes import gate_codes
-from advisor.gate.compare import Change, changes_between
+from advisor.gate.compare import PackageChange, changes_between
 from advisor.gate.findings import Finding
 from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import change_words, speed_words
@@ -54,7 +54,7 @@ class LockChange:
     leaves_open: bool = False
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[PackageChange, ...]:
         """What differs, by name."""
         found = changes_between(self.before, {str(c.name): c.version for c in self.optimum.stack})
         return tuple(c for c in found if c.before is not None or not self.leaves_open)
@@ -126,7 +126,7 @@ def _size(change: LockChange) -> str:
     return f"{words}: {'proven to be the best stack' if change.optimum.proven else 'not proven to be the best stack'}"
 
 
-def _reason(c: Change, change: LockChange) -> str:
+def _reason(c: PackageChange, change: LockChange) -> str:
     for finding in change.cleared:
         if finding.package == c.package or c.package in dict(finding.versions):
             return f"clears {finding.code}"

@@ -14,7 +14,7 @@ from advisor.resolve.conflict import find_conflict, tell
 from advisor.resolve.explain import PROJECT, dependency_graph
 from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError
 from advisor.resolve.prices import differences
-from advisor.resolve.problem import Problem, RootRequirement
+from advisor.resolve.problem import ResolutionProblem, RootRequirement
 from advisor.resolve.recommend import Advice, ResolutionRequest
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Prediction
@@ -158,7 +158,7 @@ def _alternative(
     )
 
 
-def _demanding(problem: Problem, demand: Requirement) -> Problem:
+def _demanding(problem: ResolutionProblem, demand: Requirement) -> ResolutionProblem:
     """Return a problem with one more requirement of the user's own."""
     root = RootRequirement(requirement=demand, origin="asked for here")
     return replace(problem, roots=(*problem.roots, root))

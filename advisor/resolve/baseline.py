@@ -9,7 +9,7 @@ from typing import Any
 from packaging.utils import NormalizedName
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, ResolutionTooDeep, Resolver
 
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem, admits
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
 from knowledge.domain.errors import UnsatisfiableError
 
 Identifier = tuple[NormalizedName, NormalizedName | None]
@@ -26,7 +26,7 @@ class Needed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ResolvelibCandidate:
     """A candidate as resolvelib carries it: a package version, or one extra of it."""
 
     candidate: Candidate
@@ -53,18 +53,21 @@ class TooDeep(Impossible):
     code = "too-deep"
 
 
-class _Provider(AbstractProvider[Needed, Node, Identifier]):
+class _Provider(AbstractProvider[Needed, ResolvelibCandidate, Identifier]):
     """Tells resolvelib what candidates there are; ``pins`` limits each package to one version."""
 
     def __init__(
-        self, problem: Problem, source: CandidateSource, pins: Mapping[NormalizedName, Candidate] | None = None
+        self,
+        problem: ResolutionProblem,
+        source: CandidateSource,
+        pins: Mapping[NormalizedName, Candidate] | None = None,
     ) -> None:
         self._problem = problem
         self._source = source
         self._pins = pins
-        self._satisfied: dict[tuple[int, int], tuple[bool, Needed, Node]] = {}
+        self._satisfied: dict[tuple[int, int], tuple[bool, Needed, ResolvelibCandidate]] = {}
 
-    def identify(self, requirement_or_candidate: Needed | Node) -> Identifier:
+    def identify(self, requirement_or_candidate: Needed | ResolvelibCandidate) -> Identifier:
         """Name the node."""
         if isinstance(requirement_or_candidate, Needed):
             return requirement_or_candidate.dependency.name, requirement_or_candidate.extra
@@ -73,8 +76,8 @@ class _Provider(AbstractProvider[Needed, Node, Identifier]):
     def get_preference(
         self,
         identifier: Identifier,
-        resolutions: Mapping[Identifier, Node],
-        candidates: Mapping[Identifier, Iterator[Node]],
+        resolutions: Mapping[Identifier, ResolvelibCandidate],
+        candidates: Mapping[Identifier, Iterator[ResolvelibCandidate]],
         information: Mapping[Identifier, Iterator[Any]],
         backtrack_causes: Sequence[Any],
     ) -> Any:
@@ -95,24 +98,24 @@ class _Provider(AbstractProvider[Needed, Node, Identifier]):
         self,
         identifier: Identifier,
         requirements: Mapping[Identifier, Iterator[Needed]],
-        incompatibilities: Mapping[Identifier, Iterator[Node]],
-    ) -> Callable[[], Iterator[Node]]:
+        incompatibilities: Mapping[Identifier, Iterator[ResolvelibCandidate]],
+    ) -> Callable[[], Iterator[ResolvelibCandidate]]:
         """Return the candidates that every requirement on the node admits, newest first."""
         name, extra = identifier
         needed = [n.dependency.requirement for n in requirements[identifier]]
         needed += [root.requirement for root in self._problem.roots_of(name)]
         bad = {node.candidate.version for node in incompatibilities[identifier]}
 
-        def matches() -> Iterator[Node]:
+        def matches() -> Iterator[ResolvelibCandidate]:
             for candidate in self._offered(name):
                 if candidate.version in bad or not all(admits(r, candidate.version) for r in needed):
                     continue
                 if self._source.dependencies(candidate) is not None:
-                    yield Node(candidate=candidate, extra=extra)
+                    yield ResolvelibCandidate(candidate=candidate, extra=extra)
 
         return matches
 
-    def is_satisfied_by(self, requirement: Needed, candidate: Node) -> bool:
+    def is_satisfied_by(self, requirement: Needed, candidate: ResolvelibCandidate) -> bool:
         """Whether a candidate meets a requirement."""
         # Called for every pair in every round: cached by identity, with the pair kept so that identities last.
         key = (id(requirement), id(candidate))
@@ -121,7 +124,7 @@ class _Provider(AbstractProvider[Needed, Node, Identifier]):
             self._satisfied[key] = (met, requirement, candidate)
         return self._satisfied[key][0]
 
-    def get_dependencies(self, candidate: Node) -> Iterable[Needed]:
+    def get_dependencies(self, candidate: ResolvelibCandidate) -> Iterable[Needed]:
         """Return what a node requires; an extra also pins its own package."""
         chosen = candidate.candidate
         dependencies = self._source.dependencies(chosen, candidate.extra) or ()
@@ -151,7 +154,7 @@ def spread(dependency: Dependency, origin: str) -> list[Needed]:
 
 
 def resolve_baseline(
-    problem: Problem,
+    problem: ResolutionProblem,
     source: CandidateSource,
     *,
     pins: Mapping[NormalizedName, Candidate] | None = None,

@@ -17,12 +17,12 @@ from advisor.index.distributions import MetadataError
 from advisor.index.metadata import CoreMetadata
 from advisor.index.pages import ProjectPage
 from advisor.resolve.compatible_files import Offer, OfferReader
-from advisor.resolve.problem import Candidate, Dependency, Problem, admits
+from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem, admits
 from advisor.resolve.requirements_cache import KeptRequirements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class SkippedCandidates:
     """Files or versions of a package that could not be candidates, and why."""
 
     package: str
@@ -39,7 +39,7 @@ class IndexCandidates:
         unknown_extras: ``(package, extra)`` pairs that were required but that the chosen version does not provide.
     """
 
-    def __init__(self, client: IndexClient, problem: Problem, *, advisories: bool = False) -> None:
+    def __init__(self, client: IndexClient, problem: ResolutionProblem, *, advisories: bool = False) -> None:
         self._client = client
         self._problem = problem
         self._advisories = advisories
@@ -91,7 +91,7 @@ class IndexCandidates:
         """Return a candidate's known vulnerabilities, or none where its index keeps no record."""
         return self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
 
-    def variant(self, problem: Problem) -> IndexCandidates:
+    def variant(self, problem: ResolutionProblem) -> IndexCandidates:
         """Return the candidates of a problem that differs in the user's own requirements only."""
         other = IndexCandidates(self._client, problem, advisories=self._advisories)
         roots = (*problem.roots, *self._problem.roots)
@@ -139,10 +139,10 @@ class IndexCandidates:
         """Whether any index knows a package."""
         return bool(self._client.pages(name))
 
-    def skipped(self) -> tuple[Skipped, ...]:
+    def skipped(self) -> tuple[SkippedCandidates, ...]:
         """Return what could not be a candidate, by package and reason."""
         return tuple(
-            Skipped(package=name, reason=reason, count=count, example=self._examples[name, reason])
+            SkippedCandidates(package=name, reason=reason, count=count, example=self._examples[name, reason])
             for name, reasons in sorted(self._skipped.items())
             if name in self._asked
             for reason, count in sorted(reasons.items())

@@ -16,9 +16,9 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.resolve.encode import Candidates, Encoding, Fact, Limits
 from advisor.resolve.optimise import MAX_ITERATIONS
-from advisor.resolve.problem import Candidate, CandidateSource, Problem, RootRequirement, admits
+from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, RootRequirement, admits
 from advisor.resolve.search import Search
-from advisor.resolve.solver import Effort, Literal, Model, negated
+from advisor.resolve.solver import Effort, Literal, SolverModel, negated
 
 _FEW = 3
 """So many different requirements of one package are told, each with the versions that make it."""
@@ -40,7 +40,7 @@ class Conflict:
 
 
 def find_conflict(
-    problem: Problem,
+    problem: ResolutionProblem,
     source: CandidateSource,
     *,
     limits: Callable[[Candidates], Limits],
@@ -117,7 +117,7 @@ class _Reduction:
 
     def _smallest(self, roots: Sequence[Fact]) -> list[Fact]:
         """Return the fewest of the user's own requirements that have no solution, given all other facts."""
-        hitting = Model()
+        hitting = SolverModel()
         picks: dict[Fact, Literal] = {fact: hitting.boolean() for fact in roots}
         while True:
             answer = hitting.solve(self._effort, costs=dict.fromkeys(picks.values(), 1))
@@ -246,7 +246,7 @@ def _span(candidates: Sequence[Candidate]) -> str:
     return f"{oldest} to {newest} ({len(candidates)} versions)"
 
 
-def without(problem: Problem, root: RootRequirement) -> Problem | None:
+def without(problem: ResolutionProblem, root: RootRequirement) -> ResolutionProblem | None:
     """Return a problem with one of the user's requirements relaxed: its versions free, or the constraint gone.
 
     None where there is nothing to relax.

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem, RootRequirement, admits
-from advisor.resolve.solver import Answer, Literal, Model, negated
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, RootRequirement, admits
+from advisor.resolve.solver import Literal, SolverModel, SolverResult, negated
 
 Choice = tuple[NormalizedName, Version]
 PairedChoice = tuple[NormalizedName, Version | None]
@@ -77,14 +77,14 @@ class Encoding:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: ResolutionProblem,
         source: CandidateSource,
         limits: Callable[[Candidates], Limits],
         *,
         guarded: bool = False,
         shown: int = SHOWN,
     ) -> None:
-        self.model = Model()
+        self.model = SolverModel()
         self.reached: dict[NormalizedName, tuple[Candidate, ...]] = {}
         self.required: set[NormalizedName] = set()
         self.guards: dict[Fact, Literal] = {}
@@ -129,7 +129,7 @@ class Encoding:
         """Return the Boolean that stands for all candidates of a package that are not shown."""
         return self._older[name]
 
-    def chosen(self, answer: Answer) -> dict[NormalizedName, Candidate]:
+    def chosen(self, answer: SolverResult) -> dict[NormalizedName, Candidate]:
         """Return what a solution chooses; nothing for a package of which it chooses an older candidate unshown."""
         return {
             name: candidate
@@ -138,7 +138,7 @@ class Encoding:
             if answer.holds(literal)
         }
 
-    def vague(self, answer: Answer) -> list[NormalizedName]:
+    def vague(self, answer: SolverResult) -> list[NormalizedName]:
         """Return the packages of which a solution chooses a candidate that is not shown."""
         return sorted(name for name, literal in self._older.items() if answer.holds(literal))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.engine import RuleBook
 
@@ -19,7 +19,7 @@ PROJECT = NormalizedName("")
 
 
 def requirements_within(
-    problem: Problem, source: CandidateSource, stack: Sequence[Candidate]
+    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
 ) -> dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]]:
     """Return, for :data:`PROJECT` and each package of a stack, what it requires and what it asks for there.
 
@@ -52,7 +52,7 @@ def requirements_within(
 
 
 def dependency_graph(
-    problem: Problem, source: CandidateSource, stack: Sequence[Candidate]
+    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
 ) -> networkx.DiGraph[NormalizedName]:
     """Return who requires whom in a stack, from :data:`PROJECT` down.
 
@@ -84,7 +84,7 @@ def _shortest_paths(
 
 
 def explain_stack(
-    problem: Problem,
+    problem: ResolutionProblem,
     source: CandidateSource,
     *,
     stack: Sequence[Candidate],
@@ -105,7 +105,7 @@ def explain_stack(
 
 
 def _forbidden_below(
-    problem: Problem, source: CandidateSource, baseline: Sequence[Candidate], rules: RuleBook
+    problem: ResolutionProblem, source: CandidateSource, baseline: Sequence[Candidate], rules: RuleBook
 ) -> dict[NormalizedName, str]:
     """Return, for each package of the baseline that is forbidden or requires what is, the rule's message."""
     forbidden = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from advisor.resolve.candidates import IndexCandidates, Skipped
+from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
 from advisor.resolve.optimise import Optimum
 from advisor.resolve.problem import Candidate
 from knowledge.estimate.interface import Prediction
@@ -14,7 +14,7 @@ from knowledge.rules.model import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class AdviceFinding:
     """Something the user should know about the advice.
 
     Attributes:
@@ -46,10 +46,10 @@ def find(
     source: IndexCandidates,
     rules: RuleBook,
     prediction: Prediction,
-) -> tuple[Finding, ...]:
+) -> tuple[AdviceFinding, ...]:
     """Return the findings about a stack, in order of code."""
     found = [
-        Finding(
+        AdviceFinding(
             code="ADV101",
             severity="warning",
             message=f"the newest versions do not run on the target: {v.message}",
@@ -61,39 +61,41 @@ def find(
         for v in rules.judge(candidate.name, candidate.version):
             severity = "note" if v.severity == "note" else "warning"
             found.append(
-                Finding(code="ADV102", severity=severity, message=v.message, package=candidate.name, source=v.source)
+                AdviceFinding(
+                    code="ADV102", severity=severity, message=v.message, package=candidate.name, source=v.source
+                )
             )
         if candidate.is_sdist:
             message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
-            found.append(Finding(code="ADV103", severity="warning", message=message, package=candidate.name))
+            found.append(AdviceFinding(code="ADV103", severity="warning", message=message, package=candidate.name))
     for package, extra in sorted(source.unknown_extras):
         if package in {c.name for c in optimum.stack}:
             message = f"`{package}` does not provide the extra `{extra}`"
-            found.append(Finding(code="ADV104", severity="warning", message=message, package=package))
+            found.append(AdviceFinding(code="ADV104", severity="warning", message=message, package=package))
     for package in prediction.unmeasured:
         message = f"no comparable observation bears on `{package}`: its speed is not predicted"
-        found.append(Finding(code="ADV105", severity="note", message=message, package=package))
+        found.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
     if not optimum.proven:
         gaps = ", ".join(f"{b.objective} {b.gap}" for b in optimum.bounds if b.gap)
-        found.append(Finding(code="ADV106", severity="warning", message=f"not proven optimal: the gap is {gaps}"))
+        found.append(AdviceFinding(code="ADV106", severity="warning", message=f"not proven optimal: the gap is {gaps}"))
     elif not optimum.unique:
         message = "optimal, but not proven to be the first of the equally good stacks within the allowed work"
-        found.append(Finding(code="ADV106", severity="warning", message=message))
+        found.append(AdviceFinding(code="ADV106", severity="warning", message=message))
     found += _unjudged(optimum, source)
     found += [_skip_finding(s) for s in source.skipped() if _worth_telling(s)]
     return tuple(sorted(found, key=lambda f: (f.code, f.package, f.message)))
 
 
-def _worth_telling(skipped: Skipped) -> bool:
+def _worth_telling(skipped: SkippedCandidates) -> bool:
     return any(part in skipped.reason for part in ("metadata", "upload time"))
 
 
-def _skip_finding(skipped: Skipped) -> Finding:
+def _skip_finding(skipped: SkippedCandidates) -> AdviceFinding:
     message = f"{skipped.count} file(s) of `{skipped.package}` are no candidates: {skipped.reason}"
-    return Finding(code="ADV107", severity="note", message=message, package=skipped.package)
+    return AdviceFinding(code="ADV107", severity="note", message=message, package=skipped.package)
 
 
-def _unjudged(optimum: Optimum, source: IndexCandidates) -> list[Finding]:
+def _unjudged(optimum: Optimum, source: IndexCandidates) -> list[AdviceFinding]:
     """Say where a criterion of the objective had nothing to go by."""
     asked = {bound.objective for bound in optimum.bounds}
     silent: dict[str, tuple[str, Callable[[Candidate], bool]]] = {
@@ -105,5 +107,5 @@ def _unjudged(optimum: Optimum, source: IndexCandidates) -> list[Finding]:
         count = sum(map(lacks, optimum.stack)) if criterion in asked else 0
         if count:
             message = f"the index gives {lack} of {count} of {len(optimum.stack)} packages: `{criterion}` ignores them"
-            found.append(Finding(code="ADV108", severity="warning", message=message))
+            found.append(AdviceFinding(code="ADV108", severity="warning", message=message))
     return found

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from packaging.utils import NormalizedName
 
 from advisor.resolve.encode import SHOWN, Candidates, Choice, Encoding, Limits, PairedChoice
-from advisor.resolve.problem import Candidate, CandidateSource, Problem
+from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
 from advisor.resolve.search import Search, needed_by
-from advisor.resolve.solver import Answer, Effort, Literal, Model, negated
+from advisor.resolve.solver import Effort, Literal, SolverModel, SolverResult, negated
 from knowledge.domain.errors import UnsatisfiableError
 
 MAX_ITERATIONS = 200
@@ -94,7 +94,7 @@ class SearchLimitError(UnsatisfiableError):
 
 
 def optimise(
-    problem: Problem,
+    problem: ResolutionProblem,
     source: CandidateSource,
     *,
     objectives: Callable[[Candidates], Sequence[Objective]],
@@ -208,7 +208,7 @@ class _Stages:
         self._refused += [(literals, name) for name in surplus]
         return not surplus
 
-    def _as_good_as_before(self, model: Model, costs: Sequence[Mapping[Literal, int]]) -> Answer | None:
+    def _as_good_as_before(self, model: SolverModel, costs: Sequence[Mapping[Literal, int]]) -> SolverResult | None:
         """Look for the best solution by the last objective that is as good as the one before by all others.
 
         Learning only makes solutions dearer, so where there is such a one, it is the best: one question, not one for
@@ -222,7 +222,9 @@ class _Stages:
         answer = held.solve(self._effort, costs=costs[-1], hint=self._hint(None))
         return answer if answer.values is not None else None
 
-    def _minimise(self, model: Model, terms: Mapping[Literal, int], before: Answer | None) -> tuple[Answer, int]:
+    def _minimise(
+        self, model: SolverModel, terms: Mapping[Literal, int], before: SolverResult | None
+    ) -> tuple[SolverResult, int]:
         """Return the cheapest solution with what its cost cannot go below."""
         least = sum(min(0, cost) for cost in terms.values())
         if before is not None and _total(terms, before) == least:
@@ -230,7 +232,7 @@ class _Stages:
         answer = self._ask(model, terms, before)
         return answer, answer.bound
 
-    def _ask(self, model: Model, costs: Mapping[Literal, int], before: Answer | None) -> Answer:
+    def _ask(self, model: SolverModel, costs: Mapping[Literal, int], before: SolverResult | None) -> SolverResult:
         answer = model.solve(self._effort, costs=costs, hint=self._hint(before))
         if answer.impossible:
             raise NoSolution
@@ -241,7 +243,7 @@ class _Stages:
             )
         return answer
 
-    def _hint(self, before: Answer | None) -> dict[Literal, bool]:
+    def _hint(self, before: SolverResult | None) -> dict[Literal, bool]:
         if before is not None and before.values is not None:
             return dict(enumerate(before.values))
         return {
@@ -250,7 +252,7 @@ class _Stages:
             for version, literal in self._encoding.choices(name).items()
         }
 
-    def _with_support(self, model: Model) -> Model:
+    def _with_support(self, model: SolverModel) -> SolverModel:
         """Let packages that earn a reward be chosen only where something may require them."""
         roots = self._encoding.required
         for name in self._rewarded:
@@ -261,7 +263,7 @@ class _Stages:
             model.require_any([*map(negated, literals), negated(self._encoding.present(name))])
         return model
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: SolverResult) -> None:
         """Remember a solution, with what it needs without saying in which version."""
         self._last = self._encoding.chosen(answer)
         # Also those of which it chose a candidate that is not shown.
@@ -272,7 +274,7 @@ class _Stages:
         if not self._rewarded:
             self._last = {name: candidate for name, candidate in self._last.items() if name in needed}
 
-    def _take_newest(self, model: Model) -> None:
+    def _take_newest(self, model: SolverModel) -> None:
         """Take the solution that is first, by name and newest version, among the equally good ones.
 
         Asks for one that is better until there is none, so that the last one is proven to be the only answer.
@@ -286,7 +288,7 @@ class _Stages:
                 return
             self._take(found)
 
-    def _require_newer(self, model: Model) -> None:
+    def _require_newer(self, model: SolverModel) -> None:
         """Require a solution that is like the last one up to some package, by name, and there newer or absent."""
         alike: Literal | None = None
         newer_at: list[Literal] = []
@@ -318,5 +320,5 @@ def _rewarded(objectives: Sequence[Objective]) -> set[NormalizedName]:
     }
 
 
-def _total(terms: Mapping[Literal, int], answer: Answer) -> int:
+def _total(terms: Mapping[Literal, int], answer: SolverResult) -> int:
     return sum(cost for literal, cost in terms.items() if answer.holds(literal))

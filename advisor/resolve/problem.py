@@ -48,7 +48,7 @@ class RootRequirement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class CandidatePolicy:
     """Which files may become candidates.
 
     Attributes:
@@ -77,7 +77,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ResolutionProblem:
     """Everything that a stack must satisfy.
 
     Attributes:
@@ -89,7 +89,7 @@ class Problem:
 
     roots: tuple[RootRequirement, ...]
     target: Target
-    policy: Policy = Policy()
+    policy: CandidatePolicy = CandidatePolicy()
     overrides: tuple[RootRequirement, ...] = ()
     _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 
@@ -123,7 +123,7 @@ class Problem:
                 found.append(replacement)
         return tuple(found)
 
-    def with_overridden_roots(self) -> Problem:
+    def with_overridden_roots(self) -> ResolutionProblem:
         """Return the problem with its overrides in place of the user's own requirements on the same packages."""
         if not self.overrides:
             return self

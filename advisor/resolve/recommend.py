@@ -13,10 +13,10 @@ from advisor.resolve.baseline import Impossible, TooDeep, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import find_conflict, tell, without
 from advisor.resolve.explain import explain_stack
-from advisor.resolve.findings import Finding, find
+from advisor.resolve.findings import AdviceFinding, find
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError, optimise
-from advisor.resolve.problem import Candidate, Problem, RootRequirement
+from advisor.resolve.problem import Candidate, ResolutionProblem, RootRequirement
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
 from knowledge.estimate.interface import Estimator, Prediction
@@ -43,7 +43,7 @@ class Advice:
     baseline: tuple[Candidate, ...]
     optimum: Optimum
     prediction: Prediction
-    findings: tuple[Finding, ...]
+    findings: tuple[AdviceFinding, ...]
     why: dict[str, str]
     behind: tuple[float, float]
     current: tuple[Mapping[str, Version], Prediction] | None = None
@@ -64,7 +64,7 @@ class ResolutionRequest:
         effort: How hard to try.
     """
 
-    problem: Problem
+    problem: ResolutionProblem
     source: IndexCandidates
     rules: RuleBook
     estimator: Estimator
@@ -94,7 +94,7 @@ class ResolutionRequest:
             effort=self.effort,
         )
 
-    def instead(self, problem: Problem) -> Self:
+    def instead(self, problem: ResolutionProblem) -> Self:
         """Return the inquiry into a problem that differs in the user's own requirements only.
 
         Costs stay what they are, so that the two answers can be compared.
@@ -158,7 +158,7 @@ class ResolutionRequest:
 
 
 def inquire(
-    problem: Problem,
+    problem: ResolutionProblem,
     source: IndexCandidates,
     *,
     rules: RuleBook,
@@ -249,7 +249,7 @@ def recommend(inquiry: ResolutionRequest, *, current: Mapping[str, Version] | No
     )
 
 
-def _check_roots(problem: Problem, source: IndexCandidates) -> None:
+def _check_roots(problem: ResolutionProblem, source: IndexCandidates) -> None:
     source.prefetch(root.name for root in problem.roots if not root.constraint)
     for root in problem.roots:
         if root.constraint or not problem.applies(root.requirement):

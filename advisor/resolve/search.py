@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from packaging.utils import NormalizedName
 
 from advisor.resolve.encode import Encoding, Node
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Problem, RootRequirement
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, RootRequirement
 
 _GROWTH = 2
 
 
 def needed_by(
-    problem: Problem,
+    problem: ResolutionProblem,
     source: CandidateSource,
     chosen: Mapping[NormalizedName, Candidate],
     *,
@@ -53,7 +53,7 @@ class Search:
     """Fetches what a solution made it worth to know."""
 
     def __init__(
-        self, problem: Problem, source: CandidateSource, encoding: Encoding, start: Sequence[Candidate]
+        self, problem: ResolutionProblem, source: CandidateSource, encoding: Encoding, start: Sequence[Candidate]
     ) -> None:
         self._problem = problem
         self._source = source

@@ -36,7 +36,7 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SolverResult:
     """What one call found.
 
     Attributes:
@@ -59,7 +59,7 @@ class Answer:
         return self.values[literal] if literal >= 0 else not self.values[negated(literal)]
 
 
-class Model:
+class SolverModel:
     """A growing set of Booleans and constraints."""
 
     def __init__(self) -> None:
@@ -70,9 +70,9 @@ class Model:
         self.size = 0
         """Number of Booleans."""
 
-    def copy(self) -> Model:
+    def copy(self) -> SolverModel:
         """Return an independent copy."""
-        other = Model()
+        other = SolverModel()
         other._proto.copy_from(self._proto)
         other.size = self.size
         return other
@@ -122,7 +122,7 @@ class Model:
         costs: Mapping[Literal, int] | None = None,
         hint: Mapping[Literal, bool] | None = None,
         assumptions: Sequence[Literal] = (),
-    ) -> Answer:
+    ) -> SolverResult:
         """Find a solution, the cheapest where costs are given.
 
         Args:
@@ -148,14 +148,14 @@ class Model:
         status = self._solver.CpSolverStatus
         if response.status == status.INFEASIBLE:
             core = tuple(response.sufficient_assumptions_for_infeasibility)
-            return Answer(values=None, impossible=True, core=core)
+            return SolverResult(values=None, impossible=True, core=core)
         if response.status not in (status.OPTIMAL, status.FEASIBLE):
-            return Answer(values=None)
+            return SolverResult(values=None)
         value = round(response.objective_value) if costs else 0
         bound = value
         if response.status == status.FEASIBLE and costs:
             bound = math.ceil(response.best_objective_bound - 1e-6)
-        return Answer(values=[bool(v) for v in response.solution], value=value, bound=bound)
+        return SolverResult(values=[bool(v) for v in response.solution], value=value, bound=bound)
 
     def _parameters(self, effort: Effort) -> Any:
         parameters = self._solver.SatParameters()

@@ -14,7 +14,7 @@ from packaging.version import Version
 from advisor.index.client import IndexClient
 from advisor.resolve.baseline import Impossible, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, Policy, Problem, RootRequirement, admits
+from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem, RootRequirement, admits
 from advisor.resolve.target import Target, make_target
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
@@ -46,7 +46,7 @@ class StackLocker:
     def versions_of(self, requirement: Requirement, python: str) -> Sequence[Version]:
         """Return the versions that an interpreter can install and a requirement admits, newest first."""
         root = RootRequirement(requirement=requirement, origin="the matrix")
-        problem = Problem(roots=(root,), target=self._target(python), policy=_POLICY)
+        problem = ResolutionProblem(roots=(root,), target=self._target(python), policy=_POLICY)
         offered = IndexCandidates(self._client, problem).candidates(canonicalize_name(requirement.name))
         return [c.version for c in offered if admits(requirement, c.version)]
 
@@ -65,7 +65,7 @@ class StackLocker:
         text = " ".join(requested)
         roots = tuple(RootRequirement(requirement=_parsed(w), origin=f"--stack {text!r}") for w in requested)
         # Wheels only: nothing is built while stacks are measured.
-        problem = Problem(roots=roots, target=self._target(python), policy=_POLICY)
+        problem = ResolutionProblem(roots=roots, target=self._target(python), policy=_POLICY)
         chosen = self._resolve(problem, text)
         if cudnn is not None:
             chosen = self._resolve(_with_cudnn(problem, chosen, cudnn, text), text)
@@ -76,7 +76,7 @@ class StackLocker:
             platform=problem.target.platform,
         )
 
-    def _resolve(self, problem: Problem, text: str) -> tuple[Candidate, ...]:
+    def _resolve(self, problem: ResolutionProblem, text: str) -> tuple[Candidate, ...]:
         try:
             return tuple(resolve_baseline(problem, IndexCandidates(self._client, problem)))
         except Impossible as error:
@@ -131,7 +131,7 @@ class StackLocker:
         return make_target(python=done.stdout.strip(), platform=None, hardware=self._hardware)
 
 
-_POLICY = Policy(only_binary=frozenset({":all:"}))
+_POLICY = CandidatePolicy(only_binary=frozenset({":all:"}))
 
 
 def _parsed(word: str) -> Requirement:
@@ -144,7 +144,7 @@ def _parsed(word: str) -> Requirement:
         ) from None
 
 
-def _with_cudnn(problem: Problem, chosen: Sequence[Candidate], cudnn: str, text: str) -> Problem:
+def _with_cudnn(problem: ResolutionProblem, chosen: Sequence[Candidate], cudnn: str, text: str) -> ResolutionProblem:
     """Return the problem with cuDNN replaced, within its major version.
 
     NVIDIA promises that a newer minor release serves what was built against an older one, not the other way round
@@ -160,4 +160,4 @@ def _with_cudnn(problem: Problem, chosen: Sequence[Candidate], cudnn: str, text:
             hint=f"take a release of cuDNN {carried.version.major}",
         )
     override = RootRequirement(requirement=Requirement(f"{carried.name}=={cudnn}.*"), origin="the matrix")
-    return Problem(roots=problem.roots, target=problem.target, policy=problem.policy, overrides=(override,))
+    return ResolutionProblem(roots=problem.roots, target=problem.target, policy=problem.policy, overrides=(override,))

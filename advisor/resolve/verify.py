@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from advisor.resolve.baseline import Impossible, resolve_baseline
-from advisor.resolve.problem import Candidate, CandidateSource, Problem
+from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
 from knowledge.domain.errors import AdvisorError
 
 
@@ -16,7 +16,7 @@ class VerificationError(AdvisorError):
     exit_code = 4
 
 
-def verify(problem: Problem, source: CandidateSource, stack: Iterable[Candidate]) -> None:
+def verify(problem: ResolutionProblem, source: CandidateSource, stack: Iterable[Candidate]) -> None:
     """Check that resolvelib, with every version pinned, accepts exactly this stack.
 
     Raises:

@@ -126,7 +126,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class BlockEvidence:
     """What the blocks of a knowledge base say.
 
     Attributes:
@@ -138,7 +138,7 @@ class Evidence:
     runs: tuple[Run, ...]
 
 
-def gather(store: KnowledgeBase) -> Evidence:
+def gather(store: KnowledgeBase) -> BlockEvidence:
     """Return the evidence of a knowledge base, as far as its sources are trusted.
 
     Only blocks that changed since it was last asked are read.
@@ -154,7 +154,7 @@ def gather(store: KnowledgeBase) -> Evidence:
             fresh.append((name, digest, kept[name]))
     store.remember(_KIND, fresh)
     trusted = [(kept[block.name], block.trust) for block in held if block.trust > 0]
-    return Evidence(
+    return BlockEvidence(
         contrasts=tuple(_weighed(_contrast_from(r), trust) for part, trust in trusted for r in part["contrasts"]),
         runs=tuple(_run_from(r) for part, trust in trusted if trust >= WITNESS for r in part["runs"]),
     )
@@ -174,17 +174,17 @@ def _weighed(c: Contrast, trust: float) -> Contrast:
     )
 
 
-def evidence_of(observations: Iterable[Observation]) -> Evidence:
+def evidence_of(observations: Iterable[Observation]) -> BlockEvidence:
     """Return what observations say, without a knowledge base."""
     return _of_block(observations)
 
 
-def _of_block(observations: Iterable[Observation]) -> Evidence:
+def _of_block(observations: Iterable[Observation]) -> BlockEvidence:
     observations = tuple(observations)
     shares = common_shares(observations)
     contrasts = (_contrast(c, shares.get(c.block, 0.0)) for c in compare_block(observations))
     runs = {_run(o): None for o in observations if o.stack.version_of(o.framework) is not None}
-    return Evidence(contrasts=tuple(c for c in contrasts if c is not None), runs=tuple(runs))
+    return BlockEvidence(contrasts=tuple(c for c in contrasts if c is not None), runs=tuple(runs))
 
 
 def _contrast(c: Comparison, common_share: float) -> Contrast | None:

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from knowledge.estimate.evidence import COMPANIONS, Contrast, Machine, Side
-from knowledge.estimate.gaussian_process import Process, Term
+from knowledge.estimate.gaussian_process import GaussianProcess, Term
 from knowledge.estimate.interface import (
     NORMAL_QUANTILE,
-    Change,
     CompanionGain,
     Effect,
     Evidence,
     FrameworkGains,
+    PredictedChange,
     PredictedGain,
 )
 
@@ -83,7 +83,9 @@ class _Grid(NamedTuple):
 class FrameworkModel:
     """One framework of which versions were compared, for a workload on a machine."""
 
-    def __init__(self, name: str, process: Process, shares: Mapping[tuple[str, str], float], machine: Machine) -> None:
+    def __init__(
+        self, name: str, process: GaussianProcess, shares: Mapping[tuple[str, str], float], machine: Machine
+    ) -> None:
         self._name = name
         self._process = process
         self._shares = shares
@@ -259,7 +261,9 @@ class FrameworkModel:
         speedup, low, high = _interval(gain)
         return Effect(subject=subject, package=self._name, speedup=speedup, low=low, high=high)
 
-    def change(self, stack: Mapping[str, Version], baseline: Mapping[str, Version], gain: PredictedGain) -> Change:
+    def change(
+        self, stack: Mapping[str, Version], baseline: Mapping[str, Version], gain: PredictedGain
+    ) -> PredictedChange:
         """Return what is predicted for a change, with the comparisons that support it."""
         speedup, low, high = _interval(gain)
         asked = {str(stack[self._name]), str(baseline[self._name])}
@@ -270,7 +274,7 @@ class FrameworkModel:
         ]
         head_to_head = [c for c in contrasts if {c.side.version, c.reference.version} == asked]
         bearing = head_to_head or [c for c in contrasts if {c.side.version, c.reference.version} & asked]
-        return Change(
+        return PredictedChange(
             package=self._name,
             speedup=speedup,
             low=low,

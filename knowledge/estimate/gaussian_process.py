@@ -105,7 +105,7 @@ class _Solved:
     seen: Array
 
 
-class Process:
+class GaussianProcess:
     """The posterior given contrasts of one framework on one kind of device."""
 
     def __init__(self, contrasts: Sequence[Contrast], amplitudes: Amplitudes | None = None) -> None:

@@ -134,7 +134,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PredictedChange:
     """Predicted effect of one package's change from the baseline.
 
     Attributes:
@@ -175,7 +175,7 @@ class Prediction:
     score: float
     confidence: float
     workload: str
-    changes: tuple[Change, ...]
+    changes: tuple[PredictedChange, ...]
     unmeasured: tuple[str, ...]
 
 

@@ -18,8 +18,8 @@ from typing import Any
 from knowledge.domain.identity import content_hash
 from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
-from knowledge.estimate.evidence import Contrast, Evidence, Machine, Run, Side, gather
-from knowledge.estimate.gaussian_process import MOST_CONTRASTS, Process
+from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, Run, Side, gather
+from knowledge.estimate.gaussian_process import MOST_CONTRASTS, GaussianProcess
 from knowledge.store.base import KnowledgeBase
 
 _KIND = "fit"
@@ -37,12 +37,12 @@ class Fits:
         self._store = store
         self._read: dict[str, dict[str, Any]] = {}
 
-    def process(self, framework: str, device: str) -> Process | None:
+    def process(self, framework: str, device: str) -> GaussianProcess | None:
         """Return the process of a framework, or none where its versions were not compared."""
         contrasts = _unpacked(self._record(framework, device)["contrasts"])
         if not any(c.side.version != c.reference.version for c in contrasts):
             return None
-        return Process(contrasts, shipped_amplitudes(framework, device))
+        return GaussianProcess(contrasts, shipped_amplitudes(framework, device))
 
     def runs(self, framework: str, device: str) -> tuple[Run, ...]:
         """Return which versions ran, and which did not."""
@@ -55,7 +55,7 @@ class Fits:
         return content_hash([_FORMAT, EVIDENCE_FORMAT, *(block.state for block in self._store.blocks())])
 
     @cached_property
-    def _evidence(self) -> Evidence:
+    def _evidence(self) -> BlockEvidence:
         return gather(self._store)
 
     def _record(self, framework: str, device: str) -> dict[str, Any]:
@@ -88,13 +88,13 @@ def _shipped() -> dict[str, Any]:
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
-def of_framework(evidence: Evidence, framework: str, device: str) -> tuple[Contrast, ...]:
+def of_framework(evidence: BlockEvidence, framework: str, device: str) -> tuple[Contrast, ...]:
     """Return the contrasts of a framework on a device; of too many, the last blocks'."""
     found = [c for c in evidence.contrasts if c.framework == framework and c.label.endswith(f"/{device}")]
     return tuple(found[-MOST_CONTRASTS:])
 
 
-def frameworks_of(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+def frameworks_of(evidence: BlockEvidence) -> tuple[tuple[str, str], ...]:
     """Return the frameworks and devices that there are contrasts of, sorted."""
     return tuple(sorted({(c.framework, c.label.rpartition("/")[2]) for c in evidence.contrasts}))
 

@@ -22,8 +22,8 @@ from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.interface import (
     CONFIDENCE,
     NORMAL_QUANTILE,
-    Change,
     Effect,
+    PredictedChange,
     PredictedGain,
     Prediction,
     ScoreTerms,
@@ -76,7 +76,7 @@ class PosteriorEstimator:
         """Predict the speed-up of a stack over the baseline, whose measured frameworks share the workload equally."""
         measured = self._measured(baseline)
         share = 1 / max(1, len(measured))
-        changes: list[Change] = []
+        changes: list[PredictedChange] = []
         gains: list[PredictedGain] = []
         for name in measured:
             modelled = self.model(name)

@@ -12,7 +12,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import cuda_of_local_version
 from knowledge.rules.model import (
     Capabilities,
-    Conflict,
+    ConflictRule,
     CpuOnly,
     Rule,
     RuntimeNeeds,
@@ -34,12 +34,12 @@ class RuleBook:
         self._specifiers: dict[str, SpecifierSet] = {}
         conflicts = []
         for rule in rules:
-            if isinstance(rule, Conflict):
+            if isinstance(rule, ConflictRule):
                 conflicts.append(rule)
             else:
                 for package in rule.packages if isinstance(rule, RuntimeNeeds | VendorBuild) else (rule.package,):
                     self._unary[package].append(rule)
-        self.conflicts: tuple[Conflict, ...] = tuple(conflicts)
+        self.conflicts: tuple[ConflictRule, ...] = tuple(conflicts)
         """Pairs of packages that do not work together, on any machine."""
 
     def judge(self, name: str, version: Version) -> tuple[Verdict, ...]:
@@ -73,7 +73,7 @@ class RuleBook:
             return None
         return Verdict(rule=rule.id, severity=rule.severity, message=message, source=rule.source, about=about)
 
-    def judge_together(self, versions: Mapping[str, Version]) -> tuple[tuple[Conflict, Verdict], ...]:
+    def judge_together(self, versions: Mapping[str, Version]) -> tuple[tuple[ConflictRule, Verdict], ...]:
         """Return the pairs of a stack that do not work together."""
         return tuple(
             (rule, verdict_on(rule))
@@ -158,7 +158,7 @@ class RuleBook:
         return f"`{rule.package} {version}` is a CPU-only build: it leaves the accelerator idle"
 
 
-def verdict_on(rule: Conflict) -> Verdict:
+def verdict_on(rule: ConflictRule) -> Verdict:
     """Return what a rule says about two packages that it finds together."""
     about: Subject = rule.breaks or "combination"
     return Verdict(rule=rule.id, severity=rule.severity, message=rule.message, source=rule.source, about=about)

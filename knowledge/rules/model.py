@@ -13,7 +13,7 @@ Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class ConflictRule:
     """Two packages whose versions do not work together.
 
     Attributes:
@@ -167,7 +167,7 @@ class VendorBuild:
     severity: Severity = "forbidden"
 
 
-Rule = Conflict | Capabilities | RuntimeNeeds | Tested | CpuOnly | VendorBuild
+Rule = ConflictRule | Capabilities | RuntimeNeeds | Tested | CpuOnly | VendorBuild
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

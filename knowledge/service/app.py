@@ -41,7 +41,7 @@ _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "5"}}
 """What belongs to a refusal of a status."""
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """Why a request was refused."""
 
     error: str = Field(description="Stable name of the error.")
@@ -87,7 +87,7 @@ class ServiceError(Exception):
     def __init__(self, status: int, error: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.status = status
-        self.problem = Problem(error=error, message=message, hint=hint)
+        self.problem = ProblemDetails(error=error, message=message, hint=hint)
 
 
 def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_bytes: int = MOST_BYTES) -> FastAPI:
@@ -277,13 +277,13 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": Problem} for status in statuses}
+    return {status: {"model": ProblemDetails} for status in statuses}
 
 
 def _refusals(app: FastAPI) -> None:
     """Answer every refusal as a problem."""
 
-    def answer(status: int, problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
+    def answer(status: int, problem: ProblemDetails, headers: dict[str, str] | None = None) -> JSONResponse:
         return JSONResponse(problem.model_dump(), status_code=status, headers=headers)
 
     @app.exception_handler(ServiceError)
@@ -296,7 +296,9 @@ def _refusals(app: FastAPI) -> None:
         access = access_of(request.scope)
         # What the database says stays in the log: it may name hosts and users.
         access.error, access.reason = error.code, error.message
-        problem = Problem(error=error.code, message="the knowledge base is not available", hint="try again later")
+        problem = ProblemDetails(
+            error=error.code, message="the knowledge base is not available", hint="try again later"
+        )
         return answer(503, problem, {"Retry-After": "10"})
 
     @app.exception_handler(RequestValidationError)
@@ -304,9 +306,9 @@ def _refusals(app: FastAPI) -> None:
         access_of(request.scope).error = "unreadable-input"
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return answer(422, Problem(error="unreadable-input", message=f"`{where}`: {first['msg'].lower()}"))
+        return answer(422, ProblemDetails(error="unreadable-input", message=f"`{where}`: {first['msg'].lower()}"))
 
     @app.exception_handler(HTTPException)
     async def other(_: Request, error: HTTPException) -> Response:
-        problem = Problem(error="refused", message=str(error.detail).lower())
+        problem = ProblemDetails(error="refused", message=str(error.detail).lower())
         return answer(error.status_code, problem, dict(error.headers or {}))

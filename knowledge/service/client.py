@@ -16,7 +16,7 @@ from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.lines import lines_of
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations, write_observations
-from knowledge.store.base import Block, KnowledgeBase
+from knowledge.store.base import KnowledgeBase, StoredBlock
 
 _NDJSON = "application/x-ndjson"
 _MIB = 2**20
@@ -122,7 +122,7 @@ class KnowledgeService:
         self._session = requests.Session()
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[StoredBlock, ...]:
         """Return the blocks that it has.
 
         Raises:
@@ -130,7 +130,9 @@ class KnowledgeService:
             UnavailableError: If it does not answer.
         """
         found = _validated(list[_BlockEntry], self._ask("GET", "/blocks"), self.address)
-        return tuple(Block(name=b.name, observations=b.observations, digest=b.digest, source=b.source) for b in found)
+        return tuple(
+            StoredBlock(name=b.name, observations=b.observations, digest=b.digest, source=b.source) for b in found
+        )
 
     def observations(self, block: str) -> Iterator[Observation]:
         """Yield the observations of a block.

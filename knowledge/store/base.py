@@ -49,7 +49,7 @@ class Ingest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class StoredBlock:
     """A block of observations, counted.
 
     Attributes:
@@ -188,7 +188,7 @@ class KnowledgeBase(Protocol):
             rounds: Only those of these rounds.
         """
 
-    def blocks(self, names: Collection[str] | None = None) -> tuple[Block, ...]:
+    def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
         """Return what blocks there are, by name; quick, however many observations there are.
 
         Args:

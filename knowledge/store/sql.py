@@ -18,7 +18,7 @@ from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
 from knowledge.store import tables
-from knowledge.store.base import Block, Content, Ingest, KnowledgeBaseError, Quarantined, Source
+from knowledge.store.base import Content, Ingest, KnowledgeBaseError, Quarantined, Source, StoredBlock
 from knowledge.store.digest import EMPTY, combine
 from knowledge.store.ingest import absent, add_observations
 from knowledge.store.integrity import find_damages
@@ -179,7 +179,7 @@ class SqlKnowledgeBase:
             for document in connection.execute(select(table.c.document).order_by(table.c.id)).scalars():
                 yield hardware_from(json.loads(document))
 
-    def blocks(self, names: Collection[str] | None = None) -> tuple[Block, ...]:
+    def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
         """Return what blocks there are, by name."""
         with self._read() as connection:
             return _blocks(connection, names)
@@ -322,7 +322,7 @@ class SqlKnowledgeBase:
         )
 
 
-def _blocks(connection: Connection, names: Collection[str] | None = None) -> tuple[Block, ...]:
+def _blocks(connection: Connection, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
     table, source = tables.block, tables.source
     trust = func.coalesce(source.c.trust, 1.0)
     query = select(table.c.name, table.c.observations, table.c.digest, table.c.source, trust)
@@ -332,7 +332,7 @@ def _blocks(connection: Connection, names: Collection[str] | None = None) -> tup
     rows = connection.execute(query).all()
     # Databases sort text each in their own way.
     return tuple(
-        Block(name=n, observations=o, digest=d, source=s, trust=t) for n, o, d, s, t in sorted(map(tuple, rows))
+        StoredBlock(name=n, observations=o, digest=d, source=s, trust=t) for n, o, d, s, t in sorted(map(tuple, rows))
     )
 
 

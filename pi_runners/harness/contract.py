@@ -32,7 +32,7 @@ class Trial(NamedTuple):
     tolerance: float
 
 
-class Plan(NamedTuple):
+class SamplingPlan(NamedTuple):
     """How an indicator is to be sampled.
 
     Attributes:

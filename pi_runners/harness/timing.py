@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, NamedTuple
 
-from pi_runners.harness.contract import Plan
+from pi_runners.harness.contract import SamplingPlan
 
 _WINDOW = 4
 _SETTLED_SHARE = 0.05
@@ -75,7 +75,7 @@ def time_calls(run: Callable[[], Any], synchronise: Callable[[Any], None], loops
     return seconds
 
 
-def measure(run: Callable[[], Any], synchronise: Callable[[Any], None], plan: Plan) -> Timing:
+def measure(run: Callable[[], Any], synchronise: Callable[[Any], None], plan: SamplingPlan) -> Timing:
     """Time a computation: warm up until it is steady, find how often to call it in a sample, take the samples.
 
     Args:
@@ -86,7 +86,7 @@ def measure(run: Callable[[], Any], synchronise: Callable[[Any], None], plan: Pl
     return measure_stretches(lambda loops: time_calls(run, synchronise, loops), plan)
 
 
-def measure_stretches(time_stretch: Callable[[int], float], plan: Plan) -> Timing:
+def measure_stretches(time_stretch: Callable[[int], float], plan: SamplingPlan) -> Timing:
     """Warm up until stretches of calls stop getting faster, find how many calls a sample takes, take the samples.
 
     A warm-up ends when the faster one of two stretches is no more than 5 % faster than that of the two before them.

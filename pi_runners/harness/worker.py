@@ -11,7 +11,7 @@ import traceback
 from typing import Any, Callable, Dict, Optional
 
 from pi_runners.backends import make_backend
-from pi_runners.harness.contract import Backend, Plan, Unsupported
+from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported
 from pi_runners.harness.origin import is_ours
 from pi_runners.harness.settings import apply_settings
 from pi_runners.indicators import INDICATORS
@@ -87,7 +87,7 @@ def describe_end(measure: Callable[[], Dict[str, Any]], instruments: Optional[st
 
 
 def _measure(backend: Backend, request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, Any]:
-    plan = Plan(
+    plan = SamplingPlan(
         samples=request["samples"],
         min_seconds=request["min_seconds"],
         max_warmup_seconds=request["max_warmup_seconds"],

@@ -15,7 +15,7 @@ import tempfile
 import threading
 from typing import Any, Dict, List, Optional, Sequence
 
-from pi_runners.harness.contract import Backend, Parameters, Plan, Unsupported
+from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
 from pi_runners.indicators.communication_patterns import PATTERNS, buffer_bytes
 from pi_runners.indicators.communication_rank import document_path
 from pi_runners.indicators.indicator import ITEM_BYTES, Indicator, Parameter
@@ -120,7 +120,7 @@ class Communication(Indicator):
         """Two arrays in every process, and the framework itself."""
         return float(parameters["processes"] * (2 * self.bytes_moved(parameters, dtype) + 3e8))
 
-    def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
+    def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Start the processes; the first one measures."""
         p = self.complete(parameters)
         processes = p["processes"]

@@ -15,7 +15,7 @@ import traceback
 from datetime import timedelta
 from typing import Any, Dict, NoReturn
 
-from pi_runners.harness.contract import Plan, Unsupported
+from pi_runners.harness.contract import SamplingPlan, Unsupported
 from pi_runners.harness.origin import MISUSE
 from pi_runners.harness.timing import measure_stretches, rounded, time_calls
 from pi_runners.indicators.communication_patterns import PATTERNS, WrongResultError
@@ -63,7 +63,7 @@ def _measure(request: Dict[str, Any], rank: int) -> Dict[str, Any]:
         timeout=timedelta(seconds=MEETING_SECONDS),
     )
     stretches = Stretches(PATTERNS[p["pattern"]](torch, dist, rank, request), dist, store)
-    document = stretches.lead(Plan(**request["plan"])) if rank == 0 else stretches.follow()
+    document = stretches.lead(SamplingPlan(**request["plan"])) if rank == 0 else stretches.follow()
     dist.destroy_process_group()
     return document
 
@@ -76,7 +76,7 @@ class Stretches:
         self._number = 0
         self._error = 0.0
 
-    def lead(self, plan: Plan) -> Dict[str, Any]:
+    def lead(self, plan: SamplingPlan) -> Dict[str, Any]:
         """Check, then measure; the other ranks follow."""
         for _ in range(_CHECKED_CALLS):
             self._time(1)

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from pi_runners.harness.contract import Backend, Parameters, Plan, Trial
+from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Trial
 from pi_runners.harness.timing import measure
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
@@ -151,7 +151,7 @@ class Indicator(ABC):
         return 0.0
 
     @abstractmethod
-    def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
+    def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Measure, and return status, samples and metrics as JSON-ready values."""
 
 
@@ -162,12 +162,12 @@ class Operation(Indicator):
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Build inputs and return the computation with its check."""
 
-    def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
+    def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Check one result, then time."""
         return time_trial(self.prepare(backend, self.complete(parameters)), backend, plan)
 
 
-def time_trial(trial: Trial, backend: Backend, plan: Plan) -> Dict[str, Any]:
+def time_trial(trial: Trial, backend: Backend, plan: SamplingPlan) -> Dict[str, Any]:
     """Check the first result of a trial, then time it."""
     # The check comes first: it sees the first call, before a training step has moved its weights.
     error = trial.check(trial.run())

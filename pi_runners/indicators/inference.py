@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, List, Sequence
 
-from pi_runners.harness.contract import Backend, Parameters, Plan
+from pi_runners.harness.contract import Backend, Parameters, SamplingPlan
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks import EVERY, Result, difference, making_reference, pick, worst_error
 from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, PROCESS_BYTES, Parameter, refuse_error
@@ -77,7 +77,7 @@ class Inference(ModelIndicator):
         _, activations, weights = MODELS[parameters["model"]].count(dict(parameters, batch=batch))
         return PROCESS_BYTES + activations * ITEM_BYTES[dtype] / 2 + weights * (2 * ITEM_BYTES[dtype] + 10)
 
-    def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
+    def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Run the scenario several times; each test gives one sample."""
         p = {name: value for name, value in self.complete(parameters).items() if value != 0}
         scenario = p["scenario"]

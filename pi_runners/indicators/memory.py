@@ -6,7 +6,7 @@ import math
 from operator import add
 from typing import Any, Callable, Dict, List
 
-from pi_runners.harness.contract import Backend, Parameters, Plan, Trial, decode, random_bytes
+from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Trial, decode, random_bytes
 from pi_runners.indicators.checks import EVERY, FINITE, Result, difference, pick, worst_error
 from pi_runners.indicators.indicator import (
     ELEMENT_ERROR,
@@ -113,7 +113,7 @@ class Transfer(Indicator):
         """The random bytes, a page-locked copy, and where each direction copies to."""
         return PROCESS_BYTES + float(4 * parameters["bytes"])
 
-    def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
+    def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Time one direction, and check what arrived."""
         raw = random_bytes(75, parameters["bytes"])
         calls = backend.to_device(raw)

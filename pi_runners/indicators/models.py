@@ -26,7 +26,7 @@ class Weight(NamedTuple):
     offset: float = 0.0
 
 
-class Model(ABC):
+class ModelDefinition(ABC):
     """A model: weights, inputs and how one follows from the other.
 
     Attributes:
@@ -112,7 +112,7 @@ _BATCH = Parameter("samples in a batch")
 _CLASSES = Parameter("classes")
 
 
-class Cnn(Model):
+class Cnn(ModelDefinition):
     """Residual network of basic blocks, as for CIFAR-10 in He et al. 2015: stem, three stages, mean, classifier."""
 
     name = "cnn"
@@ -187,7 +187,7 @@ class Cnn(Model):
         return b.matmul(b.spatial_mean(x), next(rest))
 
 
-class Transformer(Model):
+class Transformer(ModelDefinition):
     """Encoder block of Vaswani et al. 2017, normalised first, with a classifier on every token."""
 
     name = "transformer"
@@ -248,7 +248,7 @@ class Transformer(Model):
         return b.matmul(b.add(x, b.matmul(h, narrow)), classify)
 
 
-class Recommender(Model):
+class Recommender(ModelDefinition):
     """Neural collaborative filtering (He et al. 2017): a product of embeddings beside a perceptron over others."""
 
     name = "recommender"
@@ -302,7 +302,7 @@ class Recommender(Model):
         return b.matmul(b.join(product_of, x), weights[7])
 
 
-class Unet3d(Model):
+class Unet3d(ModelDefinition):
     """3D U-Net (Cicek et al. 2016) of two levels: down, up, and what was there before joined; a class a voxel."""
 
     name = "unet3d"
@@ -358,7 +358,7 @@ class Unet3d(Model):
         return b.matmul(b.channels_to_rows(joined, p["width"]), next(rest))
 
 
-MODELS: Dict[str, Model] = {m.name: m for m in (Cnn(), Transformer(), Recommender(), Unet3d())}
+MODELS: Dict[str, ModelDefinition] = {m.name: m for m in (Cnn(), Transformer(), Recommender(), Unet3d())}
 
 
 def model_parameters() -> Dict[str, Parameter]:

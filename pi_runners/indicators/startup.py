@@ -25,7 +25,7 @@ import time
 from operator import mul
 from typing import Any, Dict, List
 
-from pi_runners.harness.contract import Backend, Parameters, Plan, random_bytes
+from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, random_bytes
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks import EVERY, Result, difference, pick, worst_error
 from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
@@ -82,7 +82,7 @@ class Startup(Indicator):
         """Three small matrices, and two processes with the framework: this one waits for the measured one."""
         return 2 * PROCESS_BYTES + float(3 * 8 * parameters["n"] ** 2)
 
-    def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
+    def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Start processes one after the other; the first only warms the page cache."""
         request = {
             "backend": backend.name,

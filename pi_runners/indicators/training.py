@@ -12,7 +12,16 @@ import time
 from operator import mul
 from typing import Any, Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Plan, Training, Trial, random_bytes
+from pi_runners.harness.contract import (
+    LEARNING_RATE,
+    Array,
+    Backend,
+    Parameters,
+    SamplingPlan,
+    Training,
+    Trial,
+    random_bytes,
+)
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks import making_reference, stretches, worst_error
 from pi_runners.indicators.indicator import ITEM_BYTES, LEARNING, PROCESS_BYTES, Indicator, Operation, Parameter
@@ -222,7 +231,7 @@ class TimeToQuality(Indicator):
         """The model, and 1797 images of 64 pixels."""
         return PROCESS_BYTES + float(parameters["hidden"] * 74 * 40 + 1797 * 64 * 20)
 
-    def measure(self, backend: Backend, parameters: Parameters, plan: Plan) -> Dict[str, Any]:
+    def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Train once for every seed; a run that fails to reach the quality is counted, not hidden."""
         p = self.complete(parameters)
         train, test = _digits()

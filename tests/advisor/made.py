@@ -13,7 +13,7 @@ from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
-from advisor.resolve.problem import Candidate, Policy, Problem, RootRequirement
+from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem, RootRequirement
 from advisor.resolve.recommend import Advice, ResolutionRequest, inquire, recommend
 from advisor.resolve.target import make_target
 from knowledge.domain.hardware import Cpu, HardwareProfile
@@ -45,13 +45,13 @@ def client_of(
 
 
 def problem_of(
-    *requirements: str, constraints: tuple[str, ...] = (), python: str = "3.12", policy: Policy | None = None
-) -> Problem:
+    *requirements: str, constraints: tuple[str, ...] = (), python: str = "3.12", policy: CandidatePolicy | None = None
+) -> ResolutionProblem:
     """Return a problem on an x86-64 Linux machine."""
     roots = [RootRequirement(requirement=Requirement(r), origin=f"line {i}") for i, r in enumerate(requirements, 1)]
     roots += [RootRequirement(requirement=Requirement(c), origin="-c", constraint=True) for c in constraints]
     target = make_target(python=python, platform="manylinux_2_28_x86_64", hardware=MACHINE)
-    return Problem(roots=tuple(roots), target=target, policy=policy or Policy())
+    return ResolutionProblem(roots=tuple(roots), target=target, policy=policy or CandidatePolicy())
 
 
 def no_knowledge() -> PosteriorEstimator:
@@ -63,7 +63,7 @@ def no_knowledge() -> PosteriorEstimator:
 def advise(
     index: PackageIndex,
     cache: Path,
-    problem: Problem,
+    problem: ResolutionProblem,
     *,
     rules: tuple[Rule, ...] = (),
     estimator: Estimator | None = None,
@@ -77,7 +77,7 @@ def advise(
 def ask(
     index: PackageIndex,
     cache: Path,
-    problem: Problem,
+    problem: ResolutionProblem,
     *,
     rules: tuple[Rule, ...] = (),
     estimator: Estimator | None = None,

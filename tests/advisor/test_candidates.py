@@ -10,14 +10,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Policy, Problem
+from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
 from tests.advisor.made import client_of, problem_of
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
 
 
-def found(index: PackageIndex, cache: Path, problem: Problem) -> tuple[list[str], dict[str, int]]:
+def found(index: PackageIndex, cache: Path, problem: ResolutionProblem) -> tuple[list[str], dict[str, int]]:
     """Return file names of the candidates of `a`, newest first, and how many files were skipped for each reason."""
     source = IndexCandidates(client_of(index, cache), problem)
     names = [candidate.file.filename for candidate in source.candidates(A)]
@@ -57,7 +57,9 @@ def test_a_withdrawn_version_that_is_kept_stays_a_candidate(index: PackageIndex,
     index.add("a", "1.0", yanked=True)
     index.add("a", "2.0", yanked=True)
 
-    names, skipped = found(index, tmp_path, problem_of("a", policy=Policy(kept=frozenset({(A, Version("1.0"))}))))
+    names, skipped = found(
+        index, tmp_path, problem_of("a", policy=CandidatePolicy(kept=frozenset({(A, Version("1.0"))})))
+    )
 
     assert names == [wheel("1.0")]
     assert skipped == {"yanked": 1}
@@ -66,15 +68,15 @@ def test_a_withdrawn_version_that_is_kept_stays_a_candidate(index: PackageIndex,
 @pytest.mark.parametrize(
     ("requirement", "policy", "admitted"),
     [
-        ("a", Policy(), False),
-        ("a>=1", Policy(), False),
-        ("a>=2.0rc1", Policy(), True),
-        ("a", Policy(prereleases=True), True),
-        ("a", Policy(kept=frozenset({(A, Version("2.0rc1"))})), True),
+        ("a", CandidatePolicy(), False),
+        ("a>=1", CandidatePolicy(), False),
+        ("a>=2.0rc1", CandidatePolicy(), True),
+        ("a", CandidatePolicy(prereleases=True), True),
+        ("a", CandidatePolicy(kept=frozenset({(A, Version("2.0rc1"))})), True),
     ],
 )
 def test_a_pre_release_is_a_candidate_only_where_it_is_asked_for(
-    index: PackageIndex, tmp_path: Path, requirement: str, policy: Policy, admitted: bool
+    index: PackageIndex, tmp_path: Path, requirement: str, policy: CandidatePolicy, admitted: bool
 ) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0rc1")
@@ -115,16 +117,16 @@ WHEELS, SDISTS = [wheel("2.0"), wheel("1.0")], ["a-3.0.tar.gz", "a-2.0.tar.gz"]
 @pytest.mark.parametrize(
     ("policy", "names"),
     [
-        (Policy(), ["a-3.0.tar.gz", *WHEELS]),
-        (Policy(no_binary=frozenset({"b"}), only_binary=frozenset({"c"})), ["a-3.0.tar.gz", *WHEELS]),
-        (Policy(no_binary=frozenset({"a"})), SDISTS),
-        (Policy(no_binary=frozenset({":all:"})), SDISTS),
-        (Policy(only_binary=frozenset({"a"})), WHEELS),
-        (Policy(only_binary=frozenset({":all:"})), WHEELS),
+        (CandidatePolicy(), ["a-3.0.tar.gz", *WHEELS]),
+        (CandidatePolicy(no_binary=frozenset({"b"}), only_binary=frozenset({"c"})), ["a-3.0.tar.gz", *WHEELS]),
+        (CandidatePolicy(no_binary=frozenset({"a"})), SDISTS),
+        (CandidatePolicy(no_binary=frozenset({":all:"})), SDISTS),
+        (CandidatePolicy(only_binary=frozenset({"a"})), WHEELS),
+        (CandidatePolicy(only_binary=frozenset({":all:"})), WHEELS),
     ],
 )
 def test_a_wheel_is_taken_before_an_sdist_and_either_can_be_excluded(
-    index: PackageIndex, tmp_path: Path, policy: Policy, names: list[str]
+    index: PackageIndex, tmp_path: Path, policy: CandidatePolicy, names: list[str]
 ) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0")
@@ -159,7 +161,9 @@ def test_a_file_without_an_upload_time_is_no_candidate_where_one_is_needed(index
     index.add("a", "3.0", uploaded="2025-03-01T00:00:01Z")
     index.add("a", "4.0", uploaded=None)
 
-    names, skipped = found(index, tmp_path, problem_of("a", policy=Policy(exclude_newer="2025-03-01T00:00:00+00:00")))
+    names, skipped = found(
+        index, tmp_path, problem_of("a", policy=CandidatePolicy(exclude_newer="2025-03-01T00:00:00+00:00"))
+    )
 
     assert names == [wheel("2.0"), wheel("1.0")]
     assert skipped == {"newer than `--exclude-newer`": 1, "no upload time, which `--exclude-newer` needs": 1}

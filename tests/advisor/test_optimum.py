@@ -17,7 +17,7 @@ from advisor.resolve.baseline import Impossible, TooDeep, resolve_baseline
 from advisor.resolve.conflict import find_conflict
 from advisor.resolve.encode import NO_LIMITS, Candidates, Limits
 from advisor.resolve.optimise import NoSolution, Objective, Optimum, optimise
-from advisor.resolve.problem import Candidate, Dependency, Problem
+from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
 from tests.advisor.made import problem_of
@@ -121,7 +121,7 @@ rewards = st.dictionaries(choices, st.integers(-3, 3), max_size=12)
 Costs = dict[tuple[str, int], int]
 
 
-def problem(roots: Mapping[str, Ask]) -> Problem:
+def problem(roots: Mapping[str, Ask]) -> ResolutionProblem:
     return problem_of(*(str(requirement(name, ask)) for name, ask in sorted(roots.items())))
 
 

@@ -6,13 +6,13 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from advisor.resolve.baseline import Impossible
-from advisor.resolve.problem import Policy
+from advisor.resolve.problem import CandidatePolicy
 from advisor.resolve.verify import VerificationError, verify
-from knowledge.rules.model import Conflict
+from knowledge.rules.model import ConflictRule
 from tests.advisor.made import Scores, advise, problem_of, versions
 from tests.package_index import PackageIndex
 
-CRASH = Conflict(
+CRASH = ConflictRule(
     kind="conflict",
     id="a-b",
     severity="forbidden",
@@ -180,7 +180,7 @@ def test_a_wheel_that_is_for_another_python_is_no_candidate(index: PackageIndex,
 def test_files_uploaded_later_do_not_exist(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", uploaded="2025-01-01T00:00:00Z")
     index.add("a", "2.0", uploaded="2025-06-01T00:00:00Z")
-    policy = Policy(exclude_newer="2025-03-01T00:00:00+00:00")
+    policy = CandidatePolicy(exclude_newer="2025-03-01T00:00:00+00:00")
 
     advice, _ = advise(index, tmp_path, problem_of("a", policy=policy))
 

@@ -18,7 +18,7 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.baseline import Impossible
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
-from advisor.resolve.problem import Policy, Problem, RootRequirement
+from advisor.resolve.problem import CandidatePolicy, ResolutionProblem, RootRequirement
 from advisor.resolve.recommend import inquire, recommend
 from knowledge.rules.engine import RuleBook
 from tests.advisor.made import MACHINE, Scores, advise, ask, client_of, no_knowledge, problem_of, versions
@@ -32,7 +32,7 @@ def other() -> Iterator[PackageIndex]:
         yield served
 
 
-def stack_from(configuration: IndexConfiguration, cache: Path, problem: Problem) -> dict[str, str]:
+def stack_from(configuration: IndexConfiguration, cache: Path, problem: ResolutionProblem) -> dict[str, str]:
     client = IndexClient(configuration, cache=DiskCache(cache))
     inquiry = inquire(
         problem,
@@ -123,7 +123,7 @@ def test_an_sdist_is_built_only_on_the_users_word(index: PackageIndex, tmp_path:
 
     with pytest.raises(Impossible, match="no set of versions") as refused:
         advise(index, tmp_path / "1", problem_of("a"))
-    advice, _ = advise(index, tmp_path / "2", problem_of("a", policy=Policy(build_sdists=True)))
+    advice, _ = advise(index, tmp_path / "2", problem_of("a", policy=CandidatePolicy(build_sdists=True)))
 
     assert "`--build-sdists`" in " ".join(refused.value.details)
     assert versions(advice.optimum.stack) == {"a": "1.0", "b": "1.0"}
@@ -134,7 +134,7 @@ def test_an_sdist_whose_build_fails_is_no_candidate(index: PackageIndex, tmp_pat
     add_dynamic_sdist(index, 'raise RuntimeError("no compiler here")')
 
     with pytest.raises(Impossible) as caught:
-        advise(index, tmp_path, problem_of("a", policy=Policy(build_sdists=True)))
+        advise(index, tmp_path, problem_of("a", policy=CandidatePolicy(build_sdists=True)))
 
     assert "building the metadata of `a-1.0.tar.gz` failed" in " ".join(caught.value.details)
 
@@ -163,7 +163,7 @@ def test_stable_prefers_age_and_evidence(index: PackageIndex, tmp_path: Path) ->
 def test_stable_avoids_prereleases_that_are_admitted(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0rc1")
-    problem = problem_of("a", policy=Policy(prereleases=True))
+    problem = problem_of("a", policy=CandidatePolicy(prereleases=True))
 
     assert versions(ask(index, tmp_path, problem, objective="latest").best().stack) == {"a": "2.0rc1"}
     assert versions(ask(index, tmp_path, problem, objective="stable").best().stack) == {"a": "1.0"}

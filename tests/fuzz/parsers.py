@@ -27,7 +27,7 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.index.distributions import Distributions, MetadataError
 from advisor.index.page import DistributionFile
 from advisor.index.pages import Pages
-from advisor.index.transport import Answer, Transport, url_of_path
+from advisor.index.transport import IndexResponse, Transport, url_of_path
 from advisor.project.locks import read_lock
 from advisor.project.read import read_project
 from advisor.project.switches import read_switches
@@ -126,16 +126,16 @@ def _lock(name: str) -> Callable[[bytes, Path], object]:
 class _OneAnswer:
     """A transport of an index that gives the same answer to every request."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: IndexResponse) -> None:
         self._answer = answer
 
-    def get(self, *_: object, **__: object) -> Answer:
+    def get(self, *_: object, **__: object) -> IndexResponse:
         return self._answer
 
 
 def _page(content_type: str) -> Callable[[bytes, Path], object]:
     def read(content: bytes, folder: Path) -> None:
-        transport = _OneAnswer(Answer(status=200, body=content, content_type=content_type, etag=""))
+        transport = _OneAnswer(IndexResponse(status=200, body=content, content_type=content_type, etag=""))
         configuration = IndexConfiguration(default="https://index.example/simple/")
         cache = DiskCache(folder / "cache")
         for _ in range(2):  # From the index, then from the cache.

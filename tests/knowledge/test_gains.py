@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from knowledge.estimate.evidence import LARGEST_ERROR, Contrast, Machine, Side
 from knowledge.estimate.framework_model import FrameworkModel
-from knowledge.estimate.gaussian_process import Process, Term
+from knowledge.estimate.gaussian_process import GaussianProcess, Term
 from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain, ScoreTerms
 from knowledge.estimate.model_cache import shipped_amplitudes
@@ -71,7 +71,7 @@ def whole(stack: Mapping[str, str]) -> Side:
 
 
 def model(contrasts: Sequence[Contrast], labels: Sequence[str] = (LABEL,), machine: Machine = HERE) -> FrameworkModel:
-    process = Process(contrasts, shipped_amplitudes("torch", "cpu"))
+    process = GaussianProcess(contrasts, shipped_amplitudes("torch", "cpu"))
     return FrameworkModel("torch", process, {(la, la.partition("@")[0]): 1 / len(labels) for la in labels}, machine)
 
 
@@ -197,7 +197,7 @@ def as_contrast(row: tuple[str, str, float, float, str], block: str) -> Contrast
 
 
 def gain_of_workload(contrasts: Sequence[Contrast]) -> PredictedGain:
-    process = Process(contrasts, NOTHING_SHIPS)
+    process = GaussianProcess(contrasts, NOTHING_SHIPS)
     found = FrameworkModel("torch", process, label_shares(contrasts, EQUAL, NOTHING_SHIPS, HERE), HERE)
     return found.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
 
@@ -328,7 +328,7 @@ def test_with_one_companion_a_gain_is_the_posterior_of_the_whole_stacks() -> Non
 
     gain = found.gain(versions({"torch": "2.4.0", "numpy": "2.0.1"}), versions({"torch": "2.9.0", "numpy": "2.2.0"}))
 
-    process = Process(rows, shipped_amplitudes("torch", "cpu"))
+    process = GaussianProcess(rows, shipped_amplitudes("torch", "cpu"))
     whole = [Term(side=side("2.4.0", {"numpy": "2.0.1"})), Term(side=side("2.9.0", {"numpy": "2.2.0"}))]
     exact = process.posterior(whole, {(LABEL, "sort"): 1.0}, HERE).less([0], 1)
     assert gain.mean == pytest.approx(exact.mean[0])

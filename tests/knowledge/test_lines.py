@@ -21,7 +21,7 @@ from knowledge.service.client import KnowledgeService, push
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
-from pi_runners.subprocess_runner import FreshProcesses, Process
+from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
 from tests.knowledge.samples import observation
 from tests.knowledge.service.conftest import serving
 
@@ -108,7 +108,9 @@ def test_the_results_of_a_process_are_lines(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(f"import sys\nopen(sys.argv[3], 'wb').write({line.encode()!r} + b'\\n{{half')")
 
-    end = FreshProcesses().run(Process(python=Path(sys.executable), program=program, request={}, timeout_seconds=60))
+    end = FreshProcesses().run(
+        ProcessRequest(python=Path(sys.executable), program=program, request={}, timeout_seconds=60)
+    )
 
     assert end.results == ({"failure": SEPARATORS},)
 

@@ -18,7 +18,7 @@ from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.compare import common_shares
 from knowledge.estimate.evidence import Side, evidence_of, gather
-from knowledge.estimate.gaussian_process import Process, Term, foresee
+from knowledge.estimate.gaussian_process import GaussianProcess, Term, foresee
 from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.kernel import distances
 from knowledge.estimate.model_cache import Fits, frameworks_of, of_framework, shipped_amplitudes
@@ -257,7 +257,7 @@ def test_distances_of_calendar_versions_do_not_depend_on_which_versions_are_aske
 
 def test_what_nobody_measured_keeps_its_prior_uncertainty(store: SqlKnowledgeBase) -> None:
     process = Fits(store).process("torch", "cpu")
-    assert isinstance(process, Process)
+    assert isinstance(process, GaussianProcess)
     shares = label_shares(process.contrasts, find_workload("equal"), process.amplitudes, MACHINE_SEEN)
     sides = [Side(version="2.7.0", companions={}, settings={}), Side(version="9.0.0", companions={}, settings={})]
 

@@ -12,7 +12,7 @@ from knowledge.hardware.profiles import shipped_profile
 from knowledge.rules import model
 from knowledge.rules.catalogue import read_rules, shipped_rules
 from knowledge.rules.engine import RuleBook, runs_on
-from knowledge.rules.model import Capabilities, Conflict, RuntimeNeeds
+from knowledge.rules.model import Capabilities, ConflictRule, RuntimeNeeds
 
 
 def machine(capability: str, driver: str | None = None) -> HardwareProfile:
@@ -33,9 +33,9 @@ def test_every_rule_names_a_source_and_valid_specifiers() -> None:
     assert len(shipped_rules()) > 50
     for rule in shipped_rules():
         assert rule.source.startswith("https://"), rule.id
-        if isinstance(rule, Conflict | Capabilities | model.Tested):
+        if isinstance(rule, ConflictRule | Capabilities | model.Tested):
             SpecifierSet(rule.versions)
-        if isinstance(rule, Conflict):
+        if isinstance(rule, ConflictRule):
             SpecifierSet(rule.other_versions)
 
 

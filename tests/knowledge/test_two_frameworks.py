@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from knowledge.estimate.evidence import Contrast, Machine, Run, Side
-from knowledge.estimate.gaussian_process import Process
+from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK
 from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
@@ -36,10 +36,10 @@ class Models:
         self._contrasts = contrasts
         self._widening = widening
 
-    def process(self, framework: str, device: str) -> Process | None:
+    def process(self, framework: str, device: str) -> GaussianProcess | None:
         found = [c for c in self._contrasts if c.framework == framework]
         amplitudes = replace(shipped_amplitudes("torch", "cpu"), widening=self._widening)
-        return Process(found, amplitudes) if found and device == "cpu" else None
+        return GaussianProcess(found, amplitudes) if found and device == "cpu" else None
 
     def runs(self, framework: str, device: str) -> tuple[Run, ...]:
         return ()

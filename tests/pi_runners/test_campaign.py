@@ -14,8 +14,8 @@ from knowledge.domain.observation import Observation, Scalar
 from knowledge.domain.stack import PackageVersion, make_stack
 from pi_runners.campaign import Block, observed, run_block
 from pi_runners.environment import BuiltEnvironment, LockedPackage, StackLock, locked_stack
-from pi_runners.matrix import Case, Slot, choose_cases, plan_slots
-from pi_runners.subprocess_runner import Ending, Process, ProcessEnd
+from pi_runners.matrix import IndicatorCase, Slot, choose_cases, plan_slots
+from pi_runners.subprocess_runner import Ending, ProcessEnd, ProcessRequest
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE
 
@@ -48,11 +48,11 @@ class Sink:
 class NoProcesses:
     """Must not be asked for anything."""
 
-    def run(self, job: Process) -> ProcessEnd:
+    def run(self, job: ProcessRequest) -> ProcessEnd:
         raise AssertionError(job)
 
 
-def cases(*names: str) -> tuple[Case, ...]:
+def cases(*names: str) -> tuple[IndicatorCase, ...]:
     return tuple(choose_cases([name])[0] for name in names)
 
 
@@ -147,7 +147,7 @@ class CrashingProcesses:
         self.deadly = deadly
         self.asked: list[list[str]] = []
 
-    def run(self, job: Process) -> ProcessEnd:
+    def run(self, job: ProcessRequest) -> ProcessEnd:
         names = [entry["name"] for entry in job.request["indicators"]]
         self.asked.append(names)
         before = names[: names.index(self.deadly)] if self.deadly in names else names
@@ -181,7 +181,7 @@ def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, mo
 
 def test_an_environment_in_which_nothing_runs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(CrashingProcesses):
-        def run(self, job: Process) -> ProcessEnd:
+        def run(self, job: ProcessRequest) -> ProcessEnd:
             self.asked.append([entry["name"] for entry in job.request["indicators"]])
             return ProcessEnd(results=(), exit_status=-11)
 
@@ -269,7 +269,7 @@ class OneAtATime:
         self.ending = ending
         self.asked: list[list[str]] = []
 
-    def run(self, job: Process) -> ProcessEnd:
+    def run(self, job: ProcessRequest) -> ProcessEnd:
         names = [entry["name"] for entry in job.request["indicators"]]
         self.asked.append(names)
         first = {"number": 0, "status": "ok", "samples": [1.0], "started": 0.0, "seconds": 1.0, "clock_jump": 0.0}

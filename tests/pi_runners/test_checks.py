@@ -10,14 +10,23 @@ from typing import Any
 import pytest
 
 from pi_runners.backends import make_backend
-from pi_runners.harness.contract import Backend, Parameters, Plan, Training, Trial, Unsupported, decode, random_bytes
+from pi_runners.harness.contract import (
+    Backend,
+    Parameters,
+    SamplingPlan,
+    Training,
+    Trial,
+    Unsupported,
+    decode,
+    random_bytes,
+)
 from pi_runners.indicators import INDICATORS, inference
 from pi_runners.indicators.checks import EVERY, Result, difference, pick, signed_sum, worst_error
 from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
 from pi_runners.indicators.indicator import Operation, refuse_error, time_trial
 from pi_runners.indicators.models import MODELS
 
-PLAN = Plan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.05)
+PLAN = SamplingPlan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.05)
 _LAYERS: Parameters = {"batch": 2, "channels": 4, "filters": 6, "kernel": 3}
 TINY: dict[str, list[Parameters]] = {
     "matmul": [

@@ -15,10 +15,10 @@ import pytest
 
 import pi_runners
 from pi_runners.campaign import write_program
-from pi_runners.harness.contract import Backend, Plan
+from pi_runners.harness.contract import Backend, SamplingPlan
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.communication_rank import Stretches
-from pi_runners.subprocess_runner import FreshProcesses, Process
+from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
 from tests.pi_runners import communication_faults
 
 pytest.importorskip("torch")
@@ -39,8 +39,8 @@ take_part(*sys.argv[2:])
 """A program that is one process of the measurement, with a change made to it first."""
 
 
-def plan(program: Path) -> Plan:
-    return Plan(samples=2, min_seconds=0.001, max_warmup_seconds=0.1, archive=str(program))
+def plan(program: Path) -> SamplingPlan:
+    return SamplingPlan(samples=2, min_seconds=0.001, max_warmup_seconds=0.1, archive=str(program))
 
 
 def measured(program: Path, parameters: dict[str, Any] = BROADCAST) -> dict[str, Any]:
@@ -167,7 +167,9 @@ def test_only_the_operation_is_timed(spent: tuple[list[str], Callable[[str, floa
     done, spend = spent
     pattern = RecordedPattern(spend)
 
-    found = Stretches(pattern, pattern, RecordedStore()).lead(Plan(samples=2, min_seconds=3, max_warmup_seconds=10))
+    found = Stretches(pattern, pattern, RecordedStore()).lead(
+        SamplingPlan(samples=2, min_seconds=3, max_warmup_seconds=10)
+    )
 
     assert found["samples"] == [1.0, 1.0]
     assert found["loops"] >= 3
@@ -179,7 +181,9 @@ def test_the_slowest_rank_counts(spent: tuple[list[str], Callable[[str, float], 
     _, spend = spent
     pattern = RecordedPattern(spend, size=3)
 
-    found = Stretches(pattern, pattern, RecordedStore(2.5)).lead(Plan(samples=2, min_seconds=3, max_warmup_seconds=10))
+    found = Stretches(pattern, pattern, RecordedStore(2.5)).lead(
+        SamplingPlan(samples=2, min_seconds=3, max_warmup_seconds=10)
+    )
 
     assert found["samples"] == [2.5, 2.5]
 
@@ -188,7 +192,9 @@ def test_a_sample_of_the_latency_is_half_a_round_trip(spent: tuple[list[str], Ca
     _, spend = spent
     pattern = RecordedPattern(spend, operations=2)
 
-    found = Stretches(pattern, pattern, RecordedStore()).lead(Plan(samples=1, min_seconds=3, max_warmup_seconds=10))
+    found = Stretches(pattern, pattern, RecordedStore()).lead(
+        SamplingPlan(samples=1, min_seconds=3, max_warmup_seconds=10)
+    )
 
     assert found["samples"] == [0.5]
 
@@ -199,7 +205,7 @@ def test_the_other_ranks_are_told_how_many_calls_follow_and_when_to_end(
     done, spend = spent
     pattern, store = RecordedPattern(spend), RecordedStore()
 
-    Stretches(pattern, pattern, store).lead(Plan(samples=1, min_seconds=3, max_warmup_seconds=10))
+    Stretches(pattern, pattern, store).lead(SamplingPlan(samples=1, min_seconds=3, max_warmup_seconds=10))
 
     assert sum(int(calls) for calls in store.calls) == done.count("run")
     assert store.calls[-1] == "0"
@@ -339,7 +345,7 @@ def test_no_rank_outlives_the_worker(tmp_path: Path, end_of_the_worker: str, tim
     worker.write_text(MEASURE.format(root=ROOT, program=str(rank), parameters=BROADCAST))
 
     FreshProcesses().run(
-        Process(python=Path(sys.executable), program=worker, request={}, timeout_seconds=timeout_seconds)
+        ProcessRequest(python=Path(sys.executable), program=worker, request={}, timeout_seconds=timeout_seconds)
     )
 
     pids = [int(file.name) for file in (tmp_path / "pids").iterdir()]

@@ -14,9 +14,9 @@ import pytest
 
 from pi_runners.campaign import write_program
 from pi_runners.harness import timing
-from pi_runners.harness.contract import Backend, Plan, Unsupported, decode, random_bytes
+from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported, decode, random_bytes
 from pi_runners.indicators import INDICATORS
-from pi_runners.subprocess_runner import FreshProcesses, Process
+from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
 
 
 def request(*indicators: str, backend: str = "numpy") -> dict[str, Any]:
@@ -33,10 +33,10 @@ def request(*indicators: str, backend: str = "numpy") -> dict[str, Any]:
     }
 
 
-def job(tmp_path: Path, program: str, timeout: float = 60.0) -> Process:
+def job(tmp_path: Path, program: str, timeout: float = 60.0) -> ProcessRequest:
     path = tmp_path / "program.py"
     path.write_text(program)
-    return Process(python=Path(sys.executable), program=path, request={}, timeout_seconds=timeout)
+    return ProcessRequest(python=Path(sys.executable), program=path, request={}, timeout_seconds=timeout)
 
 
 def test_inputs_are_the_same_everywhere() -> None:
@@ -79,7 +79,7 @@ def test_a_framework_that_does_not_import_is_a_result(tmp_path: Path) -> None:
     runner = FreshProcesses()
 
     end = runner.run(
-        Process(
+        ProcessRequest(
             python=Path(sys.executable),
             program=program,
             request=request("matmul", backend="tensorflow"),
@@ -178,7 +178,9 @@ def test_a_process_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
     path.write_text("import time\nheld = bytearray(400 * 1024 * 1024)\ntime.sleep(600)\n")
 
     end = FreshProcesses().run(
-        Process(python=Path(sys.executable), program=path, request={}, timeout_seconds=600, memory_limit_bytes=200e6)
+        ProcessRequest(
+            python=Path(sys.executable), program=path, request={}, timeout_seconds=600, memory_limit_bytes=200e6
+        )
     )
 
     assert end.ending == "memory"
@@ -207,7 +209,7 @@ def test_no_result_is_held_while_the_next_is_computed() -> None:
         def __del__(self) -> None:
             Result.alive -= 1
 
-    timing.measure(Result, lambda _: None, Plan(samples=3, min_seconds=0.0001, max_warmup_seconds=0.1))
+    timing.measure(Result, lambda _: None, SamplingPlan(samples=3, min_seconds=0.0001, max_warmup_seconds=0.1))
 
     # With two alive, every call would take fresh memory.
     assert Result.most == 1

@@ -10,7 +10,7 @@ from knowledge.domain.errors import InputError
 from pi_runners.backends import BACKENDS
 from pi_runners.backends.numpy import NumpyBackend
 from pi_runners.backends.onnx_format import Graph, Symbol
-from pi_runners.harness.contract import Parameters, Plan, Unsupported
+from pi_runners.harness.contract import Parameters, SamplingPlan, Unsupported
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.communication_patterns import buffer_bytes
 from pi_runners.indicators.indicator import Operation
@@ -19,7 +19,7 @@ from pi_runners.indicators.models import MODELS
 from pi_runners.indicators.training import TimeToQuality
 from pi_runners.matrix import choose_cases, published_shapes
 
-PLAN = Plan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.2)
+PLAN = SamplingPlan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.2)
 SIZES = ("small", "medium", "large")
 CASES = [(name, size, case) for name, i in INDICATORS.items() for size in SIZES for case in i.sets[size]]
 ON_NUMPY = [

@@ -14,7 +14,7 @@ from pi_runners.campaign import write_program
 from pi_runners.harness.contract import Parameters
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.indicator import Operation
-from pi_runners.matrix import Case, backends_of, check_fit
+from pi_runners.matrix import IndicatorCase, backends_of, check_fit
 from tests.knowledge.samples import MACHINE
 
 _ROOM = 8 * 2**30
@@ -90,7 +90,7 @@ def test_every_case_says_what_it_takes(name: str) -> None:
 
 
 def test_what_does_not_fit_into_free_memory_is_refused() -> None:
-    case = Case(name="memory", parameters={"kernel": "add", "elements": 2**28})
+    case = IndicatorCase(name="memory", parameters={"kernel": "add", "elements": 2**28})
 
     check_fit([case], ["float32"], MACHINE, device="cpu", free_bytes=64e9)
     with pytest.raises(InputError, match="free memory is 1.0 GB"):
@@ -98,7 +98,7 @@ def test_what_does_not_fit_into_free_memory_is_refused() -> None:
 
 
 def test_what_im2col_takes_is_counted_for_numpy_only() -> None:
-    case = Case(name="conv3d", parameters=INDICATORS["conv3d"].sets["large"][0])
+    case = IndicatorCase(name="conv3d", parameters=INDICATORS["conv3d"].sets["large"][0])
 
     check_fit([case], ["float32"], MACHINE, device="cpu", backends=["torch"], free_bytes=16e9)
     with pytest.raises(InputError, match="takes about"):

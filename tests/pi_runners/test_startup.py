@@ -15,7 +15,7 @@ import pi_runners
 import pi_runners.backends
 from pi_runners.backends.numpy import NumpyBackend
 from pi_runners.campaign import write_program
-from pi_runners.harness.contract import Plan, random_bytes
+from pi_runners.harness.contract import SamplingPlan, random_bytes
 from pi_runners.indicators import INDICATORS, startup
 
 ROOT = str(Path(pi_runners.__file__).parents[1])
@@ -37,7 +37,7 @@ main()
 
 
 def measured(program: Path) -> dict[str, Any]:
-    plan = Plan(samples=1, min_seconds=0.001, max_warmup_seconds=0.1, archive=str(program))
+    plan = SamplingPlan(samples=1, min_seconds=0.001, max_warmup_seconds=0.1, archive=str(program))
     return INDICATORS["startup"].measure(NumpyBackend("cpu", "float32", {}), {"n": 16}, plan)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from pi_runners.harness import timing
-from pi_runners.harness.contract import Plan
+from pi_runners.harness.contract import SamplingPlan
 
 
 class Clock:
@@ -37,8 +37,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def plan(samples: int = 3, at_least: float = 0.0, warmup: float = 1000.0) -> Plan:
-    return Plan(samples=samples, min_seconds=at_least, max_warmup_seconds=warmup)
+def plan(samples: int = 3, at_least: float = 0.0, warmup: float = 1000.0) -> SamplingPlan:
+    return SamplingPlan(samples=samples, min_seconds=at_least, max_warmup_seconds=warmup)
 
 
 def nothing(_: object) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from advisor.gate.check import Examined, GateResult
-from advisor.gate.compare import Change
+from advisor.gate.compare import PackageChange
 from advisor.gate.findings import Finding
 from advisor.report.words import count
 from knowledge.estimate.interface import Prediction
@@ -38,7 +38,7 @@ def speed_words(prediction: Prediction) -> str:
     return f"no change for workload `{prediction.workload}`: no measured package differs"
 
 
-def change_words(changes: Iterable[Change]) -> str:
+def change_words(changes: Iterable[PackageChange]) -> str:
     """Count changes by kind."""
     counts = Counter(change.kind for change in changes)
     told = [f"{counts[kind]} {kind}" for kind in ("upgraded", "downgraded", "added", "removed") if counts[kind]]

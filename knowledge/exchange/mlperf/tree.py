@@ -30,7 +30,7 @@ _LARGEST_DESCRIPTION = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class SkippedFile:
     """A file that gave no observation.
 
     Attributes:
@@ -52,7 +52,7 @@ class Imported:
     """
 
     observations: tuple[Observation, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
 
 
 _Descriptions = dict[tuple[str, str, str], dict[str, str]]
@@ -93,17 +93,19 @@ def read_results(path: Path, *, round_: str | None = None) -> Imported:
             # What cannot be written, such as NaN, has no identity.
             _ = observation.identity
         except (ValueError, OverflowError, OSError, RecursionError) as error:
-            skipped.append(Skipped(path=place.path, reason=f"it tells no observation: {error}"))
+            skipped.append(SkippedFile(path=place.path, reason=f"it tells no observation: {error}"))
             continue
         observations.append(observation)
     return Imported(observations=tuple(observations), skipped=tuple(sorted(skipped, key=lambda s: s.path)))
 
 
-def _gather(path: Path, round_: str | None) -> tuple[list[tuple[_Place, TrainingRun]], _Descriptions, list[Skipped]]:
+def _gather(
+    path: Path, round_: str | None
+) -> tuple[list[tuple[_Place, TrainingRun]], _Descriptions, list[SkippedFile]]:
     """Read the files of a tree: runs in order of path, descriptions of systems, and what is neither."""
     runs: list[tuple[_Place, TrainingRun]] = []
     descriptions: _Descriptions = {}
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     logs = 0
     for name, size, file in _files(path):
         try:
@@ -113,11 +115,11 @@ def _gather(path: Path, round_: str | None) -> tuple[list[tuple[_Place, Training
             elif (key := _described_system(name, round_)) is not None:
                 descriptions[key] = read_description(file.read(_LARGEST_DESCRIPTION).decode("utf-8", "replace"))
         except UnreadableLogError as error:
-            skipped.append(Skipped(path=name, reason=error.message))
+            skipped.append(SkippedFile(path=name, reason=error.message))
         except OverflowError as error:
-            skipped.append(Skipped(path=name, reason=f"it tells no observation: {error}"))
+            skipped.append(SkippedFile(path=name, reason=f"it tells no observation: {error}"))
         except (ValueError, RecursionError) as error:
-            skipped.append(Skipped(path=name, reason=f"not a description of a system: {error}"))
+            skipped.append(SkippedFile(path=name, reason=f"not a description of a system: {error}"))
     if not logs:
         raise InputError(
             f"`{path}` holds no MLPerf Training results",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.campaign.coordinator import Coordinator
-from advisor.campaign.directory import Cell, Home, HomeError, Plan, cell_files, plan_document, plan_from
+from advisor.campaign.directory import CampaignPlan, Cell, Home, HomeError, cell_files, plan_document, plan_from
 from advisor.campaign.engines import open_engine
 from advisor.campaign.worker import UnsuitableNodeError, cell_line, cells_in, check_node
 from advisor.report.campaign import overview
@@ -33,7 +33,7 @@ H200 = replace(
 )
 
 
-def planned(hardware: HardwareProfile = MACHINE, device: str = "cpu", rounds: int = 1) -> Plan:
+def planned(hardware: HardwareProfile = MACHINE, device: str = "cpu", rounds: int = 1) -> CampaignPlan:
     slot = Slot(
         number=0,
         lock=lock("numpy==2.0.0"),
@@ -41,7 +41,7 @@ def planned(hardware: HardwareProfile = MACHINE, device: str = "cpu", rounds: in
         reference=True,
         indicators=(replace(RUN, device=device),),
     )
-    return Plan(name="c", blocks=(Block(name="b", slots=(slot,), rounds=rounds, hardware=hardware),))
+    return CampaignPlan(name="c", blocks=(Block(name="b", slots=(slot,), rounds=rounds, hardware=hardware),))
 
 
 class Keeps:

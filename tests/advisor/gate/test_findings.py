@@ -12,7 +12,7 @@ from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.project.locks import read_lock
 from knowledge.rules.engine import RuleBook
-from knowledge.rules.model import Conflict
+from knowledge.rules.model import ConflictRule
 from knowledge.store.engine import open_knowledge_base
 from tests.advisor.gate.steps import Run, change, places
 from tests.advisor.made import MACHINE, problem_of
@@ -309,7 +309,7 @@ def test_every_target_is_judged_and_one_can_be_named(project: Path, check: Run, 
 
 def test_two_packages_that_a_rule_forbids_together_are_found(tmp_path: Path) -> None:
     # No rule that ships is of this kind: it is made up.
-    rule = Conflict(
+    rule = ConflictRule(
         kind="conflict",
         id="made-up",
         severity="forbidden",
