@@ -22,8 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from advisor.campaign.stack_lock import StackLocker
 from advisor.cli.options import open_client
-from advisor.resolve.stack_lock import StackLocker
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block
 from knowledge.hardware.detect import detect

@@ -20,12 +20,13 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.target import make_target
 from advisor.index.page import DistributionFile
 from advisor.resolve.encode import NO_LIMITS, Candidates, Choice, PairedChoice
 from advisor.resolve.optimise import Objective, optimise
-from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem, RootRequirement
+from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.solver import Effort
-from advisor.resolve.target import make_target
 from knowledge.domain.hardware import Cpu, HardwareProfile
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
@@ -346,7 +347,5 @@ def write_program(directory: Path) -> Path:
     if not path.exists():
         # Another version may be running from this directory: its archive must stay as it is.
         directory.mkdir(parents=True, exist_ok=True)
-        scratch = directory / f"{path.name}.{os.getpid()}"
-        scratch.write_bytes(content.getvalue())
-        scratch.replace(path)
+        write_atomically(path, content.getvalue())
     return path

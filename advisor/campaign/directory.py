@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.lock.write import write_bytes_atomically
+from knowledge.domain.atomic_file import create_atomically, write_atomically
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import observation_file
@@ -166,11 +166,10 @@ class Home:
         if (self.kept / cell.file).exists():
             return False
         try:
-            return write_once((self.kept if kept else self.spool) / cell.file, content)
-        except OSError as error:
+            return create_atomically((self.kept if kept else self.spool) / cell.file, content)
+        except InputError as error:
             raise HomeError(
-                f"observations cannot be written to `{self.spool}`: {error.strerror}",
-                hint="make room, or mend the folder's permissions; the same command goes on",
+                error.message, hint="free disk space or correct the directory's permissions, then repeat the command"
             ) from None
 
     def keep(self, cell: Cell) -> None:
@@ -266,29 +265,8 @@ def write_whole(path: Path, content: bytes) -> None:
         HomeError: If it cannot be written.
     """
     try:
-        write_bytes_atomically(path, content)
+        write_atomically(path, content)
     except InputError as error:
-        raise HomeError(error.message, hint="make room, mend the permissions, or name another `--home`") from None
-
-
-def write_once(path: Path, content: bytes) -> bool:
-    """Write a file whole or not at all, unless it is there; return whether it was not."""
-    scratch = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
-    with scratch.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        # A link is made by one only, also on a network file system.
-        os.link(scratch, path)
-    except FileExistsError:
-        return False
-    finally:
-        scratch.unlink()
-    # The entry itself must be on the disk too.
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-    return True
+        raise HomeError(
+            error.message, hint="free disk space, correct the permissions, or choose another `--home`"
+        ) from None

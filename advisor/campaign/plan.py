@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from advisor.campaign.stack_lock import LOADGEN, StackLocker
 from advisor.index.client import IndexClient
 from advisor.index.page import DistributionFile
 from advisor.resolve.baseline import Impossible
-from advisor.resolve.stack_lock import LOADGEN, StackLocker
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash

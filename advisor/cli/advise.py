@@ -74,9 +74,9 @@ def _advise(
     asked: ProjectOptions, output: list[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
 ) -> None:
     from advisor.lock.formats import check_lock_path
-    from advisor.lock.write import write_atomically
     from advisor.report.interface import Report
     from advisor.resolve.recommend import recommend
+    from knowledge.domain.atomic_file import write_atomically
 
     with opened(asked) as project:
         own = project.prepared.lock
@@ -137,8 +137,8 @@ def _update(
     from advisor.gate.compare import telling_first
     from advisor.gate.recommendation import relaxed
     from advisor.gate.update import least_update
-    from advisor.lock.write import write_atomically
     from advisor.report.update import LockChange, pull_request_body, update_json, update_text
+    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
 
     with judged(asked, None) as (judgement, prepared):
@@ -184,7 +184,7 @@ def _apply(
 ) -> LockChange:
     """Write a change into the lock, or tell how its own tool does; return it with what was done."""
     from advisor.lock.pins import with_pins
-    from advisor.lock.write import write_atomically
+    from knowledge.domain.atomic_file import write_atomically
 
     path = lock.path
     if output or path is None:
@@ -217,7 +217,7 @@ def _write(paths: Sequence[Path], stack: Sequence[Candidate], inquiry: Resolutio
     if not paths:
         return
     from advisor.lock.formats import lock_text
-    from advisor.lock.write import write_atomically
+    from knowledge.domain.atomic_file import write_atomically
 
     client.prefetch_sizes(c.file for c in stack)
     files = {c.name: client.pinned(c.file) for c in stack}

@@ -223,7 +223,7 @@ def _render(folder: Path, executor: str, given: dict[str, str], place: Home, pla
 
     from advisor.campaign.engines import open_engine
     from advisor.campaign.submission_log import batch_of
-    from advisor.lock.write import write_atomically
+    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
     from pi_runners.executors.kubernetes import KubernetesExecutor
 

@@ -44,9 +44,9 @@ def check(
     from advisor.cli.gate_session import judged
     from advisor.cli.options import check_format
     from advisor.gate.check import GateResult, unreadable
-    from advisor.lock.write import write_atomically
     from advisor.project.read_errors import UnreadableFileError
     from advisor.report.check.formats import FORMATS, formatted
+    from knowledge.domain.atomic_file import write_atomically
 
     check_format(format, among=FORMATS)
     files = _files(output or ())

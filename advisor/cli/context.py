@@ -14,13 +14,13 @@ from advisor.cli.options import open_client, open_to_read, read_moment
 from advisor.cli.project_options import ProjectOptions
 
 if TYPE_CHECKING:
+    from advisor.domain.target import Target
     from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
     from advisor.project.locks import Lock
     from advisor.project.sources import Proposal
     from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
     from advisor.resolve.recommend import ResolutionRequest
-    from advisor.resolve.target import Target
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.posterior import PosteriorEstimator
 
@@ -257,7 +257,7 @@ def _client(asked: ProjectOptions, project: ProjectRequirements) -> IndexClient:
 def _target(project: ProjectRequirements, *, hardware: str | None, python: str | None, platform: str | None) -> Target:
     from packaging.specifiers import SpecifierSet
 
-    from advisor.resolve.target import make_target
+    from advisor.domain.target import make_target
     from knowledge.domain.errors import InputError
     from knowledge.hardware.profiles import find_profile
 
@@ -333,11 +333,11 @@ def _inquiry(
 ) -> ResolutionRequest:
     from datetime import UTC, datetime, timedelta
 
+    from advisor.domain.target import make_target
     from advisor.resolve.candidates import IndexCandidates
     from advisor.resolve.objectives import OBJECTIVES
     from advisor.resolve.recommend import inquire
     from advisor.resolve.solver import Effort
-    from advisor.resolve.target import make_target
     from knowledge.domain.errors import InputError
     from knowledge.rules.catalogue import shipped_rules
     from knowledge.rules.engine import RuleBook

@@ -126,7 +126,7 @@ def export(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Write the observations as JSON Lines, in an order that does not depend on how they came in."""
-    from advisor.lock.write import write_bytes_atomically
+    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
     from knowledge.exchange.files import observation_file, write_observations
 
@@ -140,9 +140,9 @@ def export(
         elif parquet:
             from knowledge.exchange.parquet import parquet_table
 
-            write_bytes_atomically(output, parquet_table(found))
+            write_atomically(output, parquet_table(found))
         else:
-            write_bytes_atomically(output, observation_file(found, compressed=output.suffix == ".gz"))
+            write_atomically(output, observation_file(found, compressed=output.suffix == ".gz"))
 
 
 @app.command("verify")

@@ -129,8 +129,8 @@ def _best(scores: Sequence[Score]) -> list[str]:
 
 
 def _draw(path: Path, draw: object, rows: int) -> None:
-    from advisor.lock.write import write_atomically
     from advisor.report.evidence import draw_svg
+    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
 
     if path.suffix != ".svg":
@@ -260,11 +260,11 @@ def import_mlperf(
         for skipped in imported.skipped:
             warn(f"`{skipped.path}` was left out: {skipped.reason}")
     if output is not None:
-        from advisor.lock.write import write_bytes_atomically
+        from knowledge.domain.atomic_file import write_atomically
         from knowledge.exchange.files import observation_file
 
         every = [o for _, imported in found for o in imported.observations]
-        write_bytes_atomically(output, observation_file(every, compressed=output.suffix == ".gz"))
+        write_atomically(output, observation_file(every, compressed=output.suffix == ".gz"))
         typer.echo(f"wrote {len(every)} observations to `{output}`")
         return
     with open_store(knowledge) as store:

@@ -109,7 +109,7 @@ def run_and_report(
 
 def write_output(output: Path, observations: Iterable[Observation]) -> None:
     """Write an observation file."""
-    from advisor.lock.write import write_bytes_atomically
+    from knowledge.domain.atomic_file import write_atomically
     from knowledge.exchange.files import observation_file
 
-    write_bytes_atomically(output, observation_file(observations))
+    write_atomically(output, observation_file(observations))

@@ -135,7 +135,7 @@ def run(
     import psutil
 
     from advisor.campaign.plan import lock_instruments
-    from advisor.resolve.stack_lock import StackLocker
+    from advisor.campaign.stack_lock import StackLocker
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
     from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_slots

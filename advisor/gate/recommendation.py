@@ -11,10 +11,11 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.domain.requirement import RootRequirement
 from advisor.gate.prediction import Outlook
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
-from advisor.resolve.problem import ResolutionProblem, RootRequirement
+from advisor.resolve.problem import ResolutionProblem
 from knowledge.domain.identity import canonical_json
 from knowledge.rules.catalogue import catalogue_digest
 

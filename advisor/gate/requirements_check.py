@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from packaging.utils import NormalizedName
 
+from advisor.domain.requirement import RootRequirement
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Located, Scope, place_of_root
-from advisor.resolve.problem import CandidateSource, Dependency, RootRequirement, admits
+from advisor.resolve.problem import CandidateSource, Dependency, admits
 
 _FEW = 3
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv"})

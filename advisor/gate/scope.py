@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from packaging.utils import NormalizedName
 
+from advisor.domain.requirement import RootRequirement
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.project.locks import Lock
-from advisor.resolve.problem import Candidate, ResolutionProblem, RootRequirement
+from advisor.resolve.problem import Candidate, ResolutionProblem
 
 
 @dataclass(frozen=True, kw_only=True)

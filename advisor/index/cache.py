@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
+
+from knowledge.domain.atomic_file import write_atomically
+from knowledge.domain.errors import InputError
 
 _DIGEST = 64
 
@@ -44,9 +45,7 @@ class DiskCache:
         path = self.path_of(bucket, key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(hashlib.sha256(content).hexdigest().encode() + content)
-            os.replace(temporary, path)
-        except OSError:
+            # A loss of power may damage an entry; the digest then makes it count as absent.
+            write_atomically(path, hashlib.sha256(content).hexdigest().encode() + content, durable=False)
+        except (OSError, InputError):
             return

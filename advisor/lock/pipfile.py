@@ -8,10 +8,10 @@ from pathlib import Path
 
 from packaging.utils import NormalizedName
 
+from advisor.domain.target import Target
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.page import DistributionFile
 from advisor.resolve.problem import Candidate
-from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 
 _SPECIFICATION = 6

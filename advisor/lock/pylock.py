@@ -11,9 +11,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.domain.target import Target
 from advisor.index.page import DistributionFile
 from advisor.resolve.problem import Candidate
-from advisor.resolve.target import Target
 
 
 def write_pylock(

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from packaging.utils import NormalizedName
 
+from advisor.domain.target import Target
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.page import DistributionFile
 from advisor.resolve.problem import Candidate
-from advisor.resolve.target import Target
 
 
 def write_requirements(

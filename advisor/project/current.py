@@ -11,9 +11,9 @@ from pathlib import Path
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.target import Target
 from advisor.project.locks import Lock, LockedVersion, read_lock
-from advisor.resolve.problem import RootRequirement
-from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 
 LOCKS = ("pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")

@@ -12,7 +12,7 @@ from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from advisor.resolve.problem import RootRequirement
+from advisor.domain.requirement import RootRequirement
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.domain.requirements import requirement_from

@@ -16,8 +16,8 @@ from packaging.requirements import InvalidRequirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from advisor.domain.target import Target
 from advisor.index.filenames import version_of
-from advisor.resolve.target import Target
 
 Document = Mapping[str, Any]
 

@@ -16,6 +16,8 @@ from typing import Any
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.target import Target
 from advisor.project import lock_formats, uv_lock
 from advisor.project.lock_formats import (
     MALFORMED,
@@ -28,8 +30,6 @@ from advisor.project.lock_formats import (
     reason_of,
 )
 from advisor.project.read_errors import UnreadableFileError, check_size
-from advisor.resolve.problem import RootRequirement
-from advisor.resolve.target import Target
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.domain.toml import parse_toml

@@ -8,6 +8,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
     ProjectRequirements,
     defined_source,
@@ -17,7 +18,6 @@ from advisor.project.interface import (
     parse_requirement,
     shape_checked,
 )
-from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 from knowledge.domain.toml import parse_toml

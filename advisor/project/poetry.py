@@ -10,6 +10,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from advisor.config import line_in
+from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
     ProjectRequirements,
     defined_source,
@@ -17,7 +18,6 @@ from advisor.project.interface import (
     not_supported,
     parse_requirement,
 )
-from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 

@@ -11,11 +11,11 @@ from packaging.dependency_groups import resolve_dependency_groups
 from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
+from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import ProjectRequirements, line_of, parse_requirement, shape_checked
 from advisor.project.pdm import with_pdm_sources
 from advisor.project.poetry import read_poetry, with_poetry_sources
 from advisor.project.uv_sources import check_uv_sources
-from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 from knowledge.domain.toml import parse_toml

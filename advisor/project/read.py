@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from advisor.domain.requirement import RootRequirement
 from advisor.project.current import PINNED, is_pinned
 from advisor.project.interface import ProjectRequirements
 from advisor.project.pipfile import read_pipfile
 from advisor.project.pyproject import read_pyproject, read_settings
 from advisor.project.requirements import read_requirements
-from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 
 

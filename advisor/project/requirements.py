@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import ProjectRequirements, not_supported, parse_requirement
 from advisor.project.read_errors import UnreadableFileError, check_size
-from advisor.resolve.problem import RootRequirement
 from knowledge.domain.errors import InputError
 
 _PLACE = re.compile(r"(?P<file>[^:`]+):(?P<line>\d+): (?:`(?P<package>[A-Za-z0-9][\w.-]*))?")

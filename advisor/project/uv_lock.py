@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from advisor.domain.target import Target
 from advisor.project.lock_formats import Document, Entry, content_of, holds, kind_of_source, locked_file, package_of
-from advisor.resolve.target import Target
 
 _DIRECTORIES = ("virtual", "editable", "directory")
 _OTHERS = ("registry", "git", "url", "path")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from advisor.domain.target import Target
 from advisor.project.sources import Proposal
 from advisor.resolve.recommend import Advice
-from advisor.resolve.target import Target
 
 SCHEMA_VERSION = 1
 

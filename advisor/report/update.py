@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
+from advisor.domain.target import Target
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange, changes_between
 from advisor.gate.findings import Finding
@@ -17,7 +18,6 @@ from advisor.report.digits import rounded
 from advisor.report.interface import target_line
 from advisor.report.words import count
 from advisor.resolve.optimise import Optimum
-from advisor.resolve.target import Target
 from knowledge.estimate.interface import Effect, Prediction
 
 

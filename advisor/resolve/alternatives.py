@@ -10,11 +10,12 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.domain.requirement import RootRequirement
 from advisor.resolve.conflict import find_conflict, tell
 from advisor.resolve.explain import PROJECT, dependency_graph
 from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError
 from advisor.resolve.prices import differences
-from advisor.resolve.problem import ResolutionProblem, RootRequirement
+from advisor.resolve.problem import ResolutionProblem
 from advisor.resolve.recommend import Advice, ResolutionRequest
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Prediction

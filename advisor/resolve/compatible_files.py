@@ -18,10 +18,10 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
+from advisor.domain.target import Target
 from advisor.index.cache import DiskCache
 from advisor.index.page import DistributionFile, dump_files, is_distribution, load_files
 from advisor.index.pages import ProjectPage
-from advisor.resolve.target import Target
 
 _SDIST_RANK = 1 << 30
 _NO_WHEEL = "no wheel for the target"

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from packaging.utils import NormalizedName, canonicalize_name
 
+from advisor.domain.requirement import RootRequirement
 from advisor.resolve.encode import Candidates, Encoding, Fact, Limits
 from advisor.resolve.optimise import MAX_ITERATIONS
-from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, RootRequirement, admits
+from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
 from advisor.resolve.search import Search
 from advisor.resolve.solver import Effort, Literal, SolverModel, negated
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, RootRequirement, admits
+from advisor.domain.requirement import RootRequirement
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
 from advisor.resolve.solver import Literal, SolverModel, SolverResult, negated
 
 Choice = tuple[NormalizedName, Version]

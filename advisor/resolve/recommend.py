@@ -9,6 +9,7 @@ from typing import Self
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.domain.requirement import RootRequirement
 from advisor.resolve.baseline import Impossible, TooDeep, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import find_conflict, tell, without
@@ -16,7 +17,7 @@ from advisor.resolve.explain import explain_stack
 from advisor.resolve.findings import AdviceFinding, find
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError, optimise
-from advisor.resolve.problem import Candidate, ResolutionProblem, RootRequirement
+from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
 from knowledge.estimate.interface import Estimator, Prediction

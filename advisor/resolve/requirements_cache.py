@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from advisor.domain.target import Target
 from advisor.index.cache import DiskCache
 from advisor.index.page import DistributionFile
-from advisor.resolve.target import Target
 
 _BUCKET = "requires"
 _FORMAT = 1

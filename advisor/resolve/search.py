@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from packaging.utils import NormalizedName
 
+from advisor.domain.requirement import RootRequirement
 from advisor.resolve.encode import Encoding, Node
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, RootRequirement
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem
 
 _GROWTH = 2
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from knowledge.domain.atomic_file import write_atomically
 from pi_runners.telemetry import Sampler
 
 STATUS = "task-{task}.json"
@@ -89,13 +90,8 @@ def _identity(pid: int) -> dict[str, Any]:
 
 
 def write_document(path: Path, document: dict[str, Any]) -> None:
-    """Write JSON whole or not at all, and onto the disk."""
-    scratch = path.with_name(f"{path.name}.{os.getpid()}")
-    with scratch.open("w", encoding="utf-8") as file:
-        json.dump(document, file)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    """Write a JSON file completely or not at all."""
+    write_atomically(path, json.dumps(document))
 
 
 if __name__ == "__main__":

@@ -8,14 +8,15 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.target import make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
-from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem, RootRequirement
+from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
 from advisor.resolve.recommend import Advice, ResolutionRequest, inquire, recommend
-from advisor.resolve.target import make_target
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.interface import (
     CompanionGain,

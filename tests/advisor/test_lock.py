@@ -9,7 +9,7 @@ from packaging.pylock import Pylock
 
 from advisor.lock.pylock import write_pylock
 from advisor.lock.requirements import write_requirements
-from advisor.lock.write import write_atomically
+from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
 from tests.advisor.made import advise, client_of, problem_of
 from tests.package_index import PackageIndex

@@ -16,12 +16,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.config import check_table
+from advisor.domain.target import Target, make_target
 from advisor.index.configuration import read_configuration
 from advisor.index.metadata import parse_metadata
 from advisor.project.current import read_current
 from advisor.project.locks import read_lock
 from advisor.project.read import read_project
-from advisor.resolve.target import Target, make_target
 from knowledge.domain.errors import AdvisorError, InputError
 from pi_runners.environment import find_uv
 from tests.advisor.made import MACHINE

@@ -12,13 +12,14 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from advisor.domain.requirement import RootRequirement
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.baseline import Impossible
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
-from advisor.resolve.problem import CandidatePolicy, ResolutionProblem, RootRequirement
+from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
 from advisor.resolve.recommend import inquire, recommend
 from knowledge.rules.engine import RuleBook
 from tests.advisor.made import MACHINE, Scores, advise, ask, client_of, no_knowledge, problem_of, versions

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from advisor.resolve.target import make_target
+from advisor.domain.target import make_target
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile

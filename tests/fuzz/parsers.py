@@ -22,6 +22,7 @@ from packaging.version import Version
 from advisor.cli.context import _client, chosen_targets, prepare, read_asked
 from advisor.cli.gate_session import _policy
 from advisor.cli.project_options import ProjectOptions
+from advisor.domain.target import Target, make_target
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.distributions import Distributions, MetadataError
@@ -31,7 +32,6 @@ from advisor.index.transport import IndexResponse, Transport, url_of_path
 from advisor.project.locks import read_lock
 from advisor.project.read import read_project
 from advisor.project.switches import read_switches
-from advisor.resolve.target import Target, make_target
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder

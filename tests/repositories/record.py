@@ -14,14 +14,15 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.target import make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.index.metadata import CoreMetadata
 from advisor.resolve.baseline import resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Policy, Problem, RootRequirement
-from advisor.resolve.target import make_target
+from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
 from knowledge.domain.hardware import Cpu, HardwareProfile
 
 _CUDA_12, _CUDA_13 = "nvidia-cuda-runtime-cu12==12.5.82", "nvidia-cuda-runtime==13.0.88"
@@ -55,7 +56,7 @@ def main() -> None:
     for python, requirements in STACKS:
         roots = tuple(RootRequirement(requirement=Requirement(r), origin=r) for r in requirements)
         target = make_target(python=python, platform="manylinux_2_28_x86_64", hardware=MACHINE)
-        problem = Problem(roots=roots, target=target, policy=Policy())
+        problem = ResolutionProblem(roots=roots, target=target, policy=CandidatePolicy())
         for candidate in resolve_baseline(problem, IndexCandidates(client, problem)):
             metadata = client.metadata(candidate.file)
             found[candidate.name, str(candidate.version)] = metadata

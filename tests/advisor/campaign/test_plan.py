@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from advisor.campaign.plan import Campaign, check_disk, estimate, history_of, locked_file, plan_campaign
+from advisor.campaign.stack_lock import StackLocker
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.baseline import Impossible
-from advisor.resolve.stack_lock import StackLocker
 from knowledge.domain.errors import InputError
 from knowledge.hardware.detect import detect
 from pi_runners.environment import FullDiskError

@@ -11,11 +11,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.target import Target, make_target
 from advisor.index.client import IndexClient
 from advisor.resolve.baseline import Impossible, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem, RootRequirement, admits
-from advisor.resolve.target import Target, make_target
+from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem, admits
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion

@@ -1,0 +1,1 @@
+"""Values that several parts of the program exchange: requirements and targets."""

@@ -1,0 +1,76 @@
+"""Files that are written completely or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from knowledge.domain.errors import InputError
+
+
+def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) -> None:
+    """Replace a file by new content; after an interruption the file has its old or its new content.
+
+    Args:
+        path: The file; its directory exists.
+        content: New content; text is encoded as UTF-8.
+        durable: Whether to wait until the content is on the disk.
+
+    Raises:
+        InputError: If the file cannot be written.
+    """
+    with _temporary_file(path, content, durable=durable) as temporary:
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        os.replace(temporary, path)
+
+
+def create_atomically(path: Path, content: str | bytes) -> bool:
+    """Create a file, complete and durable, unless it exists.
+
+    Only one of several concurrent callers creates the file, also on a network file system.
+
+    Args:
+        path: The file; its directory exists.
+        content: Its content; text is encoded as UTF-8.
+
+    Returns:
+        Whether this call created the file.
+
+    Raises:
+        InputError: If the file cannot be written.
+    """
+    with _temporary_file(path, content, durable=True) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    return True
+
+
+@contextmanager
+def _temporary_file(path: Path, content: str | bytes, *, durable: bool) -> Iterator[str]:
+    """Write content to a temporary file beside a path, which is removed at the end if it still exists."""
+    temporary = ""
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        yield temporary
+    except OSError as error:
+        raise InputError(f"`{path}` could not be written: {error.strerror or error}") from None
+    finally:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
