@@ -14,7 +14,7 @@ import typer
 
 from advisor.cli.console import say, warn
 from advisor.cli.knowledge_sync import AdmittingSink
-from advisor.cli.options import open_store
+from advisor.api.context import open_writable_store
 
 if TYPE_CHECKING:
     from advisor.campaign.coordinator import Coordinator
@@ -88,11 +88,11 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
         InputError: If another process coordinates it.
     """
     from advisor.campaign.coordinator import Coordinator
-    from advisor.report.prometheus import PrometheusSink
+    from advisor.campaign.prometheus import PrometheusSink
     from knowledge.domain.errors import InputError
 
     with ExitStack() as opened:
-        store: SqlKnowledgeBase = opened.enter_context(open_store(following.knowledge))
+        store: SqlKnowledgeBase = opened.enter_context(open_writable_store(following.knowledge))
         sink = AdmittingSink(store)
         following.home.create(following.plan)
         if not opened.enter_context(following.home.coordinated()):
@@ -164,7 +164,7 @@ def names(following: Following) -> tuple[str, ...]:
 
 def observations(following: Following) -> tuple[Observation, ...]:
     """Return the campaign's observations in the knowledge base."""
-    with open_store(following.knowledge) as store:
+    with open_writable_store(following.knowledge) as store:
         return tuple(o for name in names(following) for o in store.observations(block=name))
 
 

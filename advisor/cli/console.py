@@ -1,7 +1,8 @@
-"""What the user reads beside the data: on the error output, understandable without colour."""
+"""Messages to the user on standard error, understandable without colour."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from knowledge.domain.errors import AdvisorError
 
 
 def visible(text: str) -> str:
-    """Return a text with control characters escaped: what a server or a file says must not steer the terminal."""
+    """Return a text with control characters escaped: text from servers and files must not control the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
@@ -40,6 +41,30 @@ def say_error(error: AdvisorError) -> None:
 def _hint(hint: str) -> None:
     if hint:
         typer.echo(f"{typer.style('hint', fg='cyan', bold=True)}: {visible(hint)}", err=True)
+
+
+class _Handler(logging.Handler):
+    """Prints the warnings of the program's modules."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            warn(record.getMessage())
+        else:
+            say(record.getMessage())
+
+
+def show_warnings() -> None:
+    """Print what the program's modules log, from warnings upwards."""
+    logger = logging.getLogger("advisor")
+    if not any(isinstance(handler, _Handler) for handler in logger.handlers):
+        logger.addHandler(_Handler())
+        logger.propagate = False
+    logger.setLevel(logging.WARNING)
+
+
+def show_information() -> None:
+    """Print informational messages, too, such as the number of requests."""
+    logging.getLogger("advisor").setLevel(logging.INFO)
 
 
 @contextmanager

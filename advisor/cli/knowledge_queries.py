@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store, open_to_read
+from advisor.api.context import open_readable_store, open_writable_store
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -54,7 +55,7 @@ def compare(
     from knowledge.exchange.mlperf.tree import INDICATOR
 
     check_format(format)
-    with open_to_read(knowledge) as store:
+    with open_readable_store(knowledge) as store:
         wanted = None if hardware is None else _named(hardware)
         every = list(store.observations(indicator=indicator, frameworks=[framework] if framework else None))
         found = [o for o in every if wanted is None or is_machine(o.hardware, wanted)]
@@ -188,7 +189,7 @@ def estimate(
             name=indicator, summary=indicator, weights={indicator: 1.0}, backends=(), source="asked for", only={}
         )
     profile = find_profile(hardware)
-    with open_to_read(knowledge) as store:
+    with open_readable_store(knowledge) as store:
         estimator = PosteriorEstimator(Fits(store), hardware=profile, workload=chosen, frameworks=frozenset(FRAMEWORKS))
         model = estimator.model(framework)
         if model is None:
@@ -267,7 +268,7 @@ def import_mlperf(
         write_atomically(output, observation_file(every, compressed=output.suffix == ".gz"))
         typer.echo(f"wrote {len(every)} observations to `{output}`")
         return
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         for path, imported in found:
             ingest = store.add(imported.observations)
             typer.echo(f"{path}: {ingest.added} added, {ingest.known} known already, {len(imported.skipped)} left out")
@@ -287,7 +288,7 @@ def mlperf_table(
 
     check_format(format)
     check_format(division, among=("closed", "open", "all"), what="division")
-    with open_to_read(knowledge) as store:
+    with open_readable_store(knowledge) as store:
         scores = score_submissions(store.observations(indicator=INDICATOR))
     wanted = round_ if round_.startswith("v") else f"v{round_}"
     chosen = [s for s in scores if s.round_ == wanted and division in ("all", s.division)]

@@ -82,7 +82,7 @@ def run_and_report(
 ) -> tuple[Observation, ...]:
     """Run what is missing of some blocks, and return all their observations, oldest first."""
     from advisor.campaign.plan import check_disk, estimate
-    from advisor.report.prometheus import PrometheusSink
+    from advisor.campaign.prometheus import PrometheusSink
     from pi_runners.campaign import all_but, observed, run_block
     from pi_runners.subprocess_runner import FreshProcesses
 

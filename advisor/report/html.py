@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from advisor.report.interface import Report, changes, target_line
+from advisor.api.session import AdviceResult
+from advisor.report.interface import changes, target_line
 from advisor.report.words import count
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
@@ -134,17 +135,16 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-def advice_html(report: Report, inquiry: ResolutionRequest, prices: Sequence[Price]) -> str:
+def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
     """Return advice as a page.
 
     Args:
         report: The advice.
-        inquiry: What it answers, which tells who requires whom.
         prices: Of the project's own constraints.
     """
     advice = report.advice
     stack = advice.optimum.stack
-    required = requirements_within(inquiry.problem, inquiry.source, stack)
+    required = requirements_within(report.request.problem, report.request.source, stack)
     prediction = advice.prediction
     quality = "optimal for the score" if advice.optimum.proven else "the best found"
     return render(

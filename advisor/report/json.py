@@ -7,12 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.report.digits import rounded
-from advisor.report.interface import SCHEMA_VERSION, Report, changes_from_current
+from advisor.api.session import AdviceResult
+from advisor.report.interface import SCHEMA_VERSION, changes_from_current
 from advisor.resolve.problem import Candidate
 from knowledge.domain.stack import carried_cuda
 
 
-def advice_json(report: Report) -> str:
+def advice_json(report: AdviceResult) -> str:
     """Return the advice as JSON; the same advice gives the same bytes."""
     advice, target = report.advice, report.target
     carried = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
@@ -63,7 +64,7 @@ def advice_json(report: Report) -> str:
     return json.dumps(document, indent=2)
 
 
-def _package(candidate: Candidate, report: Report) -> dict[str, str]:
+def _package(candidate: Candidate, report: AdviceResult) -> dict[str, str]:
     return {
         "name": candidate.name,
         "version": str(candidate.version),
@@ -71,7 +72,7 @@ def _package(candidate: Candidate, report: Report) -> dict[str, str]:
     }
 
 
-def _current(report: Report) -> dict[str, Any] | None:
+def _current(report: AdviceResult) -> dict[str, Any] | None:
     if report.advice.current is None:
         return None
     locked, prediction = report.advice.current

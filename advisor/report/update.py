@@ -1,4 +1,4 @@
-"""A change of a lock, told: for the terminal, as JSON, and as the text of a pull request."""
+"""Reports of a lock change: for the terminal, as JSON, and as the text of a pull request."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from advisor.domain.target import Target
+from advisor.api.update import LockChange
 from advisor.gate.codes import gate_codes
-from advisor.gate.compare import PackageChange, changes_between
+from advisor.gate.compare import PackageChange
 from advisor.gate.findings import Finding
 from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import change_words, speed_words
@@ -19,45 +19,6 @@ from advisor.report.interface import target_line
 from advisor.report.words import count
 from advisor.resolve.optimise import Optimum
 from knowledge.estimate.interface import Effect, Prediction
-
-
-@dataclass(frozen=True, kw_only=True)
-class LockChange:
-    """A change of a lock, and what speaks for it.
-
-    Attributes:
-        target: What the lock is for.
-        before: Versions of the lock.
-        optimum: The stack after the change, and its proof.
-        prediction: Predicted speed-up over the lock.
-        effects: The same at each indicator.
-        cleared: Findings of the gate that are gone after it.
-        remaining: Findings of the gate that fail before and after it.
-        least: Whether it is the smallest change that clears the findings; else the best stack.
-        why: One sentence by package, where there is one.
-        written: What was written.
-        commands: What remains to be run, for locks that only their own tool writes.
-        leaves_open: Whether the lock leaves open what its packages require: what it does not hold is no change of it.
-    """
-
-    target: Target
-    before: Mapping[str, Version]
-    optimum: Optimum
-    prediction: Prediction
-    effects: Sequence[Effect]
-    cleared: Sequence[Finding] = ()
-    remaining: Sequence[Finding] = ()
-    least: bool = False
-    why: Mapping[str, str]
-    written: Sequence[str] = ()
-    commands: Sequence[str] = ()
-    leaves_open: bool = False
-
-    @property
-    def changes(self) -> tuple[PackageChange, ...]:
-        """What differs, by name."""
-        found = changes_between(self.before, {str(c.name): c.version for c in self.optimum.stack})
-        return tuple(c for c in found if c.before is not None or not self.leaves_open)
 
 
 def update_text(change: LockChange) -> str:

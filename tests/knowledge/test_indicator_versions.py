@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.report.prometheus import PrometheusSink
+from advisor.campaign.prometheus import PrometheusSink
 from knowledge.admission.admit import Admission
 from knowledge.admission.plausibility import complaints
 from knowledge.domain.observation import IndicatorRun, Observation
