@@ -98,13 +98,13 @@ def plan(
         e = estimate(block, client, history)
         total += e.seconds
         typer.echo(
-            f"block `{block.name}`: {len(block.slots)} slots x {block.rounds} rounds = {e.processes} processes, "
+            f"block `{block.name}`: {len(block.arms)} arms x {block.rounds} rounds = {e.processes} processes, "
             f"{e.runs} runs; download at most {e.download_bytes / 1e9:.2f} GB, disk {e.disk_bytes / 1e9:.2f} GB, "
             f"about {e.seconds / 60:.0f} min"
         )
-        for slot in block.slots:
-            mark = " (reference)" if slot.reference else ""
-            typer.echo(f"  {slot.number:3} {slot.label}{mark}: {len(slot.indicators)} runs")
+        for arm in block.arms:
+            mark = " (reference)" if arm.reference else ""
+            typer.echo(f"  {arm.number:3} {arm.label}{mark}: {len(arm.indicators)} runs")
     for dropped in planned.dropped:
         typer.echo(f"dropped {dropped.label}: {dropped.reason}")
     typer.echo(f"in all about {total / 3600:.1f} h; {len(planned.dropped)} combinations dropped")
@@ -203,7 +203,7 @@ def campaign(
     with coordinated(following) as coordinator:
         coordinator.resume(retry=False)
         for block in agreed.blocks:
-            say(f"block `{block.name}`: {len(block.slots)} slots, {block.rounds} rounds")
+            say(f"block `{block.name}`: {len(block.arms)} arms, {block.rounds} rounds")
         complete = follow(following, coordinator, detach=detach)
     if complete and executor == "local" and not keep_environments:
         _remove_environments(agreed, environments)
@@ -270,8 +270,8 @@ def _remove_environments(planned: CampaignPlan, environments: Path) -> None:
     from pi_runners.environment import remove_environment
 
     for block in planned.blocks:
-        for slot in block.slots:
-            remove_environment(slot.lock, environments)
+        for arm in block.arms:
+            remove_environment(arm.lock, environments)
 
 
 def _target(hardware: str | None) -> HardwareProfile:

@@ -37,7 +37,7 @@ from advisor.cli.options import (
 
 if TYPE_CHECKING:
     from knowledge.domain.observation import Scalar
-    from pi_runners.matrix import Slot
+    from pi_runners.matrix import Arm
 
 _LISTED_BLOCKS = 5
 
@@ -114,7 +114,7 @@ def run(
     python: Annotated[
         str, typer.Option("--python", help="Interpreter: path or version.", show_default="the running one")
     ] = sys.executable,
-    twins: Annotated[bool, typer.Option("--aa/--no-aa", help="Measure each reference twice: the noise floor.")] = True,
+    control: Annotated[bool, typer.Option("--aa/--no-aa", help="Measure each reference twice (A/A control).")] = True,
     resume: Annotated[str | None, typer.Option("--resume", metavar="BLOCK", help="Go on with a block.")] = None,
     keep_environments: KeepOption = True,
     budget: BudgetOption = None,
@@ -138,7 +138,7 @@ def run(
     from advisor.campaign.stack_lock import StackLocker
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
-    from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_slots
+    from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
 
     hardware = detect()
     place = choose_device(device, hardware)
@@ -160,23 +160,23 @@ def run(
     locker = StackLocker(client, hardware)
     locks = [locker.lock(text.split(), python) for text in stack]
     stacks = [(lock, chosen) for lock in locks for chosen in switches]
-    slots = plan_slots(stacks, cases, dtypes=dtypes, device=place, again=twins)
-    for slot in slots:
-        if not slot.indicators:
-            warn(f"`{slot.lock.label}` is not measured: {slot.backend} has none of these indicators")
+    arms = plan_arms(stacks, cases, dtypes=dtypes, device=place, again=control)
+    for arm in arms:
+        if not arm.indicators:
+            warn(f"`{arm.lock.label}` is not measured: {arm.backend} has none of these indicators")
     block = Block(
-        name=resume or _block_name(slots),
-        slots=slots,
+        name=resume or _block_name(arms),
+        arms=arms,
         rounds=rounds,
         hardware=hardware,
         samples=samples,
         min_seconds=min_time,
         timeout_seconds=timeout,
         memory_limit_bytes=None if memory_limit is None else memory_limit * 1e9,
-        instruments=lock_instruments(slots, locker),
+        instruments=lock_instruments(arms, locker),
     )
-    say(f"block `{block.name}`: {len(slots)} slots, {rounds} rounds; go on after an interruption with --resume")
-    with interruptible(f"go on with `--resume {block.name}`"), progress_bar(len(slots) * (rounds + 1)) as step:
+    say(f"block `{block.name}`: {len(arms)} arms, {rounds} rounds; go on after an interruption with --resume")
+    with interruptible(f"go on with `--resume {block.name}`"), progress_bar(len(arms) * (rounds + 1)) as step:
         observations = run_and_report(
             [block],
             client=client,
@@ -255,11 +255,11 @@ def _scalar(text: str) -> Any:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
-def _block_name(slots: tuple[Slot, ...]) -> str:
+def _block_name(arms: tuple[Arm, ...]) -> str:
     """Name a block by its time and by what it measures."""
     from datetime import UTC, datetime
 
     from knowledge.domain.identity import content_hash
 
-    content = content_hash([[s.lock.requirements, dict(s.settings), [r.label for r in s.indicators]] for s in slots])
+    content = content_hash([[s.lock.requirements, dict(s.settings), [r.label for r in s.indicators]] for s in arms])
     return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}-{content[:8]}"

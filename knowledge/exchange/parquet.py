@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import Observation, stored_key
 
 _PLAIN = (
-    "framework", "block", "round", "slot", "reference", "started_at", "status", "loops", "warmup_seconds", "steady",
+    "framework", "block", "round", "arm", "reference", "started_at", "status", "loops", "warmup_seconds", "steady",
     "flops", "bytes", "error", "tolerance", "failure",
 )  # fmt: skip
 
@@ -46,7 +46,7 @@ def parquet_table(observations: Iterable[Observation]) -> bytes:
 def _row_names() -> tuple[str, ...]:
     own = ("id", "indicator", "version", "backend", "device", "dtype", "parameters", "framework_version", "numpy")
     later = ("cuda", "cudnn", "python", "machine", "microarchitecture", "accelerator", "samples", "median_seconds")
-    return (*own, *later, *_PLAIN, "settings", "environment", "metrics", "telemetry")
+    return (*own, *later, *map(stored_key, _PLAIN), "settings", "environment", "metrics", "telemetry")
 
 
 def _row(o: Observation) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _row(o: Observation) -> dict[str, Any]:
         "samples": list(o.samples),
         "median_seconds": o.median,
     }
-    row |= {name: getattr(o, name) for name in _PLAIN}
+    row |= {stored_key(name): getattr(o, name) for name in _PLAIN}
     row |= {name: _json(getattr(o, name)) for name in ("settings", "environment", "metrics", "telemetry")}
     return row
 
