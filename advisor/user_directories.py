@@ -68,7 +68,9 @@ def _usable_cache(directory: Path | None) -> Path:
     if not reason:
         return directory
     if _exists(directory):
-        logger.warning(f"the cache `{directory}` cannot be written: {reason}; new entries are not cached for the next run")
+        logger.warning(
+            f"the cache `{directory}` cannot be written: {reason}; new entries are not cached for the next run"
+        )
         return directory
     logger.warning(f"the cache `{directory}` cannot be created: {reason}; nothing is cached for the next run")
     return _temporary()

@@ -98,11 +98,11 @@ def open_gate(
     with ExitStack() as stack:
         files = replace(files, directory=_relative(files.directory))
         project = load_project(files)
-        policy = _policy(project, files.directory)
+        policy = read_project_policy(project, files.directory)
         switches = read_switches(files.directory, project.settings.get("settings", {}))
         base = None if options.base is None else _base(files, options.base, switches, stack)
         trusted = (base.files, base.project) if base and base.files and base.project else None
-        earlier = _policy(trusted[1], trusted[0].directory) if trusted else None
+        earlier = read_project_policy(trusted[1], trusted[0].directory) if trusted else None
         if earlier is not None:
             # A change cannot add indexes to those that the gate trusts.
             policy = replace(policy, indexes=earlier.indexes)
@@ -209,7 +209,12 @@ def _relative(directory: Path) -> Path:
     return directory if relative.startswith("..") else Path(relative)
 
 
-def _policy(project: ProjectRequirements, directory: Path) -> GatePolicy:
+def read_project_policy(project: ProjectRequirements, directory: Path) -> GatePolicy:
+    """Return the gate's policy of a project.
+
+    Raises:
+        InputError: If `[tool.advisor.gate]` is wrong.
+    """
     path = directory / "pyproject.toml"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     return read_policy(project.settings.get("gate", {}), path=str(path), text=text)
@@ -228,9 +233,7 @@ def _commit(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack:
     base_files = files.moved_to(directory)
     try:
         # What is not read of the base is not read of the project either, and was reported there.
-        return Base(
-            name=f"`{base}`", reference=base, files=base_files, project=load_project(base_files, report=False)
-        )
+        return Base(name=f"`{base}`", reference=base, files=base_files, project=load_project(base_files, report=False))
     except InputError as error:
         logger.warning("the base `%s` has no project that can be read: %s", base, error.message)
         return Base(name=f"`{base}`", reference=base, files=base_files)

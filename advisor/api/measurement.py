@@ -139,7 +139,7 @@ def plan_block(
     from advisor.campaign.stack_lock import StackLocker
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
-    from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_slots
+    from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
 
     hardware = detect()
     device = choose_device(indicator_options.device, hardware)
@@ -161,7 +161,7 @@ def plan_block(
     )
     locker: StackLocker = StackLocker(client, hardware)
     locks = [locker.lock(stack.split(), python) for stack in stacks]
-    slots = plan_slots(
+    arms = plan_arms(
         [(lock, chosen) for lock in locks for chosen in settings],
         cases,
         dtypes=indicator_options.dtypes,
@@ -169,15 +169,15 @@ def plan_block(
         again=sampling.controls,
     )
     return Block(
-        name=name or _block_name(slots),
-        slots=slots,
+        name=name or _block_name(arms),
+        arms=arms,
         rounds=sampling.rounds,
         hardware=hardware,
         samples=sampling.samples,
         min_seconds=sampling.min_seconds,
         timeout_seconds=sampling.timeout_seconds,
         memory_limit_bytes=sampling.memory_limit_bytes,
-        instruments=lock_instruments(slots, locker),
+        instruments=lock_instruments(arms, locker),
     )
 
 
@@ -252,11 +252,11 @@ def measure_stacks(
         client.close()
 
 
-def _block_name(slots: Sequence[Any]) -> str:
+def _block_name(arms: Sequence[Any]) -> str:
     """Name a block by its time and by what it measures."""
     from datetime import UTC, datetime
 
     from knowledge.domain.identity import content_hash
 
-    content = content_hash([[s.lock.requirements, dict(s.settings), [r.label for r in s.indicators]] for s in slots])
+    content = content_hash([[s.lock.requirements, dict(s.settings), [r.label for r in s.indicators]] for s in arms])
     return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}-{content[:8]}"

@@ -9,10 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.context import TargetContext, load_project, open_estimator, open_indexes, prepare_target, select_targets
+from advisor.api.context import (
+    TargetContext,
+    load_project,
+    open_estimator,
+    open_indexes,
+    prepare_target,
+    select_targets,
+)
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 
 if TYPE_CHECKING:
+    import networkx
+    from packaging.utils import NormalizedName
     from packaging.version import Version
 
     from advisor.domain.target import Target
@@ -20,7 +29,6 @@ if TYPE_CHECKING:
     from advisor.project.locks import Lock
     from advisor.project.sources import Proposal
     from advisor.resolve.alternatives import Explanation
-    from advisor.resolve.explain import Graph
     from advisor.resolve.optimise import Optimum
     from advisor.resolve.prices import Price
     from advisor.resolve.problem import Candidate
@@ -152,7 +160,7 @@ class AdviceSession:
             )
         return prices
 
-    def tree(self) -> Graph:
+    def tree(self) -> networkx.DiGraph[NormalizedName]:
         """Return the best stack as a graph of requirements."""
         from advisor.resolve.explain import dependency_graph
 

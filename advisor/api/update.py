@@ -126,9 +126,7 @@ def update_lock(
         problem = relaxed(context.problem, lock)
         # Locked versions stay candidates even if they were withdrawn: the gate decides whether they may stay.
         policy = replace(problem.policy, kept=frozenset(lock.versions.items()))
-        request = replace(context, problem=replace(problem, policy=policy)).request(
-            case.client, case.outlook.estimator
-        )
+        request = replace(context, problem=replace(problem, policy=policy)).request(case.client, case.outlook.estimator)
         update = least_update(examined, request, gate.result.policy, today=datetime.now(UTC).date())
         stack = {str(c.name): c.version for c in update.optimum.stack}
         change = LockChange(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -67,16 +68,36 @@ def show_information() -> None:
     logging.getLogger("advisor").setLevel(logging.INFO)
 
 
+def duration(seconds: float) -> str:
+    """Return a duration in seconds, minutes or hours, such as ``about 4 min``."""
+    if seconds < 60:
+        return f"about {seconds:.0f} s"
+    if seconds < 3600:
+        return f"about {seconds / 60:.0f} min"
+    return f"about {seconds / 3600:.1f} h"
+
+
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
-    """Show a progress bar on a terminal, a line a step elsewhere; yields what to call before each step."""
+    """Show a progress bar on a terminal, one line per step elsewhere, with the remaining time.
+
+    Args:
+        total: Number of steps.
+
+    Yields:
+        A function to call before each step, with its description.
+    """
     if not sys.stderr.isatty():
-        done = 0
+        number, start = 0, time.monotonic()
 
         def line(text: str) -> None:
-            nonlocal done
-            done += 1
-            say(f"[{done}/{total}] {text}")
+            nonlocal number
+            left = ""
+            if number:
+                seconds = (time.monotonic() - start) / number * (total - number)
+                left = f", {duration(seconds)} left"
+            number += 1
+            say(f"[{number}/{total}{left}] {text}")
 
         yield line
         return

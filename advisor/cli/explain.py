@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.options import FormatOption, check_format
 from advisor.cli.option_groups import ProjectOptions, expand_options
+from advisor.cli.options import FormatOption, check_format
 
 
 @expand_options

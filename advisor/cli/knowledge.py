@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.context import open_readable_store, open_writable_store
 from advisor.cli import knowledge_queries, knowledge_sync
 from advisor.cli.console import say, warn
-from advisor.api.context import open_readable_store, open_writable_store
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_moment
 
 if TYPE_CHECKING:

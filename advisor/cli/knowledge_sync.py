@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.console import say, warn
 from advisor.api.context import open_writable_store
+from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:

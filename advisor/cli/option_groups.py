@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import sys
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass

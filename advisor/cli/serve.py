@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.console import say, warn
 from advisor.api.context import open_writable_store
+from advisor.cli.console import say, warn
 from advisor.cli.options import KnowledgeOption
 
 

@@ -16,7 +16,7 @@ from advisor.resolve.prices import Price
 from knowledge.estimate.interface import PredictedChange, Prediction
 
 if TYPE_CHECKING:
-    from advisor.resolve.recommend import ResolutionRequest
+    pass
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
 _TICKED = re.compile(r"`([^`]*)`")

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from advisor.report.digits import rounded
 from advisor.api.session import AdviceResult
+from advisor.report.digits import rounded
 from advisor.report.interface import SCHEMA_VERSION, changes_from_current
 from advisor.resolve.problem import Candidate
 from knowledge.domain.stack import carried_cuda

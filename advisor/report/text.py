@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.project.sources import Proposal
 from advisor.api.session import AdviceResult
+from advisor.project.sources import Proposal
 from advisor.report.interface import changes, changes_from_current, target_line
 from advisor.report.words import count
 from knowledge.estimate.interface import PredictedChange, Prediction

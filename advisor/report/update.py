@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from packaging.version import Version
 
 from advisor.api.update import LockChange
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange
-from advisor.gate.findings import Finding
 from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import change_words, speed_words
 from advisor.report.digits import rounded
 from advisor.report.interface import target_line
 from advisor.report.words import count
-from advisor.resolve.optimise import Optimum
-from knowledge.estimate.interface import Effect, Prediction
 
 
 def update_text(change: LockChange) -> str:
