@@ -13,7 +13,7 @@ import typer
 
 from advisor.cli.campaign import AttemptsOption, EngineOption
 from advisor.cli.campaign_monitor import Following, HomeOption, campaigns_folder, coordinated, engine_options, follow
-from advisor.cli.console import say, warn
+from advisor.cli.console import redraw, say, warn
 from advisor.cli.knowledge_sync import TokenOption, tell_apart
 from advisor.cli.option_groups import expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
@@ -57,9 +57,8 @@ def status(
         if format == "json":
             typer.echo(json.dumps(found.record(), indent=None if watch else 2))
         else:
-            if watch and sys.stdout.isatty():
-                typer.echo("\x1b[2J\x1b[H", nl=False)
-            typer.echo(text(found))
+            show = redraw if watch and sys.stdout.isatty() else typer.echo
+            show(text(found))
         if not watch or found.state != "running":
             return
         time.sleep(_WATCH_SECONDS)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.api.context import open_writable_store
-from advisor.cli.console import say, warn
+from advisor.cli.console import redraw, say, warn
 from advisor.cli.knowledge_sync import AdmittingSink
 
 if TYPE_CHECKING:
@@ -190,9 +190,4 @@ def _display() -> Iterator[Callable[[Overview], None]]:
 
         yield line
         return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
-        yield lambda found: live.update(Text(text(found)), refresh=True)
+    yield lambda overview: redraw(text(overview), err=True)

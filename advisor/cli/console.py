@@ -101,17 +101,23 @@ def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
 
         yield line
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=total)
+    with typer.progressbar(length=total, file=sys.stderr, show_pos=True) as bar:
         first = True
 
         def step(text: str) -> None:
             nonlocal first
-            progress.update(task, description=text, advance=0 if first else 1)
+            bar.label = text
+            bar.update(0 if first else 1)
             first = False
 
         yield step
+
+
+def redraw(text: str, *, err: bool = False) -> None:
+    """Clear the terminal and print a text.
+
+    Args:
+        text: The text.
+        err: Whether to print to standard error.
+    """
+    typer.echo(f"\x1b[2J\x1b[H{text}", err=err)

@@ -267,15 +267,11 @@ def draw_svg(draw: Callable[[Any], None], *, rows: int) -> str:
     """
     from io import StringIO
 
-    from knowledge.domain.errors import InputError
+    from knowledge.domain.extras import needs_extra
 
-    try:
+    with needs_extra("plot", "a plot"):
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "plots need matplotlib, which is not installed", hint="install it with `pip install 'seshat-advisor[plot]'`"
-        ) from None
     with mpl.rc_context({"svg.hashsalt": "seshat", "svg.fonttype": "none"}):
         figure = Figure(figsize=(8, 1.2 + 0.22 * rows), layout="constrained")
         draw(figure.subplots())

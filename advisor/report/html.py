@@ -13,6 +13,7 @@ from advisor.report.interface import changes, target_line
 from advisor.report.words import count
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
+from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
 
 if TYPE_CHECKING:
@@ -117,8 +118,9 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
 
 def render(template: str, **values: Any) -> str:
     """Return a page; whatever text it holds is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup, escape
+    with needs_extra("html", "an HTML report"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup, escape
 
     def ticked(text: object) -> Markup:
         """Set what stands between backticks as code."""
