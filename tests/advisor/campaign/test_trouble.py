@@ -208,7 +208,8 @@ def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
     done = bench.campaign("-e", "slurm", PATH=nowhere)
 
     assert done.returncode == 4
-    assert "Slurm is not installed here: there is no `squeue`" in done.stderr
+    assert "Slurm is not installed here: there is no `sbatch`" in done.stderr
+    assert not (bench.folder / "campaigns").exists(), "a campaign that cannot run leaves nothing"
     assert bench.campaign().returncode == 0
     assert bench.cells == every_cell(2, 2)
 
