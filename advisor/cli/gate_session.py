@@ -17,7 +17,7 @@ from advisor.cli.user_directories import cache_directory, readable_address
 from advisor.config import choose
 from advisor.gate.base import content_at, exported, has_commit
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
-from advisor.gate.change_files import base_knowledge, refuse_tracked_cache
+from advisor.gate.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.check import GateCase, GateResult, State, check
 from advisor.gate.findings import Finding, Place
 from advisor.gate.git_objects import commit_of
@@ -82,6 +82,8 @@ def judged(
         changes: tuple[Finding, ...] = ()
         source = _policy_source(asked, before, switches, stack) if policy_from_base else None
         ruling = None
+        if (commit := source or before) is not None and commit.asked is not None:
+            refuse_changed_configuration(commit.name, commit.reference, asked.directory)
         if source is not None and source.asked is not None:
             ruling = _ruling(source, source.asked.directory, asked.directory)
             policy = earlier = ruling.policy
