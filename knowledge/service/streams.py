@@ -77,6 +77,8 @@ class StreamedLines(StreamingResponse):
             pass
         finally:
             # Left to the garbage collector, the generator would keep its connection to the database.
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._lines.close)
-            self._ended()
+            try:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self._lines.close)
+            finally:
+                self._ended()

@@ -83,7 +83,7 @@ def read_results(path: Path, *, round_: str | None = None) -> Imported:
     """
     try:
         runs, descriptions, skipped = _gather(path, round_)
-    except (OSError, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except (OSError, ValueError, OverflowError, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"`{path}` cannot be read: {error}") from None
     observations: list[Observation] = []
     for place, run in runs:

@@ -18,6 +18,7 @@ import requests
 
 from knowledge.service import streams
 from knowledge.service.streams import Streams
+from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.samples import observation
 
@@ -98,8 +99,44 @@ def test_a_token_has_a_share_of_the_streams() -> None:
     assert held.take("c")
 
 
-@pytest.mark.parametrize("end", ["stall", "reset", "complete"])
-def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+def test_a_share_is_given_back_where_the_database_is_gone() -> None:
+    ended: list[str] = []
+
+    def lines() -> Generator[str, None, None]:
+        try:
+            yield "a\n"
+            yield "b\n"
+        finally:
+            raise KnowledgeBaseError("the connection is lost")
+
+    opened = lines()
+    answer = streams.StreamedLines(next(opened), opened, media_type="text/plain", ended=lambda: ended.append("ended"))
+
+    async def send(message: Any) -> None:
+        if message.get("body"):
+            raise OSError("connection reset")
+
+    async def receive() -> Any:
+        await asyncio.sleep(3600)
+
+    with pytest.raises(KnowledgeBaseError):
+        asyncio.run(answer({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send))
+
+    assert ended == ["ended"]
+
+
+@pytest.mark.parametrize(
+    ("end", "version"),
+    [
+        ("stall", "2.3"),
+        ("disconnect", "2.3"),
+        ("complete", "2.3"),
+        ("stall", "2.4"),
+        ("reset", "2.4"),
+        ("complete", "2.4"),
+    ],
+)
+def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: str, version: str) -> None:
     monkeypatch.setattr(streams, "SEND_SECONDS", 0.05)
     ended: list[str] = []
 
@@ -116,16 +153,17 @@ def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: st
 
     async def send(message: Any) -> None:
         if message.get("body"):
-            if end == "stall":
+            if end in ("stall", "disconnect"):
                 await asyncio.sleep(3600)
             if end == "reset":
                 raise OSError("connection reset")
         sent.append(message)
 
     async def receive() -> Any:
-        await asyncio.sleep(3600)
+        await asyncio.sleep(0 if end == "disconnect" else 3600)
+        return {"type": "http.disconnect"}
 
-    asyncio.run(answer({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send))
+    asyncio.run(answer({"type": "http", "asgi": {"spec_version": version}}, receive, send))
 
     assert ended == ["closed", "ended"]
     assert [message.get("body") for message in sent[1:]] == ([b"a\n", b"b\n", b""] if end == "complete" else [])
