@@ -16,7 +16,7 @@ from advisor.cli.project_options import ProjectOptions, asks
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.project.locks import Lock
-    from advisor.report.interface import Report
+    from advisor.report.interface import AdviceReport
     from advisor.report.update import LockChange
     from advisor.resolve.problem import Candidate
     from advisor.resolve.recommend import ResolutionRequest
@@ -74,7 +74,7 @@ def _advise(
     asked: ProjectOptions, output: list[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
 ) -> None:
     from advisor.lock.formats import check_lock_path
-    from advisor.report.interface import Report
+    from advisor.report.interface import AdviceReport
     from advisor.resolve.recommend import recommend
     from knowledge.domain.atomic_file import write_atomically
 
@@ -89,7 +89,7 @@ def _advise(
         _write(paths, advice.optimum.stack, inquiry, project.client)
         written = tuple(map(str, paths))
         if pr_body is not None:
-            from advisor.gate.compare import telling_first
+            from advisor.gate.compare import effect_order
             from advisor.report.update import LockChange, pull_request_body
 
             stack, before = {str(c.name): c.version for c in advice.optimum.stack}, current or {}
@@ -98,22 +98,22 @@ def _advise(
                 before=before,
                 optimum=advice.optimum,
                 prediction=project.estimator.predict(stack, before),
-                effects=sorted(project.estimator.effects(stack, before), key=telling_first),
-                why=advice.why,
-                written=written,
+                effects=sorted(project.estimator.effects(stack, before), key=effect_order),
+                reasons=advice.reasons,
+                lock_paths=written,
             )
             write_atomically(pr_body, pull_request_body(change))
-        report = Report(
+        report = AdviceReport(
             advice=advice,
             target=project.prepared.target,
-            written=written,
+            lock_paths=written,
             direct=frozenset(inquiry.direct),
-            proposal=project.prepared.proposal,
+            workload_proposal=project.prepared.proposal,
         )
         typer.echo(_told(report, format, inquiry))
 
 
-def _told(report: Report, format: str, inquiry: ResolutionRequest) -> str:
+def _told(report: AdviceReport, format: str, inquiry: ResolutionRequest) -> str:
     if format == "json":
         from advisor.report.json import advice_json
 
@@ -134,9 +134,9 @@ def _update(
     from datetime import UTC, datetime
 
     from advisor.cli.gate_session import judged
-    from advisor.gate.compare import telling_first
-    from advisor.gate.recommendation import relaxed
-    from advisor.gate.update import least_update
+    from advisor.gate.compare import effect_order
+    from advisor.gate.recommendation import without_pins
+    from advisor.gate.update import find_smallest_update
     from advisor.report.update import LockChange, pull_request_body, update_json, update_text
     from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
@@ -146,22 +146,22 @@ def _update(
             raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
         case, one = judgement.targets[0].case, prepared[0]
         lock = case.head.lock
-        problem = relaxed(one.problem, lock)
+        problem = without_pins(one.problem, lock)
         # What is locked stays a candidate, even where it was withdrawn: whether it may stay is the gate's to say.
-        kept = replace(problem.policy, kept=frozenset(lock.versions.items()))
-        inquiry = replace(one, problem=replace(problem, policy=kept)).inquiry(case.client, case.outlook.estimator)
-        found = least_update(judgement.targets[0], inquiry, judgement.policy, today=datetime.now(UTC).date())
+        kept = replace(problem.policy, retained=frozenset(lock.versions.items()))
+        inquiry = replace(one, problem=replace(problem, policy=kept)).inquiry(case.client, case.predictor.estimator)
+        found = find_smallest_update(judgement.targets[0], inquiry, judgement.policy, today=datetime.now(UTC).date())
         stack = {str(c.name): c.version for c in found.optimum.stack}
         change = LockChange(
             target=one.target,
             before=lock.versions,
             optimum=found.optimum,
-            prediction=case.outlook.predict(stack, lock.versions),
-            effects=sorted(case.outlook.effects(stack, lock.versions), key=telling_first),
+            prediction=case.predictor.predict(stack, lock.versions),
+            effects=sorted(case.predictor.effects(stack, lock.versions), key=effect_order),
             cleared=found.cleared,
             remaining=found.remaining,
-            least=True,
-            why={},
+            smallest=True,
+            reasons={},
             leaves_open=lock.is_project,
         )
         if change.changes:
@@ -190,7 +190,7 @@ def _apply(
     if output or path is None:
         paths = [] if dry_run else output or []
         _write(paths, change.optimum.stack, inquiry, client)
-        return replace(change, written=tuple(map(str, paths)))
+        return replace(change, lock_paths=tuple(map(str, paths)))
     if path.name in _TOOLS:
         return replace(change, commands=(_command(path.name, change),))
     if not dry_run and lock.is_project and not lock.records_hashes:
@@ -199,10 +199,10 @@ def _apply(
         pinned = sorted({Path(root.path) for root in inquiry.problem.roots if root.name in versions})
         for file in pinned:
             write_atomically(file, with_pins(file.read_text(encoding="utf-8"), versions))
-        return replace(change, written=tuple(map(str, pinned)))
+        return replace(change, lock_paths=tuple(map(str, pinned)))
     if not dry_run:
         _write([path], change.optimum.stack, inquiry, client)
-    return change if dry_run else replace(change, written=(str(path),))
+    return change if dry_run else replace(change, lock_paths=(str(path),))
 
 
 def _command(lock: str, change: LockChange) -> str:

@@ -45,7 +45,7 @@ def check(
     from advisor.cli.options import check_format
     from advisor.gate.check import GateResult, unreadable
     from advisor.project.read_errors import UnreadableFileError
-    from advisor.report.check.formats import FORMATS, formatted
+    from advisor.report.check.formats import FORMATS, format_report
     from knowledge.domain.atomic_file import write_atomically
 
     check_format(format, among=FORMATS)
@@ -53,8 +53,8 @@ def check(
 
     def report(judgement: GateResult) -> None:
         for kind, path in files:
-            write_atomically(path, formatted(judgement, kind) + "\n")
-        typer.echo(formatted(judgement, format))
+            write_atomically(path, format_report(judgement, kind) + "\n")
+        typer.echo(format_report(judgement, format))
 
     try:
         with judged(asked, base, policy_from_base=policy_from_base) as (judgement, _):
@@ -73,12 +73,12 @@ def check(
 
 def _files(words: Sequence[str]) -> list[tuple[str, Path]]:
     """Return the format and path of each file, before any work is done for it."""
-    from advisor.report.check.formats import FORMATS, written_as
+    from advisor.report.check.formats import FORMATS, parse_report_option
     from knowledge.domain.errors import InputError
 
     found = []
     for word in words:
-        told = written_as(word)
+        told = parse_report_option(word)
         if told is None:
             raise InputError(
                 f"`{word}` does not tell a format",

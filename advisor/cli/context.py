@@ -336,7 +336,7 @@ def _inquiry(
     from advisor.domain.target import make_target
     from advisor.resolve.candidates import IndexCandidates
     from advisor.resolve.objectives import OBJECTIVES
-    from advisor.resolve.recommend import inquire
+    from advisor.resolve.recommend import make_request
     from advisor.resolve.solver import Effort
     from knowledge.domain.errors import InputError
     from knowledge.rules.catalogue import shipped_rules
@@ -352,7 +352,7 @@ def _inquiry(
         problem = replace(problem, target=target)
     until = problem.policy.exclude_newer
     now = datetime.fromisoformat(until) if until else datetime.now(UTC)
-    return inquire(
+    return make_request(
         problem,
         IndexCandidates(client, problem, advisories=objective == "security"),
         rules=RuleBook(shipped_rules(), target.hardware),

@@ -60,8 +60,8 @@ def prices(
                 inquiry,
                 optimum,
                 versions=pythons or _PYTHONS,
-                admitted=project.prepared.project.requires_python,
-                ask=project.ask,
+                requires_python=project.prepared.project.requires_python,
+                make_request=project.ask,
             )
     typer.echo(prices_json(found) if format == "json" else prices_text(found))
 

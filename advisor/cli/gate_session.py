@@ -15,16 +15,16 @@ from advisor.cli.context import TargetContext, chosen_targets, connected, prepar
 from advisor.cli.project_options import ProjectOptions
 from advisor.cli.user_directories import cache_directory, readable_address
 from advisor.config import choose
-from advisor.gate.base import content_at, exported, has_commit
+from advisor.gate.base import export_commit, has_commit, read_file_at
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
 from advisor.gate.change_files import base_knowledge, refuse_tracked_cache
-from advisor.gate.check import GateCase, GateResult, State, check
+from advisor.gate.check import GateCase, GateResult, ProjectState, check
 from advisor.gate.findings import Finding, Place
 from advisor.gate.git_objects import commit_of
 from advisor.gate.policy import GatePolicy, read_policy
-from advisor.gate.prediction import Outlook
-from advisor.gate.recommendation import Recommended, recommended, relaxed
-from advisor.gate.unjudged_locks import unjudged_locks
+from advisor.gate.prediction import Predictor
+from advisor.gate.recommendation import RecommendedStack, find_recommended_stack, without_pins
+from advisor.gate.unchecked_locks import find_unchecked_locks
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
@@ -81,22 +81,24 @@ def judged(
             policy = replace(policy, indexes=earlier.indexes)
         changes: tuple[Finding, ...] = ()
         source = _policy_source(asked, before, switches, stack) if policy_from_base else None
-        ruling = None
+        base_policy = None
         if source is not None and source.asked is not None:
-            ruling = _ruling(source, source.asked.directory, asked.directory)
-            policy = earlier = ruling.policy
-            changes = tuple(ruling.changes(project.settings, asked.directory))
+            base_policy = _ruling(source, source.asked.directory, asked.directory)
+            policy = earlier = base_policy.policy
+            changes = tuple(base_policy.changes(project.settings, asked.directory))
             if _indexes(project, asked.directory) != _indexes(source.project, source.asked.directory):
                 place = Place(path=str(asked.directory / "pyproject.toml"), line=1)
                 what = f"the change has other package indexes than {source.name}"
-                changes += (ruling.finding(what, place, "indexes"),)
-            asked, project = _under(ruling, source, asked, project)
+                changes += (base_policy.finding(what, place, "indexes"),)
+            asked, project = _under(base_policy, source, asked, project)
             refuse_tracked_cache(asked.directory, cache_directory(asked.cache_dir))
-            trusted = (source.asked, source.project or ProjectRequirements(roots=(), settings=ruling.settings))
+            trusted = (source.asked, source.project or ProjectRequirements(roots=(), settings=base_policy.settings))
         client = stack.enter_context(connected(*(trusted or (asked, _trusted(asked, project)))))
-        prepared = tuple(_with_lock(prepare(asked, project, table), ruling) for table in chosen_targets(asked, project))
-        if ruling is not None and source is not None:
-            places = [base_knowledge(ruling, source.reference, asked.directory, one.address) for one in prepared]
+        prepared = tuple(
+            _with_lock(prepare(asked, project, table), base_policy) for table in chosen_targets(asked, project)
+        )
+        if base_policy is not None and source is not None:
+            places = [base_knowledge(base_policy, source.reference, asked.directory, one.address) for one in prepared]
             prepared = tuple(replace(one, address=p.address) for one, p in zip(prepared, places, strict=True))
             changes += tuple(change for place in places for change in place.changes)
         cases = [
@@ -105,7 +107,7 @@ def judged(
         if asked.current is None:
             there = before.asked.directory if before is not None and before.asked is not None else None
             known = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
-            changes += tuple(unjudged_locks(asked.directory, policy, known=known, base=there))
+            changes += tuple(find_unchecked_locks(asked.directory, policy, known=known, base=there))
         today = datetime.now(UTC).date()
         yield check(cases, policy, today=today, before=earlier, policy_changes=changes), prepared
 
@@ -124,27 +126,27 @@ def _policy_source(
 
 def _ruling(source: Base, directory: Path, own: Path) -> BasePolicy:
     """Read the policy of a commit, and lay out the hardware profiles that it names."""
-    ruling = read_base_policy(source.name, directory)
-    for name in profiles(ruling.settings):
-        content = None if (directory / name).exists() else content_at(source.reference, own, Path(name))
+    base_policy = read_base_policy(source.name, directory)
+    for name in profiles(base_policy.settings):
+        content = None if (directory / name).exists() else read_file_at(source.reference, own, Path(name))
         if content is not None and (directory / name).resolve().is_relative_to(directory.resolve()):
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             (directory / name).write_bytes(content)
-    return ruling
+    return base_policy
 
 
 def _under(
-    ruling: BasePolicy, source: Base, asked: ProjectOptions, project: ProjectRequirements
+    base_policy: BasePolicy, source: Base, asked: ProjectOptions, project: ProjectRequirements
 ) -> tuple[ProjectOptions, ProjectRequirements]:
     """Return options and project as a policy judges them: with its settings, its overrides and its profiles."""
     hardware = asked.hardware
     if hardware is not None and Path(hardware).is_file():
-        [moved] = _moved([Path(hardware)], asked.directory, ruling.directory) or [Path(hardware)]
+        [moved] = _moved([Path(hardware)], asked.directory, base_policy.directory) or [Path(hardware)]
         hardware = str(moved) if moved.is_file() else hardware
     overrides = source.project.overrides if source.project is not None else ()
     return (
         replace(asked, hardware=hardware),
-        replace(project, settings=ruling.settings_for(project.settings), overrides=overrides),
+        replace(project, settings=base_policy.settings_for(project.settings), overrides=overrides),
     )
 
 
@@ -156,11 +158,11 @@ def _indexes(project: ProjectRequirements | None, directory: Path) -> tuple[obje
     return configured, project.index_url, project.extra_index_urls, project.find_links, dict(project.bindings)
 
 
-def _with_lock(prepared: TargetContext, ruling: BasePolicy | None) -> TargetContext:
+def _with_lock(prepared: TargetContext, base_policy: BasePolicy | None) -> TargetContext:
     """Return a target with the lock that the base has, where nothing names another one."""
-    if ruling is None or prepared.lock is not None or prepared.asked.current is not None:
+    if base_policy is None or prepared.lock is not None or prepared.asked.current is not None:
         return prepared
-    return replace(prepared, lock=ruling.lock_in(prepared.asked.directory))
+    return replace(prepared, lock=base_policy.lock_in(prepared.asked.directory))
 
 
 def _relative(directory: Path) -> Path:
@@ -184,7 +186,7 @@ def _base(asked: ProjectOptions, base: str, switches: tuple[Switch, ...], stack:
 
 def _commit(asked: ProjectOptions, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
     sources = {switch.path.relative_to(asked.directory) for switch in switches}
-    directory = stack.enter_context(exported(base, asked.directory, also=sources, warn=warn))
+    directory = stack.enter_context(export_commit(base, asked.directory, extra_files=sources, warn=warn))
     then = replace(
         asked,
         directory=directory,
@@ -216,8 +218,8 @@ def _trusted(asked: ProjectOptions, project: ProjectRequirements) -> ProjectRequ
     return replace(project, index_url=None, extra_index_urls=(), find_links=())
 
 
-def _outlook(prepared: TargetContext, client: IndexClient) -> Outlook:
-    return Outlook(
+def _outlook(prepared: TargetContext, client: IndexClient) -> Predictor:
+    return Predictor(
         client.cache,
         address=readable_address(prepared.address),
         hardware=prepared.target.hardware,
@@ -228,7 +230,7 @@ def _outlook(prepared: TargetContext, client: IndexClient) -> Outlook:
 def _case(
     prepared: TargetContext,
     client: IndexClient,
-    outlook: Outlook,
+    predictor: Predictor,
     before: Base | None,
     switches: tuple[Switch, ...],
     policy: GatePolicy,
@@ -241,14 +243,14 @@ def _case(
         *configuration.find_links,
         *configuration.bindings.values(),
     )
-    expected = policy.indexes if policy.indexes is not None else tuple(filter(None, configured))
-    head = State(lock=lock, problem=prepared.problem, expected=expected, switches=switches)
+    allowed_indexes = policy.indexes if policy.indexes is not None else tuple(filter(None, configured))
+    head = ProjectState(lock=lock, problem=prepared.problem, allowed_indexes=allowed_indexes, switches=switches)
     return GateCase(
         name=prepared.name,
         head=head,
         client=client,
-        outlook=outlook,
-        recommend=_recommend(prepared, lock, client, outlook),
+        predictor=predictor,
+        recommend=_recommend(prepared, lock, client, predictor),
         base=None if before is None else _state_before(before, prepared, head),
     )
 
@@ -276,11 +278,11 @@ def _lock(prepared: TargetContext) -> Lock:
     return within(lock, prepared.project.roots)
 
 
-def _state_before(before: Base, prepared: TargetContext, head: State) -> tuple[str, State] | None:
+def _state_before(before: Base, prepared: TargetContext, head: ProjectState) -> tuple[str, ProjectState] | None:
     """Return the base as it bears on a target; none where it has no lock."""
     target = prepared.target
     if before.lock is not None:
-        return before.name, replace(head, lock=read_lock(before.lock, target), stated=False)
+        return before.name, replace(head, lock=read_lock(before.lock, target), requirements_known=False)
     if before.asked is None or before.project is None:
         return None
     try:
@@ -311,8 +313,10 @@ def _lock_before(directory: Path, project: ProjectRequirements, prepared: Target
     return None if found is None else within(found, project.roots)
 
 
-def _recommend(prepared: TargetContext, lock: Lock, client: IndexClient, outlook: Outlook) -> Callable[[], Recommended]:
-    problem = relaxed(prepared.problem, lock)
+def _recommend(
+    prepared: TargetContext, lock: Lock, client: IndexClient, predictor: Predictor
+) -> Callable[[], RecommendedStack]:
+    problem = without_pins(prepared.problem, lock)
     objective = choose("objective", prepared.asked.objective, prepared.settings) or ""
     criteria = [objective]
     if objective == "stable":
@@ -321,13 +325,13 @@ def _recommend(prepared: TargetContext, lock: Lock, client: IndexClient, outlook
             str(datetime.now(UTC).date()),
         ]
 
-    def find() -> Recommended:
+    def find() -> RecommendedStack:
         def solve() -> Any:
             from advisor.resolve.recommend import recommend
 
-            inquiry = replace(prepared, problem=problem).inquiry(client, outlook.estimator)
+            inquiry = replace(prepared, problem=problem).inquiry(client, predictor.estimator)
             return inquiry, recommend(inquiry)
 
-        return recommended(problem, client, outlook, criteria=criteria, solve=solve)
+        return find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)
 
     return find

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from advisor.report.interface import Report, changes, target_line
+from advisor.report.interface import AdviceReport, changes, target_line
 from advisor.report.words import count
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
@@ -134,17 +134,17 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-def advice_html(report: Report, inquiry: ResolutionRequest, prices: Sequence[Price]) -> str:
+def advice_html(report: AdviceReport, request: ResolutionRequest, prices: Sequence[Price]) -> str:
     """Return advice as a page.
 
     Args:
         report: The advice.
-        inquiry: What it answers, which tells who requires whom.
-        prices: Of the project's own constraints.
+        request: The request that it is the result of, for the tree of requirements.
+        prices: Prices of the project's constraints.
     """
     advice = report.advice
     stack = advice.optimum.stack
-    required = requirements_within(inquiry.problem, inquiry.source, stack)
+    required = requirements_within(request.problem, request.source, stack)
     prediction = advice.prediction
     quality = "optimal for the score" if advice.optimum.proven else "the best found"
     return render(
@@ -152,7 +152,7 @@ def advice_html(report: Report, inquiry: ResolutionRequest, prices: Sequence[Pri
         title=f"{count(len(stack), 'package')}, {quality}",
         target=target_line(report.target),
         report=report,
-        stack=[(c.name, str(c.version), advice.why[c.name], c.name in report.direct) for c in stack],
+        stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
         changes=changes(report),
         overall=plot([_predicted("predicted speed over the baseline", prediction)]),
         evidence=plot(evidence_of(prediction.changes)),

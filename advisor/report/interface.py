@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class AdviceReport:
     """Advice, and what it was asked for.
 
     Attributes:
@@ -26,12 +26,12 @@ class Report:
 
     advice: Advice
     target: Target
-    written: tuple[str, ...]
+    lock_paths: tuple[str, ...]
     direct: frozenset[str]
-    proposal: Proposal | None = None
+    workload_proposal: Proposal | None = None
 
     @property
-    def dated(self) -> bool:
+    def has_upload_times(self) -> bool:
         """Whether the index told the upload time of every chosen file; else libyears count releases."""
         return all(c.file.uploaded for c in (*self.advice.optimum.stack, *self.advice.baseline))
 
@@ -47,18 +47,18 @@ def target_line(target: Target) -> str:
     )
 
 
-def changes(report: Report) -> list[tuple[str, str, str]]:
+def changes(report: AdviceReport) -> list[tuple[str, str, str]]:
     """Return name, version in the baseline and version in the stack of each package that differs; ``-`` is absent."""
     return differences({c.name: str(c.version) for c in report.advice.baseline}, report)
 
 
-def changes_from_current(report: Report) -> list[tuple[str, str, str]]:
+def changes_from_current(report: AdviceReport) -> list[tuple[str, str, str]]:
     """Return the same against what the project has now; nothing where that is not known."""
     current = report.advice.current
     return [] if current is None else differences({str(n): str(v) for n, v in current[0].items()}, report)
 
 
-def differences(before: Mapping[str, str], report: Report) -> list[tuple[str, str, str]]:
+def differences(before: Mapping[str, str], report: AdviceReport) -> list[tuple[str, str, str]]:
     """Return name, version before and version in the stack of each package that differs."""
     after = {str(c.name): str(c.version) for c in report.advice.optimum.stack}
     return [

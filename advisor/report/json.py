@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.report.digits import rounded
-from advisor.report.interface import SCHEMA_VERSION, Report, changes_from_current
+from advisor.report.interface import SCHEMA_VERSION, AdviceReport, changes_from_current
 from advisor.resolve.problem import Candidate
 from knowledge.domain.stack import carried_cuda
 
 
-def advice_json(report: Report) -> str:
+def advice_json(report: AdviceReport) -> str:
     """Return the advice as JSON; the same advice gives the same bytes."""
     advice, target = report.advice, report.target
     carried = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
@@ -33,20 +33,20 @@ def advice_json(report: Report) -> str:
         "objective": advice.objective,
         "workload": {
             "name": advice.prediction.workload,
-            "proposed_by": list(report.proposal.signs) if report.proposal else [],
+            "proposed_by": list(report.workload_proposal.signs) if report.workload_proposal else [],
         },
         "baseline": {
             "packages": [_package(c, report) for c in advice.baseline],
-            "libyears": round(report.advice.behind[1], 3),
+            "libyears": round(report.advice.libyears[1], 3),
         },
         "stack": {
-            "packages": [{**_package(c, report), "why": advice.why[c.name]} for c in advice.optimum.stack],
-            "libyears": round(report.advice.behind[0], 3),
+            "packages": [{**_package(c, report), "why": advice.reasons[c.name]} for c in advice.optimum.stack],
+            "libyears": round(report.advice.libyears[0], 3),
             "cuda": carried[0],
             "cudnn": carried[1],
         },
         "current": _current(report),
-        "libyears_basis": "upload-times" if report.dated else "release-counts",
+        "libyears_basis": "upload-times" if report.has_upload_times else "release-counts",
         "settings": {},
         "prediction": rounded(asdict(advice.prediction)),
         "findings": [asdict(f) for f in advice.findings],
@@ -58,12 +58,12 @@ def advice_json(report: Report) -> str:
             "candidates": advice.optimum.candidates,
             "fetched": advice.optimum.fetched,
         },
-        "locks": list(report.written),
+        "locks": list(report.lock_paths),
     }
     return json.dumps(document, indent=2)
 
 
-def _package(candidate: Candidate, report: Report) -> dict[str, str]:
+def _package(candidate: Candidate, report: AdviceReport) -> dict[str, str]:
     return {
         "name": candidate.name,
         "version": str(candidate.version),
@@ -71,7 +71,7 @@ def _package(candidate: Candidate, report: Report) -> dict[str, str]:
     }
 
 
-def _current(report: Report) -> dict[str, Any] | None:
+def _current(report: AdviceReport) -> dict[str, Any] | None:
     if report.advice.current is None:
         return None
     locked, prediction = report.advice.current

@@ -13,7 +13,7 @@ from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange, changes_between
 from advisor.gate.findings import Finding
 from advisor.report.check.markdown import effect_lines, table
-from advisor.report.check.summary import change_words, speed_words
+from advisor.report.check.summary import describe_changes, describe_prediction
 from advisor.report.digits import rounded
 from advisor.report.interface import target_line
 from advisor.report.words import count
@@ -47,9 +47,9 @@ class LockChange:
     effects: Sequence[Effect]
     cleared: Sequence[Finding] = ()
     remaining: Sequence[Finding] = ()
-    least: bool = False
-    why: Mapping[str, str]
-    written: Sequence[str] = ()
+    smallest: bool = False
+    reasons: Mapping[str, str]
+    lock_paths: Sequence[str] = ()
     commands: Sequence[str] = ()
     leaves_open: bool = False
 
@@ -83,7 +83,7 @@ def update_json(change: LockChange) -> str:
             "high": change.prediction.high,
             "confidence": change.prediction.confidence,
         },
-        "locks": list(change.written),
+        "locks": list(change.lock_paths),
         "commands": list(change.commands),
     }
     return json.dumps(rounded(document), indent=2)
@@ -97,7 +97,7 @@ def pull_request_body(change: LockChange) -> str:
 def _text(change: LockChange) -> Iterator[str]:
     yield f"target     {target_line(change.target)}"
     yield f"update     {_size(change)}"
-    yield f"prediction {speed_words(change.prediction)}, against the lock"
+    yield f"prediction {describe_prediction(change.prediction)}, against the lock"
     if change.changes:
         yield ""
         width = max(len(c.package) for c in change.changes)
@@ -108,17 +108,17 @@ def _text(change: LockChange) -> Iterator[str]:
             yield ""
             yield from (f"{title} {f.code} {gate_codes()[f.code].name}: {f.message}" for f in findings)
     yield ""
-    yield from (f"wrote `{path}`" for path in change.written)
+    yield from (f"wrote `{path}`" for path in change.lock_paths)
     yield from (f"to apply it: {command}" for command in change.commands)
-    if not change.written and not change.commands:
+    if not change.lock_paths and not change.commands:
         yield "nothing was written"
 
 
 def _size(change: LockChange) -> str:
     if not change.changes:
-        return "nothing changes: the gate finds nothing that fails" if change.least else "nothing changes"
-    words = f"{change_words(change.changes)}, of {count(len(change.before), 'package')}"
-    if change.least:
+        return "nothing changes: the gate finds nothing that fails" if change.smallest else "nothing changes"
+    words = f"{describe_changes(change.changes)}, of {count(len(change.before), 'package')}"
+    if change.smallest:
         state = "proven to be the fewest" if change.optimum.bounds[0].gap == 0 else "not proven to be the fewest"
         if any(finding.code == "ADV008" for finding in change.cleared):
             state += ", of stacks with the same measured packages,"
@@ -128,17 +128,17 @@ def _size(change: LockChange) -> str:
 
 def _reason(c: PackageChange, change: LockChange) -> str:
     for finding in change.cleared:
-        if finding.package == c.package or c.package in dict(finding.versions):
+        if finding.package == c.package or c.package in dict(finding.cause.versions):
             return f"clears {finding.code}"
-    return "" if change.least else change.why.get(c.package, "")
+    return "" if change.smallest else change.reasons.get(c.package, "")
 
 
 def _markdown(change: LockChange) -> Iterator[str]:
-    yield f"## Dependency stack: {change_words(change.changes)}"
+    yield f"## Dependency stack: {describe_changes(change.changes)}"
     yield ""
     yield f"For {target_line(change.target)}. {_size(change)[0].upper()}{_size(change)[1:]}; verified by resolvelib."
     yield ""
-    yield f"**Predicted speed against the lock:** {speed_words(change.prediction)}."
+    yield f"**Predicted speed against the lock:** {describe_prediction(change.prediction)}."
     yield ""
     if change.cleared:
         yield "### What it clears"
