@@ -19,11 +19,11 @@ Cell = tuple[int, str]
 
 
 def medians(store: SqlKnowledgeBase, block: str) -> dict[Cell, list[float]]:
-    """Return the logarithms of the rounds' medians by slot and indicator."""
+    """Return the logarithms of the rounds' medians by arm and indicator."""
     found: dict[Cell, list[float]] = defaultdict(list)
     for o in store.observations(block=block):
         if o.median is not None:
-            found[o.slot, o.indicator.label].append(math.log(o.median))
+            found[o.arm, o.indicator.label].append(math.log(o.median))
     return found
 
 
@@ -40,7 +40,7 @@ def main() -> None:
                 error = 1.2533 * math.sqrt(sum(statistics.variance(side[cell]) / len(side[cell]) for side in (a, b)))
                 ratios.append(difference)
                 if cell[0]:
-                    # Against the reference slot, as stacks are compared: what the machine did to all alike is gone.
+                    # Against the reference arm, as stacks are compared: what the machine did to all alike is gone.
                     reference = statistics.median(b[0, cell[1]]) - statistics.median(a[0, cell[1]])
                     paired.append(difference - reference)
                 within += abs(difference) <= 1.96 * error

@@ -45,7 +45,7 @@ HALF = float(norm.ppf(0.95))
 
 def plain(contrast: Contrast) -> bool:
     """Whether a contrast is of versions alone."""
-    return not (contrast.side.settings or contrast.reference.settings or contrast.twin)
+    return not (contrast.side.settings or contrast.reference.settings or contrast.is_control)
 
 
 def place(version: str) -> Version:
@@ -209,7 +209,7 @@ def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:
         found.append(
             Contrast(
                 block=f"{hardware.name} x {hardware.nodes} {gain.later.benchmark} {gain.later.round_}",
-                slot=1,
+                arm=1,
                 label=f"{gain.later.benchmark} {gain.earlier.target} {gain.later.target}",
                 family=gain.later.benchmark,
                 backend="ngc",
@@ -223,7 +223,7 @@ def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:
                 low=math.log(gain.low),
                 high=math.log(gain.high),
                 rounds=min(gain.earlier.runs, gain.later.runs),
-                twin=False,
+                is_control=False,
             )
         )
     return found

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from knowledge.exchange.folder import ObservationFolder
     from pi_runners.campaign import Block
     from pi_runners.environment import BuiltEnvironment
-    from pi_runners.matrix import Slot
+    from pi_runners.matrix import Arm
     from pi_runners.subprocess_runner import FreshProcesses
 
 MORE_TO_MEASURE = 75
@@ -50,7 +50,7 @@ def named(block: Block, folder: ObservationFolder, *, now: datetime) -> Block:
     """
     from knowledge.domain.identity import content_hash
 
-    content = [[s.number, dict(s.settings), s.reference, [run.label for run in s.indicators]] for s in block.slots]
+    content = [[s.number, dict(s.settings), s.reference, [run.label for run in s.indicators]] for s in block.arms]
     stack = block.environment.stack.identity if block.environment else ""
     tail = f"{block.name}-{content_hash([block.hardware.identity, stack, content])[:8]}"
     begun = sorted({run.block for run in folder.runs if run.block.endswith(f"Z-{tail}")})
@@ -78,13 +78,13 @@ class Tally:
 
 def begun(
     planned: Planned, folder: ObservationFolder, *, session: str
-) -> tuple[Block, list[tuple[int, tuple[Slot, ...]]]]:
+) -> tuple[Block, list[tuple[int, tuple[Arm, ...]]]]:
     """Return a block with its name in a folder, and the rounds of it that are missing there."""
     from pi_runners.installed_stack import missing_rounds
 
     block = named(planned.block, folder, now=datetime.now(UTC))
-    measured = {(run.round, run.slot, run.label): of for run, of in folder.runs.items() if run.block == block.name}
-    return block, list(missing_rounds(block.slots, block.rounds, measured, session=session))
+    measured = {(run.round, run.arm, run.label): of for run, of in folder.runs.items() if run.block == block.name}
+    return block, list(missing_rounds(block.arms, block.rounds, measured, session=session))
 
 
 def measure_piece(
@@ -97,9 +97,9 @@ def measure_piece(
     with tempfile.TemporaryDirectory(prefix="advisor-gpu-") as scratch:
         for place, one in enumerate(planned, start=1):
             block, rounds = begun(one, folder, session=session)
-            for number, slots in rounds:
+            for number, arms in rounds:
                 run_block(
-                    replace(block, slots=slots, rounds=max(block.rounds, number + 1)),
+                    replace(block, arms=arms, rounds=max(block.rounds, number + 1)),
                     sink=tally,
                     runner=runner,
                     environments=Path(scratch),
@@ -111,7 +111,7 @@ def measure_piece(
     return tally
 
 
-def _is_round(wanted: int, number: int, slot: int) -> bool:
+def _is_round(wanted: int, number: int, arm: int) -> bool:
     return number == wanted
 
 
@@ -124,8 +124,8 @@ def count_missing(planned: Sequence[Planned], folder: ObservationFolder, *, sess
     missing = total = 0
     for one in planned:
         block, rounds = begun(one, folder, session=session)
-        missing += sum(len(slot.indicators) for _, slots in rounds for slot in slots)
-        total += block.rounds * sum(len(slot.indicators) for slot in block.slots)
+        missing += sum(len(arm.indicators) for _, arms in rounds for arm in arms)
+        total += block.rounds * sum(len(arm.indicators) for arm in block.arms)
     return missing, total
 
 
@@ -214,7 +214,7 @@ def _run(options: Any, started: float) -> int:
     if options.list:
         for one in planned:
             missing, total = count_missing([one], folder, session=session)
-            print(f"{one.name}: {len(one.block.slots)} slots, {total} runs, {missing} missing")
+            print(f"{one.name}: {len(one.block.arms)} arms, {total} runs, {missing} missing")
         return 0
     folder.lock()
     runner = FreshProcesses(interval_seconds=_TELEMETRY_SECONDS if hardware.gpu else 1.0)

@@ -9,7 +9,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
 from pi_runners.campaign import Block
 from pi_runners.environment import BuiltEnvironment
-from pi_runners.installed_stack import Arm, cases_that_fit, device_of, installed_frameworks, plan_installed_slots
+from pi_runners.installed_stack import ArmSpec, cases_that_fit, device_of, installed_frameworks, plan_installed_arms
 
 ROUNDS = 4
 """Fewest rounds that say how much a result varies."""
@@ -31,17 +31,17 @@ class Group:
 
     name: str
     indicators: tuple[str, ...]
-    arms: tuple[Arm, ...]
-    cpu_arms: tuple[Arm, ...]
+    arms: tuple[ArmSpec, ...]
+    cpu_arms: tuple[ArmSpec, ...]
 
 
-_EVERYTHING = Arm(dtypes=("float32", *_HALF))
-_PLAIN = Arm()
-_CONTROL = Arm()
+_EVERYTHING = ArmSpec(dtypes=("float32", *_HALF))
+_PLAIN = ArmSpec()
+_CONTROL = ArmSpec()
 """The settings of the reference once more: an A/A control, the noise floor."""
-_TF32 = Arm(settings={"tf32": "on"}), Arm(settings={"tf32": "off"})
-_MIXED = tuple(Arm(settings={"amp": dtype}) for dtype in reversed(_HALF))
-_IMAGES = Arm(settings={"memory_format": "channels_last"}, dtypes=("float32", "bfloat16"))
+_TF32 = ArmSpec(settings={"tf32": "on"}), ArmSpec(settings={"tf32": "off"})
+_MIXED = tuple(ArmSpec(settings={"amp": dtype}) for dtype in reversed(_HALF))
+_IMAGES = ArmSpec(settings={"memory_format": "channels_last"}, dtypes=("float32", "bfloat16"))
 _COMPILED: dict[str, Scalar] = {"compile": "on"}
 _ON_CPU = (_PLAIN, _CONTROL)
 GROUPS = (
@@ -61,16 +61,16 @@ GROUPS = (
         name="compiled",
         indicators=("training_step",),
         arms=(
-            Arm(dtypes=("float32", "bfloat16")),
-            Arm(settings=_COMPILED, dtypes=("float32", "bfloat16")),
-            Arm(settings={**_COMPILED, "amp": "bfloat16"}),
+            ArmSpec(dtypes=("float32", "bfloat16")),
+            ArmSpec(settings=_COMPILED, dtypes=("float32", "bfloat16")),
+            ArmSpec(settings={**_COMPILED, "amp": "bfloat16"}),
         ),
-        cpu_arms=(_PLAIN, Arm(settings=_COMPILED)),
+        cpu_arms=(_PLAIN, ArmSpec(settings=_COMPILED)),
     ),
     Group(
         name="inference",
         indicators=("inference",),
-        arms=(_EVERYTHING, _TF32[0], _MIXED[0], Arm(settings=_COMPILED, dtypes=("bfloat16",)), _CONTROL),
+        arms=(_EVERYTHING, _TF32[0], _MIXED[0], ArmSpec(settings=_COMPILED, dtypes=("bfloat16",)), _CONTROL),
         cpu_arms=_ON_CPU,
     ),
     Group(
@@ -87,7 +87,7 @@ GROUPS = (
         ),
         arms=(
             _EVERYTHING,
-            Arm(settings=_COMPILED, indicators=("normalisation", "softmax", "elementwise", "reduction")),
+            ArmSpec(settings=_COMPILED, indicators=("normalisation", "softmax", "elementwise", "reduction")),
             _CONTROL,
         ),
         cpu_arms=_ON_CPU,
@@ -95,7 +95,7 @@ GROUPS = (
     Group(
         name="system",
         indicators=("startup", "time_to_quality"),
-        arms=(_PLAIN, Arm(settings=_COMPILED, indicators=("startup",)), _CONTROL),
+        arms=(_PLAIN, ArmSpec(settings=_COMPILED, indicators=("startup",)), _CONTROL),
         cpu_arms=_ON_CPU,
     ),
     Group(name="communication", indicators=("communication",), arms=(), cpu_arms=_ON_CPU),
@@ -144,7 +144,7 @@ def plan_blocks(
                     block, too_large = _plan_block(group, place, environment, hardware, rounds)
                     refused.update(dict.fromkeys(too_large))
                     # A block of the reference alone compares nothing.
-                    if len(block.slots) > 1:
+                    if len(block.arms) > 1:
                         planned.append(Planned(name=block.name, block=block))
     return tuple(planned), tuple(refused)
 
@@ -161,14 +161,14 @@ class _Place:
 def _plan_block(
     group: Group, place: _Place, environment: BuiltEnvironment, hardware: HardwareProfile, rounds: int
 ) -> tuple[Block, tuple[str, ...]]:
-    """Return a block, which may have no slots, and what needs too much memory for it."""
+    """Return a block, which may have no arms, and what needs too much memory for it."""
     arms = group.arms if place.device == "cuda" else group.cpu_arms
     dtypes = sorted({dtype for arm in arms for dtype in arm.dtypes})
     indicators = group.indicators if arms else ()
     cases, too_large = cases_that_fit(indicators, place.size, dtypes, hardware, device=place.device)
     block = Block(
         name=f"{place.framework}-{group.name}-{place.device}-{place.size}",
-        slots=plan_installed_slots(environment, place.framework, arms, cases, device=place.device),
+        arms=plan_installed_arms(environment, place.framework, arms, cases, device=place.device),
         rounds=rounds,
         hardware=hardware,
         samples=10,

@@ -294,7 +294,7 @@ class _Campaign(Operation):
     name = "campaign"
     victims = ("coordinator", "supervisor", "worker", "every process")
     variants = 1
-    rounds, slots = 2, 3
+    rounds, arms = 2, 3
     _OPTIONS = ("--attempts", "9")
 
     def __init__(self, scratch: Path, index: PackageIndex, knowledge: Path) -> None:
@@ -334,8 +334,8 @@ class _Campaign(Operation):
 
     def outcome(self, folder: Path, variant: int) -> object:
         found = self._bench(folder).cells
-        if found != every_cell(self.rounds, self.slots):
-            raise Violation(f"the rounds and slots {found} are stored, which is not each of them once")
+        if found != every_cell(self.rounds, self.arms):
+            raise Violation(f"the rounds and arms {found} are stored, which is not each of them once")
         if apart := knowledge_of(folder)["quarantine"]:
             raise Violation(f"{len(apart)} observations are kept apart: {apart[0][2]}")
         return found
@@ -343,7 +343,7 @@ class _Campaign(Operation):
     def state(self, folder: Path, variant: int, output: str) -> str:
         # Not from a copy: those processes that were not killed may write.
         stored = len(self._bench(folder).observations)
-        return {0: OLD, self.rounds * self.slots: NEW}.get(stored, BETWEEN)
+        return {0: OLD, self.rounds * self.arms: NEW}.get(stored, BETWEEN)
 
 
 def _processes(folder: Path, word: str) -> list[psutil.Process]:

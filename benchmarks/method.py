@@ -22,14 +22,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from advisor.api.context import make_client
+from advisor.api.options import IndexOptions
 from advisor.campaign.stack_lock import StackLocker
-from advisor.cli.options import open_client
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block
 from knowledge.hardware.detect import detect
 from pi_runners.campaign import Block, run_block, write_program
 from pi_runners.environment import StackLock, build_environment
-from pi_runners.matrix import IndicatorCase, choose_cases, plan_slots
+from pi_runners.matrix import IndicatorCase, choose_cases, plan_arms
 from pi_runners.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 
 PERCENT = 5
@@ -109,7 +110,7 @@ class Sink:
 
 
 class SlowingProcesses(FreshProcesses):
-    """Runs slots that are to be slow with a program that spins after every call."""
+    """Runs arms that are to be slow with a program that spins after every call."""
 
     def __init__(self, slow_program: Path) -> None:
         super().__init__()
@@ -135,7 +136,7 @@ def slow_program(archive: Path, directory: Path) -> Path:
 
 def lock(*requested: str) -> StackLock:
     """Lock a stack for this interpreter."""
-    return StackLocker(open_client(Path.cwd()), detect()).lock(requested, sys.executable)
+    return StackLocker(make_client(IndexOptions(), Path.cwd()), detect()).lock(requested, sys.executable)
 
 
 def agreement(folder: Path, repetitions: int) -> None:
@@ -195,30 +196,30 @@ def _tell(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
 
 
 def comparisons(folder: Path, blocks: int) -> None:
-    """Print how often equal slots are called different, and how often a slow-down is found."""
+    """Print how often equal arms are called different, and how often a slow-down is found."""
     archive = write_program(folder)
     hardware = detect()
-    first, twin = plan_slots([(lock("numpy"), {})], CASES, device="cpu", again=True)
-    slots = (first, twin, replace(twin, number=2, settings={"injected": PERCENT}))
+    first, control = plan_arms([(lock("numpy"), {})], CASES, device="cpu", again=True)
+    arms = (first, control, replace(control, number=2, settings={"injected": PERCENT}))
     runner = SlowingProcesses(slow_program(archive, folder))
     found: list[Comparison] = []
     for number in range(blocks):
         sink = Sink()
-        block = Block(name=f"b{number}", slots=slots, rounds=ROUNDS, hardware=hardware, samples=10, min_seconds=0.01)
+        block = Block(name=f"b{number}", arms=arms, rounds=ROUNDS, hardware=hardware, samples=10, min_seconds=0.01)
         run_block(block, sink=sink, runner=runner, environments=folder)
         # One comparison at the 5 % level: undo the correction for the number of comparisons.
         count = 2 * len(CASES)
         found += compare_block(sink.observations, confidence=1 - 0.05 * count)
         print(f"  block {number + 1}/{blocks}", file=sys.stderr, flush=True)
-    twins = [c for c in found if c.twin]
-    slowed = [c for c in found if not c.twin]
+    controls = [c for c in found if c.is_control]
+    slowed = [c for c in found if not c.is_control]
     noise = sorted(c.standard_error * math.sqrt(c.rounds) for c in found)
-    print(f"{ROUNDS} rounds, {len(CASES)} indicators, {blocks} blocks of 3 slots (reference, itself again, slowed)")
+    print(f"{ROUNDS} rounds, {len(CASES)} indicators, {blocks} blocks of 3 arms (reference, itself again, slowed)")
     print(
         f"noise: standard deviation of a round's log ratio {noise[len(noise) // 2]:.1%} in the median, "
         f"from {noise[0]:.1%} to {noise[-1]:.1%}"
     )
-    print(f"A/A: {sum(c.significant for c in twins)} of {len(twins)} called different at the 5 % level")
+    print(f"A/A: {sum(c.significant for c in controls)} of {len(controls)} called different at the 5 % level")
     effect = [-c.mean for c in slowed]
     print(f"slow-down of {PERCENT} %: seen as {math.expm1(statistics.median(effect)):.1%} in the median")
     print(f"slow-down found: {sum(_found(c) for c in slowed)} of {len(slowed)}")

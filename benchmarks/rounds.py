@@ -5,11 +5,11 @@
     python -m benchmarks.rounds --shipped     how often the A/A controls that ship are called different
     python -m benchmarks.rounds --constants   efficiency and degrees of freedom of the trimmed mean
 
-A simulated block has a reference and eight slots, three indicators, drift from round to round, noise that all
+A simulated block has a reference and eight arms, three indicators, drift from round to round, noise that all
 indicators of a process share and noise of their own (a standard deviation of about 2 % each round), whose size differs
 by indicator. A share of the processes is slowed by a factor whose logarithm is exponential. Coverage and power are at
 the 5 % level for each comparison, without the correction for their number. `--levels` has five indicators, four of them
-with a noise of 1 % and one with 5 %; or slots of which one is three times as noisy as the others.
+with a noise of 1 % and one with 5 %; or arms of which one is three times as noisy as the others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from knowledge.store.engine import open_knowledge_base
 Array = NDArray[np.float64]
 Interval = tuple[Array, Array, Array]
 """Estimates with the lower and upper ends of their intervals, each (blocks, comparisons)."""
-SLOTS, INDICATORS = 8, 3
+ARMS, INDICATORS = 8, 3
 NOISE = 0.02
 EFFECT = 0.1
 TAIL = 0.975
@@ -51,7 +51,7 @@ _RUN = Observation(
     hardware=HardwareProfile(name="simulated", cpu=Cpu(architecture="x86_64", microarchitecture="x86_64")),
     block="simulated",
     round=0,
-    slot=0,
+    arm=0,
     reference=True,
     started_at="2026-01-01T00:00:00Z",
     status="ok",
@@ -62,26 +62,26 @@ _RUN = Observation(
 
 
 def simulate(generator: np.random.Generator, *, blocks: int, rounds: int, disturbed: float, scale: float) -> Array:
-    """Return log ratios (blocks, comparisons, rounds) of slots that are as fast as their reference."""
+    """Return log ratios (blocks, comparisons, rounds) of arms that are as fast as their reference."""
     sizes = NOISE * np.exp(generator.normal(0, 0.5, (blocks, 1, 1, INDICATORS)))
-    shape = blocks, rounds, SLOTS + 1
+    shape = blocks, rounds, ARMS + 1
     seconds = generator.normal(size=(*shape, INDICATORS)) * sizes + generator.normal(0, NOISE / 2, (*shape, 1))
     seconds += generator.normal(0, 0.05, (blocks, rounds, 1, 1))
     for share, columns in ((disturbed, 1), (disturbed / 2, INDICATORS)):
         seconds += (generator.random((*shape, columns)) < share) * generator.exponential(scale, (*shape, columns))
     ratios = seconds[:, :, :1] - seconds[:, :, 1:]
-    return np.moveaxis(ratios, 1, -1).reshape(blocks, SLOTS * INDICATORS, rounds)
+    return np.moveaxis(ratios, 1, -1).reshape(blocks, ARMS * INDICATORS, rounds)
 
 
 def _student(value: Array, variance: Array, degrees: float, *, moderated: bool) -> Interval:
     """Return Student's intervals, with variances as they are or moderated within each indicator of a block."""
     every = np.full(value.shape, degrees)
     if moderated:
-        # The slots of each indicator share what their spreads have in common.
-        of_indicators = variance.reshape(-1, SLOTS, INDICATORS).swapaxes(1, 2).reshape(-1, SLOTS)
+        # The arms of each indicator share what their spreads have in common.
+        of_indicators = variance.reshape(-1, ARMS, INDICATORS).swapaxes(1, 2).reshape(-1, ARMS)
         priors = [estimate_prior([(float(v), degrees) for v in row]) for row in of_indicators]
         found = [[p.moderate(float(v), degrees) for v in row] for p, row in zip(priors, of_indicators, strict=True)]
-        spread = np.array(found).reshape(-1, INDICATORS, SLOTS, 2).swapaxes(1, 2).reshape(*value.shape, 2)
+        spread = np.array(found).reshape(-1, INDICATORS, ARMS, 2).swapaxes(1, 2).reshape(*value.shape, 2)
         variance, every = spread[..., 0], spread[..., 1]
     half = np.sqrt(variance) * stdtrit(every, TAIL)
     return value, value - half, value + half
@@ -165,39 +165,39 @@ def compare_estimators(blocks: int) -> Iterator[str]:
 
 def levels(blocks: int) -> Iterator[str]:
     """Yield how often intervals miss the truth at each level of noise, and how often any of a block's does."""
-    yield "| slots | rounds | noise | outside their own 95 % interval | blocks with a significant comparison |"
+    yield "| arms | rounds | noise | outside their own 95 % interval | blocks with a significant comparison |"
     yield "| --- | --- | --- | --- | --- |"
-    even = {slots: [[noise] * slots for noise in (0.01, 0.01, 0.01, 0.01, 0.05)] for slots in (2, 3, 8)}
+    even = {arms: [[noise] * arms for noise in (0.01, 0.01, 0.01, 0.01, 0.05)] for arms in (2, 3, 8)}
     uneven = {8: [[0.01] * 7 + [0.03]] * 5}
-    for arms, rounds in ((arms, rounds) for arms in (even, uneven) for rounds in (3, 4, 8)):
-        for slots, deviations in arms.items():
-            generator = np.random.default_rng(slots)
+    for cases, rounds in ((cases, rounds) for cases in (even, uneven) for rounds in (3, 4, 8)):
+        for arms, deviations in cases.items():
+            generator = np.random.default_rng(arms)
             outside: dict[float, list[bool]] = {}
             wrong = 0
             for _ in range(blocks):
-                logs = generator.normal(size=(rounds, INDICATORS_AT_LEVELS, slots)) * np.array(deviations)
+                logs = generator.normal(size=(rounds, INDICATORS_AT_LEVELS, arms)) * np.array(deviations)
                 comparisons = compare_block(_observations(logs))
                 wrong += any(c.significant for c in comparisons)
                 for c in comparisons:
-                    noise = deviations[int(c.observation.indicator.name)][c.slot]
+                    noise = deviations[int(c.observation.indicator.name)][c.arm]
                     outside.setdefault(noise, []).append(abs(c.mean) > NORMAL_QUANTILE * c.normal_error)
             for noise, found in outside.items():
-                yield f"| {slots} | {rounds} | {noise:.0%} | {np.mean(found):.1%} | {wrong / blocks:.1%} |"
+                yield f"| {arms} | {rounds} | {noise:.0%} | {np.mean(found):.1%} | {wrong / blocks:.1%} |"
 
 
 def _observations(logs: Array) -> Iterator[Observation]:
-    """Yield a block with the given log seconds (rounds, indicators, slots) of equal stacks."""
-    for (number, indicator, slot), value in np.ndenumerate(logs):
+    """Yield a block with the given log seconds (rounds, indicators, arms) of equal stacks."""
+    for (number, indicator, arm), value in np.ndenumerate(logs):
         run = replace(_RUN.indicator, name=str(indicator))
         seconds = math.exp(value)
-        yield replace(_RUN, indicator=run, round=number, slot=slot, reference=slot == 0, samples=(seconds, seconds))
+        yield replace(_RUN, indicator=run, round=number, arm=arm, reference=arm == 0, samples=(seconds, seconds))
 
 
 def controls() -> Iterator[str]:
     """Yield, for each shipped block, how many of its A/A controls are called different at the 5 % level."""
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         for block in store.blocks():
-            found = [c for c in compare_block(store.observations(block=block.name)) if c.twin]
+            found = [c for c in compare_block(store.observations(block=block.name)) if c.is_control]
             if found:
                 wrong = sum(abs(c.mean) > stdtrit(c.degrees, TAIL) * c.standard_error for c in found)
                 yield f"{block.name}: {wrong} of {len(found)} A/A controls, {found[0].rounds} rounds"

@@ -4,7 +4,7 @@
 
 Reads observation files, or what ships where none is named, and keeps only the first samples of every process. For each
 number it prints how far the log ratios of rounds then spread: the root of the mean variance and of the median variance
-over pairs of slots. The last line stops as the harness does. Processes with fewer than 20 samples are left out:
+over pairs of arms. The last line stops as the harness does. Processes with fewer than 20 samples are left out:
 `advisor pi run --samples 20 --output FILE`.
 """
 
@@ -27,7 +27,7 @@ TAKEN = 20
 LEAST = 7
 Choice = Callable[[tuple[float, ...]], tuple[float, ...]]
 Rounds = dict[int, tuple[float, ...]]
-"""Samples of one slot, by round."""
+"""Samples of one arm, by round."""
 
 
 def first(count: int) -> Choice:
@@ -53,22 +53,22 @@ def of_files(files: Iterable[Path]) -> Iterator[Observation]:
         yield from read_observations(read_lines(file.read_bytes(), where=str(file)), where=str(file))
 
 
-def slots_of(observations: Iterable[Observation]) -> Iterator[list[Rounds]]:
-    """Yield the slots of every block, indicator and combination of settings."""
+def arms_of(observations: Iterable[Observation]) -> Iterator[list[Rounds]]:
+    """Yield the arms of every block, indicator and combination of settings."""
     cells: dict[object, dict[int, Rounds]] = {}
     for o in observations:
         if o.status == "ok" and o.loops and len(o.samples) >= TAKEN:
             settings = tuple(sorted(o.settings.items()))
-            cells.setdefault((o.block, o.indicator.label, settings), {}).setdefault(o.slot, {})[o.round] = o.samples
-    for slots in cells.values():
-        yield list(slots.values())
+            cells.setdefault((o.block, o.indicator.label, settings), {}).setdefault(o.arm, {})[o.round] = o.samples
+    for arms in cells.values():
+        yield list(arms.values())
 
 
 def spread(cells: Iterable[list[Rounds]], choose: Choice) -> tuple[float, float]:
     """Return root mean and root median variance of a round's log ratio."""
     found = []
-    for slots in cells:
-        for a, b in combinations(slots, 2):
+    for arms in cells:
+        for a, b in combinations(arms, 2):
             common = a.keys() & b.keys()
             medians = [(statistics.median(choose(a[r])), statistics.median(choose(b[r]))) for r in sorted(common)]
             if len(common) >= 3:
@@ -81,8 +81,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
     asked = parser.parse_args()
-    cells = list(slots_of(of_files(asked.files) if asked.files else shipped()))
-    kept = [len(until_enough(samples)) for slots in cells for rounds in slots for samples in rounds.values()]
+    cells = list(arms_of(of_files(asked.files) if asked.files else shipped()))
+    kept = [len(until_enough(samples)) for arms in cells for rounds in arms for samples in rounds.values()]
     lines: dict[str, Choice] = {f"first {count}": first(count) for count in (2, 3, 5, 7, 10, 15, TAKEN)}
     lines[f"{LEAST} or more, {statistics.fmean(kept):.1f} in the mean"] = until_enough
     for name, choose in lines.items():

@@ -45,7 +45,7 @@ def generate(like: list[Observation], start: int) -> Iterator[Observation]:
         block, place = divmod(number, A_BLOCK)
         seconds = tuple(s * (1 + number % 1009 / 10000) for s in model.samples)
         yield replace(
-            model, samples=seconds, block=f"generated-{block:05}", round=place % ROUNDS, slot=place // ROUNDS % 20
+            model, samples=seconds, block=f"generated-{block:05}", round=place % ROUNDS, arm=place // ROUNDS % 20
         )
 
 

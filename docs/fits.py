@@ -36,7 +36,7 @@ def usual(fitted: Sequence[Amplitudes]) -> Amplitudes:
     return Amplitudes(
         parts=tuple(mean(column) for column in zip(*(a.parts for a in fitted), strict=True)),
         label=mean(a.label for a in fitted),
-        slot=mean(a.slot for a in fitted),
+        arm=mean(a.arm for a in fitted),
         noise=mean(a.noise for a in fitted),
         length=lengths[len(lengths) // 2],
         scales={},

@@ -58,7 +58,7 @@ def version_of(o: Observation) -> Version:
 def draw_versions(framework: str, comparisons: Sequence[Comparison]) -> None:
     """Draw how fast each version is against the newest, by indicator."""
     rows = [c for c in comparisons if c.observation.framework == framework and not c.observation.settings]
-    versions = sorted({version_of(c.observation) for c in rows if not c.twin}, reverse=True)
+    versions = sorted({version_of(c.observation) for c in rows if not c.is_control}, reverse=True)
     names = sorted({short(c.observation) for c in rows})
     if not versions:
         return
@@ -66,7 +66,7 @@ def draw_versions(framework: str, comparisons: Sequence[Comparison]) -> None:
     grid = [[math.nan] * len(columns) for _ in names]
     marks: dict[tuple[int, int], str] = {}
     for c in rows:
-        column = 0 if c.twin else 1 + versions.index(version_of(c.observation))
+        column = 0 if c.is_control else 1 + versions.index(version_of(c.observation))
         row = names.index(short(c.observation))
         grid[row][column] = c.mean
         marks[row, column] = f"{math.exp(c.mean):.2f}{'*' if c.significant else '' if c.conclusive else '?'}"
@@ -170,7 +170,7 @@ def print_versions(comparisons: Sequence[Comparison]) -> None:
     groups: dict[tuple[str, Version], list[Comparison]] = defaultdict(list)
     for c in comparisons:
         if not c.observation.settings and c.indicator.partition("@")[0] not in ("startup", "roofline"):
-            key = c.observation.framework + (" A/A" if c.twin else "")
+            key = c.observation.framework + (" A/A" if c.is_control else "")
             groups[key, version_of(c.observation)].append(c)
     print("| version | geometric mean | significantly faster | significantly slower |")
     print("| --- | --- | --- | --- |")
@@ -195,11 +195,11 @@ def main() -> None:
     campaign = [o for o in observations if o.block.startswith("frameworks-")]
     comparisons = compare_block(campaign)
     print(
-        f"campaign: {sum(c.significant and not c.twin for c in comparisons)} of "
-        f"{sum(not c.twin for c in comparisons)} comparisons are significant, "
-        f"{sum(not c.conclusive and not c.twin for c in comparisons)} have no result; of "
-        f"{sum(c.twin for c in comparisons)} A/A comparisons {sum(c.significant and c.twin for c in comparisons)} are "
-        "significant\n"
+        f"campaign: {sum(c.significant and not c.is_control for c in comparisons)} of "
+        f"{sum(not c.is_control for c in comparisons)} comparisons are significant, "
+        f"{sum(not c.conclusive and not c.is_control for c in comparisons)} have no result; of "
+        f"{sum(c.is_control for c in comparisons)} A/A comparisons "
+        f"{sum(c.significant and c.is_control for c in comparisons)} are significant\n"
     )
     for framework in sorted({o.framework for o in campaign}):
         draw_versions(framework, comparisons)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
@@ -28,14 +28,14 @@ from pi_runners.environment import (
     remove_environment,
 )
 from pi_runners.indicators import INDICATORS
-from pi_runners.matrix import Slot
+from pi_runners.matrix import Arm
 from pi_runners.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.telemetry import summarise
 
 _SHIPPED = ("harness", "indicators", "backends")
 _CLOCK_JUMP_SECONDS = 1.0
 _SILENT_PROCESSES = 2
-"""Processes in a row that end without a word before the rest of a slot's indicators is given up."""
+"""Processes in a row that end without a word before the rest of an arm's indicators is given up."""
 
 
 class ObservationSink(Protocol):
@@ -45,14 +45,22 @@ class ObservationSink(Protocol):
         """Accept observations; one that is known already is not counted twice."""
 
 
+def _stored_key(name: str) -> str:
+    """Return the key of an attribute of a block in a stored plan.
+
+    The arms are stored under the key that earlier versions wrote, so that a campaign can go on after an update.
+    """
+    return "slots" if name == "arms" else name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Observations to take together on one machine.
 
     Attributes:
         name: Name of the block, unique to it.
-        slots: The stacks, in order.
-        rounds: Passes over all slots.
+        arms: The stacks, in order.
+        rounds: Passes over all arms.
         hardware: The machine.
         samples: Samples of an indicator in each process; up to three times as many where they vary.
         min_seconds: Least duration of one sample.
@@ -60,12 +68,14 @@ class Block:
         timeout_seconds: Longest time of one process.
         memory_limit_bytes: Largest memory of one process and its children; none sets no limit.
         instruments: What measures and is not measured, installed beside the environments; none where there is none.
-        environment: An interpreter that exists, which is measured as it is in every slot; by default each slot's
+        environment: An interpreter that exists, which is measured as it is in every arm; by default each arm's
             environment is built from its lock.
     """
 
+    __pydantic_config__: ClassVar = {"alias_generator": _stored_key}
+
     name: str
-    slots: tuple[Slot, ...]
+    arms: tuple[Arm, ...]
     rounds: int
     hardware: HardwareProfile
     samples: int = 7
@@ -78,33 +88,33 @@ class Block:
 
 
 def observed(block: Block, known: Iterable[Observation]) -> frozenset[tuple[int, int]]:
-    """Return the ``(round, slot)`` pairs of a block that are in the knowledge base already.
+    """Return the ``(round, arm)`` pairs of a block that are in the knowledge base already.
 
     Raises:
         InputError: If they were observed on another machine, or on other stacks or settings than the block has now.
     """
-    slots = {slot.number: slot for slot in block.slots}
+    arms = {arm.number: arm for arm in block.arms}
     done: set[tuple[int, int]] = set()
     for o in known:
-        slot = slots.get(o.slot)
+        arm = arms.get(o.arm)
         if o.hardware.identity != block.hardware.identity:
             raise InputError(
                 f"block `{block.name}` was begun on another machine", hint="go on there, or begin a new block here"
             )
-        packages = _stack(block, slot).packages if slot else ()
-        if slot is None or o.stack.packages != packages or dict(o.settings) != dict(slot.settings):
+        packages = _stack(block, arm).packages if arm else ()
+        if arm is None or o.stack.packages != packages or dict(o.settings) != dict(arm.settings):
             held = " ".join(f"{p.name}=={p.version}" for p in o.stack.packages[:3])
             raise InputError(
-                f"block `{block.name}` was begun with other stacks: slot {o.slot} held `{held} ...`",
+                f"block `{block.name}` was begun with other stacks: arm {o.arm} held `{held} ...`",
                 hint="the index or the command has changed since; begin a new block",
             )
-        done.add((o.round, o.slot))
+        done.add((o.round, o.arm))
     return frozenset(done)
 
 
 def all_but(done: Collection[tuple[int, int]]) -> Callable[[int, int], bool]:
-    """Return whether a round of a slot is missing, where these were measured."""
-    return lambda number, slot: (number, slot) not in done
+    """Return whether a round of an arm is missing, where these were measured."""
+    return lambda number, arm: (number, arm) not in done
 
 
 def run_block(
@@ -116,7 +126,7 @@ def run_block(
     is_missing: Callable[[int, int], bool] = lambda *_: True,
     keep_environments: bool = True,
     progress: Callable[[str], None] = lambda _: None,
-    begin: Callable[[int, Slot], str] = lambda *_: "",
+    begin: Callable[[int, Arm], str] = lambda *_: "",
 ) -> int:
     """Take the observations of a block.
 
@@ -125,88 +135,88 @@ def run_block(
         sink: Receives the observations of each process as soon as it ends.
         runner: Runs the processes.
         environments: Directory in which environments are kept.
-        is_missing: Whether a round of a slot, given by its number, is to be measured; all are by default.
+        is_missing: Whether a round of an arm, given by its number, is to be measured; all are by default.
         keep_environments: Whether environments stay for a later block; uv's cache keeps their files either way.
         progress: Called with a short text before each step.
-        begin: Called before a slot is measured in a round; the reason for giving it up, or an empty text.
+        begin: Called before an arm is measured in a round; the reason for giving it up, or an empty text.
 
     Returns:
         How many observations were taken; fewer than there are to take where the runner was stopped.
     """
     missing = [
-        (number, slot)
+        (number, arm)
         for number in range(block.rounds)
-        for slot in _turned(block.slots, number)
-        if slot.indicators and is_missing(number, slot.number)
+        for arm in _turned(block.arms, number)
+        if arm.indicators and is_missing(number, arm.number)
     ]
     program = write_program(environments)
     instruments = build_instruments(block.instruments, environments) if block.instruments and missing else None
     built: dict[str, BuiltEnvironment | EnvironmentBuildError] = {}
     taken = 0
     try:
-        for slot in () if block.environment else sorted({s.number: s for _, s in missing}.values(), key=_number):
-            progress(f"environment {slot.lock.label}")
-            if slot.lock.key not in built:
-                built[slot.lock.key] = _build(slot, environments)
-        for number, slot in missing:
-            progress(f"round {number + 1}/{block.rounds} {slot.label}")
-            if reason := begin(number, slot):
-                observations = _given_up(block, slot, number, {"status": "crashed", "failure": reason})
+        for arm in () if block.environment else sorted({s.number: s for _, s in missing}.values(), key=_number):
+            progress(f"environment {arm.lock.label}")
+            if arm.lock.key not in built:
+                built[arm.lock.key] = _build(arm, environments)
+        for number, arm in missing:
+            progress(f"round {number + 1}/{block.rounds} {arm.label}")
+            if reason := begin(number, arm):
+                observations = _given_up(block, arm, number, {"status": "crashed", "failure": reason})
             else:
-                environment = block.environment or built[slot.lock.key]
-                observations = _observe(block, slot, number, environment, instruments, program, runner)
+                environment = block.environment or built[arm.lock.key]
+                observations = _observe(block, arm, number, environment, instruments, program, runner)
             sink.add(observations)
             taken += len(observations)
-            if len(observations) < len(slot.indicators):
+            if len(observations) < len(arm.indicators):
                 # The runner was stopped: what it did not measure is left for another time.
                 break
     finally:
         if not keep_environments and block.environment is None:
-            for slot in block.slots:
-                remove_environment(slot.lock, environments)
+            for arm in block.arms:
+                remove_environment(arm.lock, environments)
     return taken
 
 
-def _number(slot: Slot) -> int:
-    return slot.number
+def _number(arm: Arm) -> int:
+    return arm.number
 
 
-def _turned(slots: tuple[Slot, ...], number: int) -> tuple[Slot, ...]:
+def _turned(arms: tuple[Arm, ...], number: int) -> tuple[Arm, ...]:
     """Start each round one place further, so that no stack always runs behind the same one."""
-    shift = number % max(1, len(slots))
-    return slots[shift:] + slots[:shift]
+    shift = number % max(1, len(arms))
+    return arms[shift:] + arms[:shift]
 
 
-def _build(slot: Slot, environments: Path) -> BuiltEnvironment | EnvironmentBuildError:
+def _build(arm: Arm, environments: Path) -> BuiltEnvironment | EnvironmentBuildError:
     try:
-        return build_environment(slot.lock, environments)
+        return build_environment(arm.lock, environments)
     except EnvironmentBuildError as error:
         return error
 
 
 def _observe(
     block: Block,
-    slot: Slot,
+    arm: Arm,
     number: int,
     environment: BuiltEnvironment | EnvironmentBuildError,
     instruments: Path | None,
     program: Path,
     runner: Runner,
 ) -> list[Observation]:
-    """Run a slot's indicators in one process, and those behind a crash in another; fewer if the runner was stopped."""
+    """Run an arm's indicators in one process, and those behind a crash in another; fewer if the runner was stopped."""
     if isinstance(environment, EnvironmentBuildError):
-        return _given_up(block, slot, number, {"status": "not-installed", "failure": environment.message[-2000:]})
+        return _given_up(block, arm, number, {"status": "not-installed", "failure": environment.message[-2000:]})
     found: dict[int, dict[str, Any]] = {}
     silent = 0
-    while missing := [i for i in range(len(slot.indicators)) if i not in found]:
+    while missing := [i for i in range(len(arm.indicators)) if i not in found]:
         request = {
-            "backend": slot.backend,
-            "settings": dict(slot.settings),
+            "backend": arm.backend,
+            "settings": dict(arm.settings),
             "samples": block.samples,
             "min_seconds": block.min_seconds,
             "max_warmup_seconds": block.max_warmup_seconds,
             "instruments": str(instruments) if instruments else None,
-            "indicators": [_entry(slot.indicators[i]) for i in missing],
+            "indicators": [_entry(arm.indicators[i]) for i in missing],
         }
         end = runner.run(
             ProcessRequest(
@@ -233,31 +243,31 @@ def _observe(
             if silent == _SILENT_PROCESSES:
                 # It is not the indicator: nothing runs in this environment.
                 found.update((i, _lost(end, block)) for i in lost)
-    stack = _with_system(environment.stack, slot)
-    return [_observation(block, slot, number, slot.indicators[i], stack, found[i]) for i in sorted(found)]
+    stack = _with_system(environment.stack, arm)
+    return [_observation(block, arm, number, arm.indicators[i], stack, found[i]) for i in sorted(found)]
 
 
-def _with_system(stack: Stack, slot: Slot) -> Stack:
+def _with_system(stack: Stack, arm: Arm) -> Stack:
     """Return a stack with the CUDA and cuDNN of the system, where it computes on a GPU and carries none.
 
     NVIDIA's images name theirs in these variables (https://gitlab.com/nvidia/container-images/cuda).
     """
     cuda, cudnn = os.environ.get("CUDA_VERSION"), os.environ.get("NV_CUDNN_VERSION")
-    if stack.cuda is not None or not cuda or not any(run.device == "cuda" for run in slot.indicators):
+    if stack.cuda is not None or not cuda or not any(run.device == "cuda" for run in arm.indicators):
         return stack
     release = ".".join(cuda.split(".")[:2])
     return replace(stack, cuda=release, cudnn=stack.cudnn or (cudnn.partition("-")[0] if cudnn else None))
 
 
-def _given_up(block: Block, slot: Slot, number: int, document: dict[str, Any]) -> list[Observation]:
-    """Return one failure for all indicators of a slot, which were not run."""
-    stack = _stack(block, slot)
-    return [_observation(block, slot, number, run, stack, document) for run in slot.indicators]
+def _given_up(block: Block, arm: Arm, number: int, document: dict[str, Any]) -> list[Observation]:
+    """Return one failure for all indicators of an arm, which were not run."""
+    stack = _stack(block, arm)
+    return [_observation(block, arm, number, run, stack, document) for run in arm.indicators]
 
 
-def _stack(block: Block, slot: Slot) -> Stack:
-    """Return what a slot is measured on, as far as it is known before its environment is built."""
-    return block.environment.stack if block.environment else locked_stack(slot.lock, str(slot.lock.python))
+def _stack(block: Block, arm: Arm) -> Stack:
+    """Return what an arm is measured on, as far as it is known before its environment is built."""
+    return block.environment.stack if block.environment else locked_stack(arm.lock, str(arm.lock.python))
 
 
 def _entry(run: IndicatorRun) -> dict[str, Any]:
@@ -287,7 +297,7 @@ def _lost(end: ProcessEnd, block: Block) -> dict[str, Any]:
 
 
 def _observation(
-    block: Block, slot: Slot, number: int, run: IndicatorRun, stack: Stack, document: dict[str, Any]
+    block: Block, arm: Arm, number: int, run: IndicatorRun, stack: Stack, document: dict[str, Any]
 ) -> Observation:
     indicator = INDICATORS[run.name]
     parameters = indicator.complete(dict(run.parameters))
@@ -297,13 +307,13 @@ def _observation(
         metrics["items"] = items
     return Observation(
         indicator=run,
-        framework=slot.framework,
+        framework=arm.framework,
         stack=stack,
         hardware=block.hardware,
         block=block.name,
         round=number,
-        slot=slot.number,
-        reference=slot.reference,
+        arm=arm.number,
+        reference=arm.reference,
         started_at=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         status=document["status"],
         samples=tuple(document.get("samples", ())),
@@ -314,7 +324,7 @@ def _observation(
         bytes=indicator.bytes_moved(parameters, run.dtype),
         error=document.get("error"),
         tolerance=document.get("tolerance"),
-        settings=dict(slot.settings),
+        settings=dict(arm.settings),
         environment=document.get("environment", {}),
         failure=document.get("failure", ""),
         metrics=metrics,

@@ -182,7 +182,9 @@ def find_uv() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
         if found is None:
-            raise EnvironmentBuildError("`uv` is not installed", hint="install it with `pip install uv`") from None
+            raise EnvironmentBuildError(
+                "`uv` is not installed", hint="install it with `pip install 'seshat-advisor[measure]'`"
+            ) from None
         return found
 
 

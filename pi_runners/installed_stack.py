@@ -17,19 +17,19 @@ from knowledge.domain.stack import PackageVersion, Stack, make_stack
 from pi_runners.backends import FRAMEWORKS
 from pi_runners.environment import BuiltEnvironment, StackLock, read_interpreter
 from pi_runners.indicators import INDICATORS
-from pi_runners.matrix import IndicatorCase, Slot, check_fit, choose_cases, fitting, plan_slots
+from pi_runners.matrix import Arm, IndicatorCase, check_fit, choose_cases, fitting, plan_arms
 
 _SMALLER = {"large": "medium", "medium": "small"}
 _CPU_ONLY = ("numpy", "onnxruntime", "tensorflow-cpu")
 """Distributions that compute on the CPU only."""
 
 RunKey = tuple[int, int, str]
-"""Round, slot and indicator label of a run within its block."""
+"""Round, arm and indicator label of a run within its block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """What one slot of a block measures.
+class ArmSpec:
+    """What one arm of a block measures.
 
     Attributes:
         settings: Run-time switches; the arm is left out for backends and devices that do not know all of them.
@@ -107,16 +107,21 @@ def cases_that_fit(
     return tuple(found), tuple(refused)
 
 
-def plan_installed_slots(
-    environment: BuiltEnvironment, framework: str, arms: Iterable[Arm], cases: Sequence[IndicatorCase], *, device: str
-) -> tuple[Slot, ...]:
-    """Plan the slots of a block on an interpreter that exists; the first arm is the reference.
+def plan_installed_arms(
+    environment: BuiltEnvironment,
+    framework: str,
+    specs: Iterable[ArmSpec],
+    cases: Sequence[IndicatorCase],
+    *,
+    device: str,
+) -> tuple[Arm, ...]:
+    """Plan the arms of a block on an interpreter that exists; the first specification becomes the reference.
 
     Args:
         environment: The interpreter.
         framework: Distribution that provides the backend.
-        arms: What to compare.
-        cases: What is run, as far as an arm has it.
+        specs: What to compare.
+        cases: What is run, as far as a specification includes it.
         device: ``cpu`` or ``cuda``.
     """
     stack = environment.stack
@@ -127,28 +132,28 @@ def plan_installed_slots(
         python=str(environment.python),
         platform=stack.platform,
     )
-    slots: list[Slot] = []
-    for arm in arms:
-        if fitting(arm.settings, FRAMEWORKS[framework], device) != dict(arm.settings):
+    arms: list[Arm] = []
+    for spec in specs:
+        if fitting(spec.settings, FRAMEWORKS[framework], device) != dict(spec.settings):
             continue
-        chosen = [case for case in cases if not arm.indicators or case.name in arm.indicators]
-        planned = plan_slots([(lock, arm.settings)], chosen, dtypes=arm.dtypes, device=device, again=False)
+        chosen = [case for case in cases if not spec.indicators or case.name in spec.indicators]
+        planned = plan_arms([(lock, spec.settings)], chosen, dtypes=spec.dtypes, device=device, again=False)
         if planned[0].indicators:
-            slots.append(replace(planned[0], number=len(slots), reference=not slots))
-    return tuple(slots)
+            arms.append(replace(planned[0], number=len(arms), reference=not arms))
+    return tuple(arms)
 
 
 def missing_rounds(
-    slots: Sequence[Slot], rounds: int, measured: Mapping[RunKey, str], *, session: str
-) -> Iterator[tuple[int, tuple[Slot, ...]]]:
-    """Yield the rounds of a block that are not complete, each with slots that hold only what is missing.
+    arms: Sequence[Arm], rounds: int, measured: Mapping[RunKey, str], *, session: str
+) -> Iterator[tuple[int, tuple[Arm, ...]]]:
+    """Yield the rounds of a block that are not complete, each with arms that hold only what is missing.
 
-    Slots of a round are compared with each other, so a round must be measured in one session. One that another session
+    Arms of a round are compared with each other, so a round must be measured in one session. One that another session
     left incomplete stays so, and one more round is measured; only a second such round is completed here, so that
     measuring comes to an end even where a session is shorter than a round.
 
     Args:
-        slots: Of the block.
+        arms: Of the block.
         rounds: How many complete rounds there are to be.
         measured: What was measured of the block, each with the name of its session.
         session: Name of this session.
@@ -159,12 +164,10 @@ def missing_rounds(
             return
         others = {name for (n, _, _), name in measured.items() if n == number} - {session}
         missing = tuple(
-            replace(
-                slot, indicators=tuple(r for r in slot.indicators if (number, slot.number, r.label) not in measured)
-            )
-            for slot in slots
+            replace(arm, indicators=tuple(r for r in arm.indicators if (number, arm.number, r.label) not in measured))
+            for arm in arms
         )
-        if any(slot.indicators for slot in missing):
+        if any(arm.indicators for arm in missing):
             if others and not given_up:
                 given_up = True
                 continue

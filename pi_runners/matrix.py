@@ -40,14 +40,14 @@ class IndicatorCase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Arm:
     """A stack's place in a block.
 
     Attributes:
         number: Place in the order of the first round, from 0.
         lock: The stack.
         framework: Distribution that provides the backend.
-        reference: Whether the other slots are compared with this one.
+        reference: Whether the other arms are compared with this one.
         indicators: What is run on it.
         settings: Run-time switches.
     """
@@ -172,7 +172,7 @@ def fitting(settings: Mapping[str, Scalar], backend: str, device: str) -> dict[s
     return {n: v for n, v in settings.items() if backend in SETTINGS[n].backends and device in SETTINGS[n].devices}
 
 
-def plan_slots(
+def plan_arms(
     stacks: Sequence[tuple[StackLock, Mapping[str, Scalar]]],
     cases: Sequence[IndicatorCase],
     *,
@@ -180,8 +180,8 @@ def plan_slots(
     device: str,
     again: bool,
     first: int = 0,
-) -> tuple[Slot, ...]:
-    """Plan the slots of a block.
+) -> tuple[Arm, ...]:
+    """Plan the arms of a block.
 
     The first stack of each backend without settings, or its first one, is that backend's reference. Settings that a
     backend does not know are left out, and what is the same then is planned once.
@@ -191,13 +191,13 @@ def plan_slots(
         cases: What is run on every stack whose backend can.
         dtypes: Element types; cases are run in each.
         device: ``cpu`` or ``cuda``; backends without CUDA run on the CPU.
-        again: Whether each reference takes a second slot: an A/A comparison, the noise floor.
-        first: Number of the first slot.
+        again: Whether each reference takes a second arm: an A/A comparison, the noise floor.
+        first: Number of the first arm.
 
     Raises:
         InputError: If a stack's framework is not known.
     """
-    planned: dict[str, Slot] = {}
+    planned: dict[str, Arm] = {}
     for lock, settings in stacks:
         framework = framework_of(lock.requested)
         backend = FRAMEWORKS[framework]
@@ -205,7 +205,7 @@ def plan_slots(
         kept = fitting(settings, backend, place)
         key = json.dumps([lock.python, lock.requirements, kept], sort_keys=True)
         if key not in planned:
-            planned[key] = Slot(
+            planned[key] = Arm(
                 number=first + len(planned),
                 lock=lock,
                 framework=framework,
@@ -213,14 +213,14 @@ def plan_slots(
                 indicators=_runs(cases, backend, dtypes, place),
                 settings=kept,
             )
-    slots = list(planned.values())
-    for backend in dict.fromkeys(s.backend for s in slots):
-        mine = [s for s in slots if s.backend == backend]
+    arms = list(planned.values())
+    for backend in dict.fromkeys(s.backend for s in arms):
+        mine = [s for s in arms if s.backend == backend]
         chosen = next((s for s in mine if not s.settings), mine[0])
-        slots[chosen.number - first] = replace(chosen, reference=True)
+        arms[chosen.number - first] = replace(chosen, reference=True)
         if again:
-            slots.append(replace(chosen, number=first + len(slots)))
-    return tuple(slots)
+            arms.append(replace(chosen, number=first + len(arms)))
+    return tuple(arms)
 
 
 def _runs(cases: Sequence[IndicatorCase], backend: str, dtypes: Sequence[str], device: str) -> tuple[IndicatorRun, ...]:

@@ -86,7 +86,7 @@ def test_a_bare_interpreter_measures_what_it_has_and_the_knowledge_base_accepts_
     assert "no NVIDIA GPU: only the CPU part is measured" in first
     assert "not known: accelerators: `nvidia-ml-py` is not installed" in first
     assert "not known: microarchitecture: `archspec` is not installed" in first
-    assert [(o.indicator.name, o.slot, o.status) for o in found] == [("startup", 0, "ok"), ("startup", 1, "ok")]
+    assert [(o.indicator.name, o.arm, o.status) for o in found] == [("startup", 0, "ok"), ("startup", 1, "ok")]
     assert [p.name for p in found[0].stack.packages] == ["numpy", *NEEDED]
     # A run of less than a second may end before the machine is read for the first time.
     assert all(o.telemetry.get("memory_bytes_max", 1.0) > 0 for o in found)
@@ -113,7 +113,7 @@ def test_what_is_measured_when_it_is_terminated_is_kept_and_the_rest_follows(bar
     assert last.returncode == 0
     assert [o.identity for o in found][: len(before)] == before
     assert 0 < len(before) < len(found)
-    assert [(o.round, o.slot) for o in found] == [(0, 0), (0, 1)]
+    assert [(o.round, o.arm) for o in found] == [(0, 0), (0, 1)]
     assert {o.status for o in found} == {"ok"}
     assert len({o.block for o in found}) == 1
 
@@ -192,12 +192,12 @@ def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(planned: tuple[
     while measure(some, tmp_path, "s", 37).stopped:
         pieces += 1
 
-    found = Counter((o.block, o.round, o.slot, o.indicator.label) for o in observations(tmp_path))
+    found = Counter((o.block, o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
     assert pieces > 3
     assert set(found.values()) == {1}
-    assert len(found) == ROUNDS * sum(len(s.indicators) for p in some for s in p.block.slots)
+    assert len(found) == ROUNDS * sum(len(s.indicators) for p in some for s in p.block.arms)
     assert gpu.count_missing(some, ObservationFolder(tmp_path, session="s"), session="s") == (0, len(found))
-    assert all(o.reference == (o.slot == 0) for o in observations(tmp_path))
+    assert all(o.reference == (o.arm == 0) for o in observations(tmp_path))
 
 
 def test_a_pause_begins_another_session(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_measuring_ends_even_where_every_session_is_shorter_than_a_round(
         sessions += 1
         assert sessions < 40
 
-    found = Counter((o.round, o.slot, o.indicator.label) for o in observations(tmp_path))
+    found = Counter((o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
     assert set(found.values()) == {1}
     # One round was given up after its first session.
     assert len({number for number, _, _ in found}) == ROUNDS + 1
@@ -246,9 +246,9 @@ def test_another_machine_of_the_same_folder_has_blocks_of_its_own(planned: tuple
 
 def runs(planned: tuple[Planned, ...]) -> Iterator[tuple[str, str, str, str, frozenset[tuple[str, Any]]]]:
     for p in planned:
-        for slot in p.block.slots:
-            for run in slot.indicators:
-                yield slot.backend, run.device, run.name, run.dtype, frozenset(slot.settings.items())
+        for arm in p.block.arms:
+            for run in arm.indicators:
+                yield arm.backend, run.device, run.name, run.dtype, frozenset(arm.settings.items())
 
 
 def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[Planned, ...]) -> None:
@@ -270,8 +270,8 @@ def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[Planned
     assert ("torch", "cuda", "transfer", "float32", frozenset()) in found
     # The package `onnxruntime` computes on the CPU only.
     assert {device for backend, device, *_ in found if backend in ("onnxruntime", "numpy")} == {"cpu"}
-    assert all(p.block.slots[0].reference and not p.block.slots[0].settings for p in planned)
-    assert all([s.number for s in p.block.slots] == list(range(len(p.block.slots))) for p in planned)
+    assert all(p.block.arms[0].reference and not p.block.arms[0].settings for p in planned)
+    assert all([s.number for s in p.block.arms] == list(range(len(p.block.arms))) for p in planned)
 
 
 def test_the_measured_indicators_are_all_there_are(planned: tuple[Planned, ...]) -> None:

@@ -238,7 +238,7 @@ class Coordinator:
 
     def _note_node(self, status: TaskStatus) -> None:
         """Note where a task ran, where its worker cannot."""
-        nodes = {str(slot.number): status.node for slot in self.plan.slots(status.task)}
+        nodes = {str(arm.number): status.node for arm in self.plan.arms(status.task)}
         self.home.note(status.task, {"node": status.node, "nodes": nodes})
 
     def _close(self, submission: Submission, engine: Engine, told: tuple[TaskStatus, ...]) -> None:
@@ -312,12 +312,12 @@ class Coordinator:
     def _whole(self, task: int, cells: Iterable[Cell]) -> bool:
         """Whether all stacks of a task were measured on one kind of machine."""
         number, round_ = self.plan.tasks[task]
-        wanted = {slot.number for slot in self.plan.slots(task)}
+        wanted = {arm.number for arm in self.plan.arms(task)}
         found: dict[str, set[int]] = {}
         for cell in cells:
             if (cell.block, cell.round) == (number, round_):
-                found.setdefault(cell.machine, set()).add(cell.slot)
-        return not wanted or any(wanted <= slots for slots in found.values())
+                found.setdefault(cell.machine, set()).add(cell.arm)
+        return not wanted or any(wanted <= arms for arms in found.values())
 
     def _counts(self, tasks: Iterable[int]) -> dict[int, int]:
         cells = [(cell.block, cell.round) for cell in self.home.cells()]

@@ -28,11 +28,11 @@ from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import observation_file
 from pi_runners.campaign import Block
-from pi_runners.matrix import Slot
+from pi_runners.matrix import Arm
 
 _FORMAT = 1
 _MACHINE = 8
-_CELL = re.compile(r"(?P<block>\d+)-(?P<round>\d+)-(?P<slot>\d+)-(?P<machine>[0-9a-f]{8})\.jsonl")
+_CELL = re.compile(r"(?P<block>\d+)-(?P<round>\d+)-(?P<arm>\d+)-(?P<machine>[0-9a-f]{8})\.jsonl")
 
 
 class HomeError(UnavailableError):
@@ -58,9 +58,9 @@ class CampaignPlan:
         """Block and round of each task: a round runs on one machine, so that what is compared shares it."""
         return tuple((b, r) for b, block in enumerate(self.blocks) for r in range(block.rounds))
 
-    def slots(self, task: int) -> tuple[Slot, ...]:
+    def arms(self, task: int) -> tuple[Arm, ...]:
         """Return what a task measures, in the order of the plan."""
-        return tuple(slot for slot in self.blocks[self.tasks[task][0]].slots if slot.indicators)
+        return tuple(arm for arm in self.blocks[self.tasks[task][0]].arms if arm.indicators)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -70,19 +70,19 @@ class Cell:
     Attributes:
         block: Number of the block in the plan.
         round: Number of the round.
-        slot: Number of the slot.
+        arm: Number of the arm.
         machine: Prefix of the machine's identity.
     """
 
     block: int
     round: int
-    slot: int
+    arm: int
     machine: str
 
     @property
     def file(self) -> str:
         """Name of its file."""
-        return f"{self.block}-{self.round:04}-{self.slot:04}-{self.machine}.jsonl"
+        return f"{self.block}-{self.round:04}-{self.arm:04}-{self.machine}.jsonl"
 
     @classmethod
     def of(cls, name: str) -> Cell | None:
@@ -91,7 +91,7 @@ class Cell:
         if found is None:
             return None
         return cls(
-            block=int(found["block"]), round=int(found["round"]), slot=int(found["slot"]), machine=found["machine"]
+            block=int(found["block"]), round=int(found["round"]), arm=int(found["arm"]), machine=found["machine"]
         )
 
 
@@ -209,7 +209,7 @@ def cell_files(plan: CampaignPlan, observations: Iterable[Observation]) -> Itera
     for o in observations:
         machine = machine_of(o)
         block = numbers[o.block.removesuffix(f"-{machine}")]
-        found.setdefault(Cell(block=block, round=o.round, slot=o.slot, machine=machine), []).append(o)
+        found.setdefault(Cell(block=block, round=o.round, arm=o.arm, machine=machine), []).append(o)
     for cell, members in sorted(found.items()):
         yield cell, observation_file(members)
 
@@ -221,7 +221,7 @@ def block_name(block: Block, machine: str) -> str:
 
 def plan_document(plan: CampaignPlan) -> bytes:
     """Return a plan as JSON; the same plan gives the same bytes."""
-    return b'{"format": %d, "plan": %b}\n' % (_FORMAT, _plans().dump_json(plan))
+    return b'{"format": %d, "plan": %b}\n' % (_FORMAT, _plans().dump_json(plan, by_alias=True))
 
 
 def plan_from(content: bytes, *, where: str) -> CampaignPlan:

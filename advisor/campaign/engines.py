@@ -116,10 +116,10 @@ def _kubernetes(options: Mapping[str, Any], home: Home, plan: CampaignPlan) -> E
         raise InputError(
             "executor `kubernetes` needs an image", hint="build the Containerfile, push it, name `--engine image=NAME`"
         )
-    runs = (run for block in plan.blocks for slot in block.slots for run in slot.indicators)
+    runs = (run for block in plan.blocks for arm in block.arms for run in arm.indicators)
     if not chosen.gpus and any(run.device == "cuda" for run in runs):
         chosen = replace(chosen, gpus=1)
-    for lock in (slot.lock for block in plan.blocks for slot in block.slots):
+    for lock in (arm.lock for block in plan.blocks for arm in block.arms):
         if "/" in lock.python:
             raise InputError(
                 f"`{lock.python}` is an interpreter of this machine, not of the image",

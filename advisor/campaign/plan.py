@@ -19,7 +19,7 @@ from knowledge.domain.observation import Observation
 from pi_runners.backends import FRAMEWORKS
 from pi_runners.campaign import Block
 from pi_runners.environment import FullDiskError, LockedPackage, StackLock, locked_stack
-from pi_runners.matrix import Slot, check_fit, framework_of, plan_slots
+from pi_runners.matrix import Arm, check_fit, framework_of, plan_arms
 from pi_runners.matrix_file import Combination, Matrix
 
 _PROCESS_SECONDS = 4.0
@@ -175,40 +175,40 @@ def _block(
     locker: StackLocker,
 ) -> Block:
     content = matrix.content
-    slots: list[Slot] = []
+    arms: list[Arm] = []
     # Stacks may have indicators of their own; each kind is planned alone, and the first one holds the reference.
     by_cases: dict[str, list[tuple[StackLock, Combination]]] = defaultdict(list)
     for lock, combination in members:
         by_cases[str(combination.cases)].append((lock, combination))
     for group in by_cases.values():
-        slots += plan_slots(
+        arms += plan_arms(
             [(lock, combination.settings) for lock, combination in group],
             group[0][1].cases,
             dtypes=content.dtypes,
             device=device,
             again=True,
-            first=len(slots),
+            first=len(arms),
         )
     limit = content.memory_limit_gigabytes
     return Block(
         name=name,
-        slots=tuple(slots),
+        arms=tuple(arms),
         rounds=content.rounds,
         hardware=hardware,
         samples=content.samples,
         min_seconds=content.min_time,
         timeout_seconds=content.timeout,
         memory_limit_bytes=None if limit is None else limit * 1e9,
-        instruments=lock_instruments(slots, locker),
+        instruments=lock_instruments(arms, locker),
     )
 
 
-def lock_instruments(slots: Iterable[Slot], locker: StackLocker) -> StackLock | None:
-    """Return the lock of MLCommons' LoadGen, or none where no slot needs it or no wheel of it fits."""
-    for slot in slots:
-        if any(run.name == "inference" for run in slot.indicators):
+def lock_instruments(arms: Iterable[Arm], locker: StackLocker) -> StackLock | None:
+    """Return the lock of MLCommons' LoadGen, or none where no arm needs it or no wheel of it fits."""
+    for arm in arms:
+        if any(run.name == "inference" for run in arm.indicators):
             try:
-                return locker.lock([LOADGEN], slot.lock.python)
+                return locker.lock([LOADGEN], arm.lock.python)
             except NoStackError:
                 return None
     return None
@@ -222,14 +222,14 @@ def estimate(block: Block, client: IndexClient, history: Mapping[str, float]) ->
         client: Knows the sizes of wheels.
         history: Seconds that a run of an indicator took before, by its label.
     """
-    wheels = {package.url: package for slot in block.slots for package in slot.lock.packages}
+    wheels = {package.url: package for arm in block.arms for package in arm.lock.packages}
     download = disk = 0.0
     for package in wheels.values():
         download += package.size or 0
         disk += client.unpacked_size(locked_file(package)) or _UNPACKED_FACTOR * (package.size or 0)
     each = _BEFORE_SAMPLES_SECONDS + (block.samples + _WARM_UP_SAMPLES) * block.min_seconds
-    runs = [run for slot in block.slots for run in slot.indicators]
-    working = [slot for slot in block.slots if slot.indicators]
+    runs = [run for arm in block.arms for run in arm.indicators]
+    working = [arm for arm in block.arms if arm.indicators]
     seconds = sum(history.get(run.label, each) for run in runs) + _PROCESS_SECONDS * len(working)
     return BlockCost(
         processes=block.rounds * len(working),

@@ -61,7 +61,7 @@ class StackLocker:
 
         Raises:
             InputError: If a requirement is malformed.
-            Impossible: If nothing satisfies them, or the replacement is of another major version.
+            NoStackError: If nothing satisfies them, or the replacement is of another major version.
         """
         text = " ".join(requested)
         roots = tuple(RootRequirement(requirement=_parsed(w), origin=f"--stack {text!r}") for w in requested)

@@ -21,7 +21,7 @@ from knowledge.domain.errors import UnavailableError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
 from pi_runners.campaign import Block, run_block
-from pi_runners.matrix import Slot
+from pi_runners.matrix import Arm
 from pi_runners.subprocess_runner import FreshProcesses
 
 _DEATHS = 2
@@ -84,7 +84,7 @@ def work(
     for cell, path in mine:
         # A former worker may have died between writing and reporting.
         deliver(cell, path.read_bytes())
-    done = {(cell.round, cell.slot) for cell, _ in mine}
+    done = {(cell.round, cell.arm) for cell, _ in mine}
     diary = CrashJournal(home, task, hardware, number)
     with diary:
         return run_block(
@@ -92,7 +92,7 @@ def work(
             sink=_Spool(home, plan, deliver),
             runner=FreshProcesses(),
             environments=environments,
-            is_missing=lambda number, slot: number == round_ and (number, slot) not in done,
+            is_missing=lambda number, arm: number == round_ and (number, arm) not in done,
             keep_environments=keep_environments,
             progress=progress,
             begin=diary.begin,
@@ -114,7 +114,7 @@ def check_node(block: Block, hardware: HardwareProfile) -> None:
 
     if hardware.cpu.architecture != planned.cpu.architecture:
         raise refuse(f"is {hardware.cpu.architecture}, the campaign was planned for {planned.cpu.architecture}")
-    if not any(run.device == "cuda" for slot in block.slots for run in slot.indicators):
+    if not any(run.device == "cuda" for arm in block.arms for run in arm.indicators):
         return
     if hardware.gpu is None:
         why = next((text for text in hardware.unknown if text.startswith("accelerators")), "NVML names none")
@@ -166,10 +166,10 @@ class CrashJournal:
     def __exit__(self, *_: object) -> None:
         self._note("", 0)
 
-    def begin(self, round_: int, slot: Slot) -> str:
-        """Note a slot; return why it is given up, or nothing."""
-        cell = Cell(block=self._block, round=round_, slot=slot.number, machine=self._machine).file
-        self._nodes[str(slot.number)] = node_name()
+    def begin(self, round_: int, arm: Arm) -> str:
+        """Note an arm; return why it is given up, or nothing."""
+        cell = Cell(block=self._block, round=round_, arm=arm.number, machine=self._machine).file
+        self._nodes[str(arm.number)] = node_name()
         died = int(self._before.get("begun", 0)) if self._before.get("cell") == cell else 0
         self._note(cell, died + 1)
         return f"its worker was killed {died} times while it ran" if died >= _DEATHS else ""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, serve
-from advisor.cli.console import say_error
+from advisor.cli.console import say_error, show_warnings
 from knowledge.domain.errors import AdvisorError
 
 app = typer.Typer(
@@ -55,6 +55,7 @@ def options(
     ] = False,
 ) -> None:
     """Lock the best-scored Python machine-learning stack for your hardware, with a proof."""
+    show_warnings()
 
 
 def main() -> None:

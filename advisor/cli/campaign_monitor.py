@@ -1,4 +1,4 @@
-"""What the commands that look after a campaign share."""
+"""Coordinate a campaign and show its progress."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.console import say, warn
+from advisor.api.context import open_writable_store
+from advisor.cli.console import redraw, say, warn
 from advisor.cli.knowledge_sync import AdmittingSink
-from advisor.cli.options import open_store
 
 if TYPE_CHECKING:
     from advisor.campaign.coordinator import Coordinator
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 HomeOption = Annotated[
     Path | None,
     typer.Option(
-        "--home", help="Folder of the campaign, which all nodes must see; by default beside the knowledge base."
+        "--home", help="Directory of the campaign, shared by all nodes; by default beside the knowledge base."
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """A campaign, and how it is looked after.
+    """A campaign that is coordinated.
 
     Attributes:
         home: Its folder.
         plan: Its plan.
-        knowledge: Address of the knowledge base; the user's own by default.
-        engine: Where missing tasks are submitted; none submits nothing.
-        prometheus: File that keeps the newest figures.
+        knowledge: Address of the knowledge base; none for the user's own.
+        engine: Engine that runs missing tasks; none submits nothing.
+        prometheus: File that holds the newest figures.
         attempts: Give up on a task after this many attempts without a new result.
     """
 
@@ -63,7 +63,7 @@ def campaigns_folder(knowledge: str | None) -> Path:
     return Path(default_address().removeprefix("sqlite:///")).parent / "campaigns"
 
 
-def engine_options(given: Sequence[str] | None) -> dict[str, str]:
+def engine_options(texts: Sequence[str] | None) -> dict[str, str]:
     """Read ``name=value`` options.
 
     Raises:
@@ -72,10 +72,10 @@ def engine_options(given: Sequence[str] | None) -> dict[str, str]:
     from knowledge.domain.errors import InputError
 
     found = {}
-    for text in given or ():
+    for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise InputError(f"`--engine {text}` is not understood", hint="write it as `--engine partition=gpu`")
+            raise InputError(f"`--engine {text}` has no value", hint="write it as `--engine partition=gpu`")
         found[name.strip()] = value.strip()
     return found
 
@@ -88,16 +88,16 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
         InputError: If another process coordinates it.
     """
     from advisor.campaign.coordinator import Coordinator
-    from advisor.report.prometheus import PrometheusSink
+    from advisor.campaign.prometheus import PrometheusSink
     from knowledge.domain.errors import InputError
 
     with ExitStack() as opened:
-        store: SqlKnowledgeBase = opened.enter_context(open_store(following.knowledge))
+        store: SqlKnowledgeBase = opened.enter_context(open_writable_store(following.knowledge))
         sink = AdmittingSink(store)
         following.home.create(following.plan)
         if not opened.enter_context(following.home.coordinated()):
             raise InputError(
-                f"another process looks after the campaign in `{following.home.folder}`",
+                f"another process coordinates the campaign in `{following.home.folder}`",
                 hint="`advisor pi status --watch` follows it, `advisor pi cancel` ends it",
             )
         coordinator = Coordinator(
@@ -112,7 +112,7 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
 
 
 def follow(following: Following, coordinator: Coordinator, *, detach: bool = False) -> bool:
-    """Look after a campaign until nothing is left to wait for; return whether it is complete."""
+    """Coordinate a campaign until no task runs or waits; return whether it is complete."""
     from advisor.report.campaign import campaign_status, text
 
     engine = following.engine
@@ -120,13 +120,13 @@ def follow(following: Following, coordinator: Coordinator, *, detach: bool = Fal
     try:
         with _display() as show:
             waiting = coordinator.step(engine)
-            told: set[str] = set()
+            reported: set[str] = set()
             while waiting and not detach:
                 found = campaign_status(coordinator)
                 show(found)
-                for remark in set(found.remarks) - told:
+                for remark in set(found.remarks) - reported:
                     say(remark)
-                told.update(found.remarks)
+                reported.update(found.remarks)
                 time.sleep(engine.seconds)
                 waiting = coordinator.step(engine)
             found = campaign_status(coordinator)
@@ -141,7 +141,10 @@ def follow(following: Following, coordinator: Coordinator, *, detach: bool = Fal
     elif detach:
         say(f"submitted; follow it with `advisor pi status {following.plan.name} --watch`")
     else:
-        say(f"not complete: what was measured is kept; `advisor pi retry {following.plan.name} --failed` tries again")
+        say(
+            "not complete; the observations so far are stored; "
+            f"try again with `advisor pi retry {following.plan.name} --failed`"
+        )
     return found.state == "complete"
 
 
@@ -149,9 +152,9 @@ def _interrupted(engine: Engine, coordinator: Coordinator) -> None:
     if engine.ends_with_us:
         coordinator.cancel()
         coordinator.take_in()
-        say("interrupted: what was measured is kept; the same command goes on")
+        say("interrupted: the observations so far are stored; the same command continues")
     else:
-        say("interrupted: the tasks go on; the same command follows them, `advisor pi cancel` ends them")
+        say("interrupted: the tasks continue; the same command follows them, `advisor pi cancel` cancels them")
 
 
 def names(following: Following) -> tuple[str, ...]:
@@ -164,7 +167,7 @@ def names(following: Following) -> tuple[str, ...]:
 
 def observations(following: Following) -> tuple[Observation, ...]:
     """Return the campaign's observations in the knowledge base."""
-    with open_store(following.knowledge) as store:
+    with open_writable_store(following.knowledge) as store:
         return tuple(o for name in names(following) for o in store.observations(block=name))
 
 
@@ -180,15 +183,11 @@ def _display() -> Iterator[Callable[[CampaignStatus], None]]:
             counts = found.total
             if not last or last[-1] != counts:
                 last.append(counts)
-                told = ", ".join(f"{counts[name]} {name}" for name in COLUMNS if counts[name])
+                states = ", ".join(f"{counts[name]} {name}" for name in COLUMNS if counts[name])
                 where = ", ".join(row.name for row in found.nodes if row.counts["running"])
-                say(f"[{counts['done'] + counts['failed']}/{counts.total()}] {told}{f' (on {where})' if where else ''}")
+                finished = counts["done"] + counts["failed"]
+                say(f"[{finished}/{counts.total()}] {states}{f' (on {where})' if where else ''}")
 
         yield line
         return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
-        yield lambda found: live.update(Text(text(found)), refresh=True)
+    yield lambda campaign_status: redraw(text(campaign_status), err=True)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.context import open_readable_store, open_writable_store
 from advisor.cli import knowledge_queries, knowledge_sync
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store, open_to_read, read_moment
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_moment
 
 if TYPE_CHECKING:
     from knowledge.admission.admit import Admitted
@@ -29,7 +30,7 @@ _MANY = 20
 def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> None:
     """Print where the knowledge base is and what it holds."""
     check_format(format)
-    with open_to_read(knowledge) as store:
+    with open_readable_store(knowledge) as store:
         content = store.content()
     if format == "json":
         typer.echo(json.dumps(asdict(content), indent=2))
@@ -64,7 +65,7 @@ def import_(
 
     What cannot be true is kept apart: see `advisor knowledge quarantine`.
     """
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         sink = knowledge_sync.AdmittingSink(store, source=source or "")
         for place in sources:
             with ExitStack() as opened:
@@ -132,7 +133,7 @@ def export(
 
     if parquet and output is None:
         raise InputError("a Parquet table is not text", hint="name a file: `advisor knowledge export --parquet FILE`")
-    with open_to_read(knowledge) as store:
+    with open_readable_store(knowledge) as store:
         found = store.observations(block=block, indicator=indicator)
         if output is None:
             for line in write_observations(found):
@@ -148,7 +149,7 @@ def export(
 @app.command("verify")
 def verify(knowledge: KnowledgeOption = None) -> None:
     """Read everything and check it against its hashes; exit code 1 where something is damaged."""
-    with open_to_read(knowledge) as store:
+    with open_readable_store(knowledge) as store:
         damages = 0
         for damage in store.damages():
             damages += 1
@@ -176,7 +177,7 @@ def prune(
 
     if not block and before is None:
         raise InputError("nothing says what to remove", hint="name `--block NAME` or `--before 2025-01-01`")
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         known = {b.name: b for b in store.blocks()}
         for name in block or ():
             if name not in known:

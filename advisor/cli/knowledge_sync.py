@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.context import open_writable_store
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:
     from knowledge.admission.admit import Admitted
@@ -65,7 +66,7 @@ def push(url: UrlArgument, token: TokenOption = "", knowledge: KnowledgeOption =
     from knowledge.service.client import push as deliver
 
     service = KnowledgeService(url, token)
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         _tell(deliver(store, service, progress=say), "delivered")
 
 
@@ -77,7 +78,7 @@ def pull(
     from knowledge.service.client import pull as fetch
 
     service = KnowledgeService(url, token)
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         sink = AdmittingSink(store, source=source or service.name)
 
         def add(observations: Iterable[Observation]) -> Delivered:
@@ -104,7 +105,7 @@ def create_token(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Make a token and print it, this once: only its hash is kept."""
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         text, made = store.create_token(role=role, source=source, days=days)
     say(f"token `{made.id}` for `{source}`, role `{role}`" + (f", until {made.expires_at}" if made.expires_at else ""))
     typer.echo(text)
@@ -116,7 +117,7 @@ def list_tokens(format: FormatOption = "text", knowledge: KnowledgeOption = None
     from dataclasses import asdict
 
     check_format(format)
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         found = store.tokens()
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "tokens": [asdict(t) for t in found]}, indent=2))
@@ -132,7 +133,7 @@ def revoke_token(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Revoke a token, for good; a running service heeds it at once."""
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         store.revoke_token(identity)
     typer.echo(f"token `{identity}` is revoked")
 
@@ -141,7 +142,7 @@ def revoke_token(
 def list_quarantine(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
     """List what is kept apart, with the reasons."""
     check_format(format)
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         found = store.quarantined()
     if format == "json":
         entries = [
@@ -169,7 +170,7 @@ def accept(
     which: WhichArgument = None, all_: AllOption = False, source: OfOption = None, knowledge: KnowledgeOption = None
 ) -> None:
     """Let in what is kept apart."""
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         done = store.release(_chosen(store, which or [], all_=all_, source=source))
     typer.echo(f"{done.added} let in" + (f", {done.known} known already" if done.known else ""))
 
@@ -179,7 +180,7 @@ def drop(
     which: WhichArgument = None, all_: AllOption = False, source: OfOption = None, knowledge: KnowledgeOption = None
 ) -> None:
     """Remove what is kept apart, for good."""
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         gone = store.drop(_chosen(store, which or [], all_=all_, source=source))
     typer.echo(f"{gone} removed")
 
@@ -213,7 +214,7 @@ def list_sources(format: FormatOption = "text", knowledge: KnowledgeOption = Non
     from dataclasses import asdict
 
     check_format(format)
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         found = store.sources()
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "sources": [asdict(s) for s in found]}, indent=2))
@@ -231,6 +232,6 @@ def trust(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Set how much a source is trusted: half the trust is twice the variance of what it says."""
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         store.trust(name, weight)
     typer.echo(f"`{name}` is trusted with {weight:g}")

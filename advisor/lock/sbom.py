@@ -11,6 +11,7 @@ from packaging.utils import NormalizedName
 
 from advisor.index.page import DistributionFile
 from advisor.resolve.problem import Candidate
+from knowledge.domain.extras import needs_extra
 
 if TYPE_CHECKING:
     import networkx
@@ -33,11 +34,12 @@ def write_sbom(
         graph: Who requires whom.
         project: Name of the project that the stack is for.
     """
-    from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
-    from cyclonedx.model.bom import Bom
-    from cyclonedx.model.component import Component, ComponentType
-    from cyclonedx.output.json import JsonV1Dot6
-    from packageurl import PackageURL
+    with needs_extra("sbom", "a CycloneDX file"):
+        from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
+        from cyclonedx.model.bom import Bom
+        from cyclonedx.model.component import Component, ComponentType
+        from cyclonedx.output.json import JsonV1Dot6
+        from packageurl import PackageURL
 
     own = Component(name=project, type=ComponentType.APPLICATION, bom_ref=f"project:{project}")
     components: dict[NormalizedName, Component] = {}

@@ -88,23 +88,23 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
     plan, home = coordinator.plan, coordinator.home
     tasks = coordinator.states()
     files = home.cells()
-    measured = {(cell.block, cell.round, cell.slot): (cell, path) for cell, path in files.items()}
+    measured = {(cell.block, cell.round, cell.arm): (cell, path) for cell, path in files.items()}
     stacks: dict[str, Counter[str]] = {}
     nodes: dict[str, Counter[str]] = {}
     for state in tasks:
         number, round_ = plan.tasks[state.task]
         noted = home.noted(state.task)
         now = _now(
-            state, noted, [s.number for s in plan.slots(state.task) if (number, round_, s.number) not in measured]
+            state, noted, [s.number for s in plan.arms(state.task) if (number, round_, s.number) not in measured]
         )
-        for slot in plan.slots(state.task):
-            found = measured.get((number, round_, slot.number))
+        for arm in plan.arms(state.task):
+            found = measured.get((number, round_, arm.number))
             if found is not None:
                 failed = any(status not in _FINE for status in statuses(found[1]))
-                column, node = "failed" if failed else "done", str(noted.get("nodes", {}).get(str(slot.number), ""))
+                column, node = "failed" if failed else "done", str(noted.get("nodes", {}).get(str(arm.number), ""))
             else:
-                column, node = _column(state, slot.number == now)
-            stacks.setdefault(slot.label, Counter())[column] += 1
+                column, node = _column(state, arm.number == now)
+            stacks.setdefault(arm.label, Counter())[column] += 1
             if node:
                 nodes.setdefault(node, Counter())[column] += 1
     observations = Counter(status for path in files.values() for status in statuses(path))
@@ -145,11 +145,11 @@ def _row(name: str, counts: Counter[str]) -> Row:
 
 
 def _now(state: TaskState, noted: Mapping[str, Any], missing: Sequence[int]) -> int | None:
-    """Return the slot that a task is at; the first that is missing, where its worker does not tell."""
+    """Return the arm that a task is at; the first that is missing, where its worker does not tell."""
     if state.state != "running":
         return None
     cell = Cell.of(str(noted.get("cell", "")))
-    return cell.slot if cell is not None else next(iter(missing), None)
+    return cell.arm if cell is not None else next(iter(missing), None)
 
 
 def _column(state: TaskState, running: bool) -> tuple[str, str]:

@@ -41,7 +41,7 @@ def standings_text(standings: Standings) -> str:
                 ("stack", "ratio", "interval", "rounds", ""),
                 (
                     (
-                        f"{'A/A ' if c.twin else ''}{stack_name(c.observation)}",
+                        f"{'A/A ' if c.is_control else ''}{stack_name(c.observation)}",
                         ratio,
                         interval,
                         str(c.rounds),
@@ -54,8 +54,8 @@ def standings_text(standings: Standings) -> str:
             "",
         ]
     lines += [f"not compared: {reason}" for reason in standings.refused]
-    significant = sum(c.significant and not c.twin for c in standings.comparisons)
-    total = sum(not c.twin for c in standings.comparisons)
+    significant = sum(c.significant and not c.is_control for c in standings.comparisons)
+    total = sum(not c.is_control for c in standings.comparisons)
     lines.append(
         f"{significant} of {total} comparisons are significant (*): the interval, widened for the comparisons of its "
         "block, excludes 1"
@@ -68,7 +68,7 @@ def standings_text(standings: Standings) -> str:
 def standings_record(standings: Standings) -> dict[str, Any]:
     """Return what :func:`standings_text` tells as JSON-ready values."""
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "comparisons": [
             {
                 "block": c.block,
@@ -82,7 +82,7 @@ def standings_record(standings: Standings) -> dict[str, Any]:
                 "rounds": c.rounds,
                 "conclusive": c.conclusive,
                 "significant": c.significant,
-                "twin": c.twin,
+                "control": c.is_control,
             }
             for c in standings.comparisons
         ],
@@ -267,15 +267,11 @@ def draw_svg(draw: Callable[[Any], None], *, rows: int) -> str:
     """
     from io import StringIO
 
-    from knowledge.domain.errors import InputError
+    from knowledge.domain.extras import needs_extra
 
-    try:
+    with needs_extra("plot", "a plot"):
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "plots need matplotlib, which is not installed", hint="install it with `pip install 'seshat-advisor[plot]'`"
-        ) from None
     with mpl.rc_context({"svg.hashsalt": "seshat", "svg.fonttype": "none"}):
         figure = Figure(figsize=(8, 1.2 + 0.22 * rows), layout="constrained")
         draw(figure.subplots())

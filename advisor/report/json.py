@@ -6,13 +6,14 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from advisor.api.session import AdviceResult
 from advisor.report.digits import rounded
-from advisor.report.interface import SCHEMA_VERSION, AdviceReport, changes_from_current
+from advisor.report.interface import SCHEMA_VERSION, changes_from_current
 from advisor.resolve.problem import Candidate
 from knowledge.domain.stack import carried_cuda
 
 
-def advice_json(report: AdviceReport) -> str:
+def advice_json(report: AdviceResult) -> str:
     """Return the advice as JSON; the same advice gives the same bytes."""
     advice, target = report.advice, report.target
     carried = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
@@ -33,7 +34,7 @@ def advice_json(report: AdviceReport) -> str:
         "objective": advice.objective,
         "workload": {
             "name": advice.prediction.workload,
-            "proposed_by": list(report.workload_proposal.signs) if report.workload_proposal else [],
+            "proposed_by": list(report.proposal.signs) if report.proposal else [],
         },
         "baseline": {
             "packages": [_package(c, report) for c in advice.baseline],
@@ -46,7 +47,7 @@ def advice_json(report: AdviceReport) -> str:
             "cudnn": carried[1],
         },
         "current": _current(report),
-        "libyears_basis": "upload-times" if report.has_upload_times else "release-counts",
+        "libyears_basis": "upload-times" if report.dated else "release-counts",
         "settings": {},
         "prediction": rounded(asdict(advice.prediction)),
         "findings": [asdict(f) for f in advice.findings],
@@ -58,12 +59,12 @@ def advice_json(report: AdviceReport) -> str:
             "candidates": advice.optimum.candidates,
             "fetched": advice.optimum.fetched,
         },
-        "locks": list(report.lock_paths),
+        "locks": list(report.written),
     }
     return json.dumps(document, indent=2)
 
 
-def _package(candidate: Candidate, report: AdviceReport) -> dict[str, str]:
+def _package(candidate: Candidate, report: AdviceResult) -> dict[str, str]:
     return {
         "name": candidate.name,
         "version": str(candidate.version),
@@ -71,7 +72,7 @@ def _package(candidate: Candidate, report: AdviceReport) -> dict[str, str]:
     }
 
 
-def _current(report: AdviceReport) -> dict[str, Any] | None:
+def _current(report: AdviceResult) -> dict[str, Any] | None:
     if report.advice.current is None:
         return None
     locked, prediction = report.advice.current

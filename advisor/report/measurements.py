@@ -1,4 +1,4 @@
-"""A block of observations as tables: what each slot attains, and how it compares with the reference."""
+"""A block of observations as tables: what each arm attains, and how it compares with the reference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def block_table(observations: Iterable[Observation]) -> str:
     """
     observations = tuple(observations)
     lines: list[str] = []
-    comparisons = {(c.indicator, c.slot): c for c in compare_block(observations)}
+    comparisons = {(c.indicator, c.arm): c for c in compare_block(observations)}
     summaries = summarise_block(observations)
     for indicator in sorted({s.observation.indicator.label for s in summaries}):
         rows = [s for s in summaries if s.observation.indicator.label == indicator]
@@ -32,15 +32,15 @@ def block_table(observations: Iterable[Observation]) -> str:
             "",
             "| stack | median | 95 % interval | variation | rate | of the roof | ratio | 95 % interval | |",
             "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-            *(_row(s, comparisons.get((indicator, s.observation.slot))) for s in rows),
+            *(_row(s, comparisons.get((indicator, s.observation.arm))) for s in rows),
             "",
         ]
     lines += _scaling(summaries)
     lines += _failures(observations)
     lines += _unequal(observations)
     lines += _unstable(summaries)
-    significant = sum(c.significant and not c.twin for c in comparisons.values())
-    total = sum(not c.twin for c in comparisons.values())
+    significant = sum(c.significant and not c.is_control for c in comparisons.values())
+    total = sum(not c.is_control for c in comparisons.values())
     lines.append(f"{significant} of {total} comparisons are significant")
     if unclear := sum(not c.conclusive for c in comparisons.values()):
         lines.append(f"{unclear} comparisons have no result: measure with more `--rounds`, on a quiet machine")
@@ -50,18 +50,18 @@ def block_table(observations: Iterable[Observation]) -> str:
 def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
     """Return what :func:`block_table` tells as JSON-ready values."""
     observations = tuple(observations)
-    comparisons = {(c.indicator, c.slot): c for c in compare_block(observations)}
+    comparisons = {(c.indicator, c.arm): c for c in compare_block(observations)}
     rows = []
     for s in summarise_block(observations):
         o = s.observation
-        c = comparisons.get((o.indicator.label, o.slot))
+        c = comparisons.get((o.indicator.label, o.arm))
         rows.append(
             {
                 "indicator": asdict(o.indicator),
                 "framework": o.framework,
                 "version": o.stack.version_of(o.framework),
                 "settings": dict(o.settings),
-                "slot": o.slot,
+                "arm": o.arm,
                 "reference": o.reference,
                 "runs": s.runs,
                 "samples": s.samples,
@@ -79,26 +79,25 @@ def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
                     "rounds": c.rounds,
                     "conclusive": c.conclusive,
                     "significant": c.significant,
-                    "twin": c.twin,
+                    "control": c.is_control,
                 },
             }
         )
     failed = [
-        {"slot": o.slot, "round": o.round, "indicator": asdict(o.indicator), "status": o.status, "failure": o.failure}
+        {"arm": o.arm, "round": o.round, "indicator": asdict(o.indicator), "status": o.status, "failure": o.failure}
         for o in observations
         if o.status != "ok"
     ]
     refused = [
-        {"slot": r.slot, "indicator": r.indicator, "rounds": r.rounds, "reason": r.reason}
-        for r in refusals(observations)
+        {"arm": r.arm, "indicator": r.indicator, "rounds": r.rounds, "reason": r.reason} for r in refusals(observations)
     ]
-    return {"schema_version": 1, "block": observations[0].block, "rows": rows, "failures": failed, "refused": refused}
+    return {"schema_version": 2, "block": observations[0].block, "rows": rows, "failures": failed, "refused": refused}
 
 
 def _row(s: Summary, c: Comparison | None) -> str:
     name = stack_name(s.observation)
     cells = [
-        f"A/A `{name}`" if c is not None and c.twin else f"`{name}`",
+        f"A/A `{name}`" if c is not None and c.is_control else f"`{name}`",
         _seconds(s.median),
         f"{_seconds(s.low)} to {_seconds(s.high)}",
         f"{s.variation:.1%}",
@@ -118,7 +117,7 @@ def _scaling(summaries: Iterable[Summary]) -> list[str]:
     for s in summaries:
         run = s.observation.indicator
         if run.name == "communication" and run.parameters["pattern"] == "scaling":
-            key = stack_name(s.observation), run.dtype, s.observation.slot
+            key = stack_name(s.observation), run.dtype, s.observation.arm
             rates.setdefault(key, {})[int(run.parameters["processes"])] = s.items
     return [
         f"scaling efficiency: `{name}` {dtype}: {found[count] / (count * found[1]):.0%} from 1 to {count} processes"

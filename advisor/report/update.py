@@ -1,63 +1,20 @@
-"""A change of a lock, told: for the terminal, as JSON, and as the text of a pull request."""
+"""Reports of a lock change: for the terminal, as JSON, and as the text of a pull request."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from packaging.version import Version
 
-from advisor.domain.target import Target
+from advisor.api.update import LockChange
 from advisor.gate.codes import gate_codes
-from advisor.gate.compare import PackageChange, changes_between
-from advisor.gate.findings import Finding
+from advisor.gate.compare import PackageChange
 from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import describe_changes, describe_prediction
 from advisor.report.digits import rounded
 from advisor.report.interface import target_line
 from advisor.report.words import count
-from advisor.resolve.optimise import Optimum
-from knowledge.estimate.interface import Effect, Prediction
-
-
-@dataclass(frozen=True, kw_only=True)
-class LockChange:
-    """A change of a lock, and what speaks for it.
-
-    Attributes:
-        target: What the lock is for.
-        before: Versions of the lock.
-        optimum: The stack after the change, and its proof.
-        prediction: Predicted speed-up over the lock.
-        effects: The same at each indicator.
-        cleared: Findings of the gate that are gone after it.
-        remaining: Findings of the gate that fail before and after it.
-        least: Whether it is the smallest change that clears the findings; else the best stack.
-        why: One sentence by package, where there is one.
-        written: What was written.
-        commands: What remains to be run, for locks that only their own tool writes.
-        leaves_open: Whether the lock leaves open what its packages require: what it does not hold is no change of it.
-    """
-
-    target: Target
-    before: Mapping[str, Version]
-    optimum: Optimum
-    prediction: Prediction
-    effects: Sequence[Effect]
-    cleared: Sequence[Finding] = ()
-    remaining: Sequence[Finding] = ()
-    smallest: bool = False
-    reasons: Mapping[str, str]
-    lock_paths: Sequence[str] = ()
-    commands: Sequence[str] = ()
-    leaves_open: bool = False
-
-    @property
-    def changes(self) -> tuple[PackageChange, ...]:
-        """What differs, by name."""
-        found = changes_between(self.before, {str(c.name): c.version for c in self.optimum.stack})
-        return tuple(c for c in found if c.before is not None or not self.leaves_open)
 
 
 def update_text(change: LockChange) -> str:
@@ -83,7 +40,7 @@ def update_json(change: LockChange) -> str:
             "high": change.prediction.high,
             "confidence": change.prediction.confidence,
         },
-        "locks": list(change.lock_paths),
+        "locks": list(change.written),
         "commands": list(change.commands),
     }
     return json.dumps(rounded(document), indent=2)
@@ -108,17 +65,17 @@ def _text(change: LockChange) -> Iterator[str]:
             yield ""
             yield from (f"{title} {f.code} {gate_codes()[f.code].name}: {f.message}" for f in findings)
     yield ""
-    yield from (f"wrote `{path}`" for path in change.lock_paths)
+    yield from (f"wrote `{path}`" for path in change.written)
     yield from (f"to apply it: {command}" for command in change.commands)
-    if not change.lock_paths and not change.commands:
+    if not change.written and not change.commands:
         yield "nothing was written"
 
 
 def _size(change: LockChange) -> str:
     if not change.changes:
-        return "nothing changes: the gate finds nothing that fails" if change.smallest else "nothing changes"
+        return "nothing changes: the gate finds nothing that fails" if change.least else "nothing changes"
     words = f"{describe_changes(change.changes)}, of {count(len(change.before), 'package')}"
-    if change.smallest:
+    if change.least:
         state = "proven to be the fewest" if change.optimum.bounds[0].gap == 0 else "not proven to be the fewest"
         if any(finding.code == "ADV008" for finding in change.cleared):
             state += ", of stacks with the same measured packages,"
@@ -130,7 +87,7 @@ def _reason(c: PackageChange, change: LockChange) -> str:
     for finding in change.cleared:
         if finding.package == c.package or c.package in dict(finding.cause.versions):
             return f"clears {finding.code}"
-    return "" if change.smallest else change.reasons.get(c.package, "")
+    return "" if change.least else change.why.get(c.package, "")
 
 
 def _markdown(change: LockChange) -> Iterator[str]:

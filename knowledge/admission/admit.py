@@ -113,9 +113,9 @@ class Admission:
                 elif o.hardware.identity != machine:
                     found[o.identity] = f"block `{name}` was taken on another machine"
                 elif measured.setdefault(_key(o), o.identity) != o.identity:
-                    found[o.identity] = f"round {o.round} of slot {o.slot} in block `{name}` was measured already"
+                    found[o.identity] = f"round {o.round} of arm {o.arm} in block `{name}` was measured already"
         return found
 
 
 def _key(o: Observation) -> _Key:
-    return o.round, o.slot, o.indicator.label
+    return o.round, o.arm, o.indicator.label

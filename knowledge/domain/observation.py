@@ -65,6 +65,18 @@ class IndicatorRun:
         return f"{self.name}@{self.version}[{sizes}] {self.dtype} {self.backend}/{self.device}"
 
 
+_STORED_KEYS = {"arm": "slot"}
+
+
+def stored_key(name: str) -> str:
+    """Return the key that records and databases use for an attribute of an observation.
+
+    Keys in records never change: the identity of an observation is the hash of its record, and files that earlier
+    versions wrote must stay readable.
+    """
+    return _STORED_KEYS.get(name, name)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Observation:  # Not slotted: who reads one checks its hash, and who stores it needs the same text again.
     """What one run of an indicator gave. Never changed after it was made.
@@ -77,8 +89,8 @@ class Observation:  # Not slotted: who reads one checks its hash, and who stores
         settings: Run-time switches that change speed.
         block: Observations taken together, interleaved, on one machine.
         round: Which pass over the block's stacks this run belongs to, from 0.
-        slot: The stack's place in the block; two slots with one stack are an A/A comparison.
-        reference: Whether the block's other stacks are compared with this slot.
+        arm: The stack's place in the block; two arms with one stack are an A/A comparison.
+        reference: Whether the block's other stacks are compared with this arm.
         started_at: ISO 8601, UTC.
         status: How the run ended.
         samples: Seconds per call, warm-up removed; empty unless ``status`` is ``ok``.
@@ -97,7 +109,7 @@ class Observation:  # Not slotted: who reads one checks its hash, and who stores
         schema: Version of this record; 2 where it has metrics or telemetry.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    __pydantic_config__: ClassVar = {"extra": "forbid", "alias_generator": stored_key}
 
     indicator: IndicatorRun
     framework: str
@@ -105,7 +117,7 @@ class Observation:  # Not slotted: who reads one checks its hash, and who stores
     hardware: HardwareProfile
     block: str
     round: int
-    slot: int
+    arm: int
     reference: bool
     started_at: str
     status: Status
@@ -126,7 +138,7 @@ class Observation:  # Not slotted: who reads one checks its hash, and who stores
 
     def record(self) -> dict[str, Any]:
         """Return the observation as JSON-ready values; stack and hardware are named by their identities."""
-        described = dict(zip(_FIELDS, _values(self), strict=True))
+        described = dict(zip(_KEYS, _values(self), strict=True))
         for later in ("metrics", "telemetry"):
             # Schema 1 does not know them, and the identity of its records must stay.
             if not described[later]:
@@ -155,6 +167,7 @@ class Observation:  # Not slotted: who reads one checks its hash, and who stores
 
 # Looked up once: every observation that is stored or written is hashed.
 _FIELDS = tuple(sorted(entry.name for entry in fields(Observation)))
+_KEYS = tuple(map(stored_key, _FIELDS))
 _RUN_FIELDS = tuple(sorted(entry.name for entry in fields(IndicatorRun)))
 _values: Callable[[Observation], tuple[Any, ...]] = attrgetter(*_FIELDS)
 _run_values: Callable[[IndicatorRun], tuple[Any, ...]] = attrgetter(*_RUN_FIELDS)

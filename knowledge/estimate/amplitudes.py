@@ -3,7 +3,7 @@
 The covariance of the contrasts is linear in the amplitudes, a variance-components model: K = sum_i a_i B_i + noise.
 Their logarithms maximise the marginal likelihood (Rasmussen and Williams 2006, equation 5.8, gradient 5.9) under weak
 normal priors, which keep a part that the data do not speak of at what is usual. The noise is what the rounds tell, with
-half of it shared by slots that were compared with one reference, and a part common to all indicators of a slot; two
+half of it shared by arms that were compared with one reference, and a part common to all indicators of an arm; two
 more parts stand for what repeats within a block but not beyond it.
 """
 
@@ -25,8 +25,8 @@ LENGTHS = (1.0, 3.0, 9.0)
 MOST_FOR_AMPLITUDES = 300
 """So many contrasts, evenly taken, decide the amplitudes; all of them give the posterior."""
 _LEAST_ERROR = 0.005
-_LEAST_LASTING = {"label": 2 * 0.01**2, "slot": 2 * 0.015**2}
-"""Least variance of a contrast for what each of its two slots keeps through a block, of one indicator and of all: a
+_LEAST_LASTING = {"label": 2 * 0.01**2, "arm": 2 * 0.015**2}
+"""Least variance of a contrast for what each of its two arms keeps through a block, of one indicator and of all: a
 standard deviation of 1 % and 1.5 %. One block cannot tell it from an effect of the version. That the place of a program
 in memory alone changes its speed is known (Mytkowicz et al., "Producing wrong data without doing anything obviously
 wrong!", ASPLOS 2009); the sizes are a judgement."""
@@ -43,8 +43,8 @@ class Amplitudes:
 
     Attributes:
         parts: Variance of each part of :data:`knowledge.estimate.kernel.PARTS`, in squared natural-log units.
-        label: Variance of what a slot's indicator keeps through a block, and not beyond.
-        slot: Variance of what all indicators of a slot keep through a block, and not beyond.
+        label: Variance of what an arm's indicator keeps through a block, and not beyond.
+        arm: Variance of what all indicators of an arm keep through a block, and not beyond.
         noise: Factor on the variance that the rounds tell.
         length: Minor releases over which versions are alike.
         scales: How much more than usual versions differ at an indicator, by label.
@@ -56,7 +56,7 @@ class Amplitudes:
 
     parts: tuple[float, ...]
     label: float
-    slot: float
+    arm: float
     noise: float
     length: float
     scales: Mapping[str, float]
@@ -85,13 +85,13 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
     from scipy.linalg import cho_factor, cho_solve
     from scipy.optimize import minimize
 
-    slots, references = places(len(contrasts))
+    arms, references = places(len(contrasts))
     design = Design(points_of(contrasts), length=length, scales=scales, spans=spans)
-    told, label, slot = _noise_parts(contrasts)
-    every = list(design.contrasts(slots, references))
+    told, label, arm = _noise_parts(contrasts)
+    every = list(design.contrasts(arms, references))
     # A part that no contrast differs by cannot be told from nothing.
     spoken = [i for i, matrix in enumerate(every) if np.any(np.abs(matrix) > 1e-12)]
-    parts = [*(every[i] for i in spoken), label, slot, told]
+    parts = [*(every[i] for i in spoken), label, arm, told]
     typical = np.log([*[_TYPICAL_VARIANCE] * (len(spoken) + 2), 1.0])
     loose = np.array([*[_LOOSE] * (len(spoken) + 2), 0.5])
     seen = np.array([c.mean for c in contrasts])
@@ -113,7 +113,7 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
         return float(value + 0.5 * away @ away), gradient + away / loose
 
     # What the rounds tell of the noise is not argued away: its factor is at least 1.
-    lasting = [(math.log(_LEAST_LASTING[what]), 4.0) for what in ("label", "slot")]
+    lasting = [(math.log(_LEAST_LASTING[what]), 4.0) for what in ("label", "arm")]
     bounds = [*[(-25.0, 4.0)] * len(spoken), *lasting, (0.0, 4.0)]
     found = minimize(objective, typical, jac=True, method="L-BFGS-B", bounds=bounds)
     fitted = np.exp(found.x)
@@ -124,7 +124,7 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
         # What no contrast speaks of keeps its prior: unmeasured is uncertain, never zero.
         parts=tuple(float(variances[i]) if i in spoken else _TYPICAL_VARIANCE for i in range(len(PARTS))),
         label=float(fitted[-3]),
-        slot=float(fitted[-2]),
+        arm=float(fitted[-2]),
         noise=float(fitted[-1]),
         length=length,
         scales=scales,
@@ -142,7 +142,7 @@ def _scales(contrasts: Sequence[Contrast]) -> dict[str, float]:
     """
     found: dict[str, list[tuple[float, float]]] = {}
     for c in contrasts:
-        if not c.twin:
+        if not c.is_control:
             found.setdefault(c.label, []).append((c.mean, c.error))
     usual = _beyond_noise([pair for pairs in found.values() for pair in pairs], _TYPICAL_VARIANCE)
     if usual <= 0:
@@ -189,7 +189,7 @@ def _widening(contrasts: Sequence[Contrast], total: Array, seen: Array) -> float
     solved = inverse @ seen
     groups: dict[object, list[int]] = {}
     for i, c in enumerate(contrasts):
-        if not c.twin:
+        if not c.is_control:
             groups.setdefault((c.side.version, tuple(sorted(c.side.settings.items()))), []).append(i)
     if len(groups) < 3:
         return 1.0
@@ -201,7 +201,7 @@ def _widening(contrasts: Sequence[Contrast], total: Array, seen: Array) -> float
 
 
 def points_of(contrasts: Sequence[Contrast]) -> list[Point]:
-    """Return the slots' points, then the references'."""
+    """Return the arms' points, then the references'."""
     sides = [*(c.side for c in contrasts), *(c.reference for c in contrasts)]
     both = [*contrasts, *contrasts]
     return [
@@ -210,7 +210,7 @@ def points_of(contrasts: Sequence[Contrast]) -> list[Point]:
 
 
 def places(count: int, offset: int = 0) -> tuple[Array, Array]:
-    """Return where :func:`points_of` puts the slots and the references of so many contrasts."""
+    """Return where :func:`points_of` puts the arms and the references of so many contrasts."""
     import numpy as np
 
     return np.arange(offset, offset + count), np.arange(offset + count, offset + 2 * count)
@@ -219,25 +219,25 @@ def places(count: int, offset: int = 0) -> tuple[Array, Array]:
 def _noise_parts(contrasts: Sequence[Contrast]) -> tuple[Array, Array, Array]:
     """Return the covariances (n, n) of what does not repeat beyond a block.
 
-    What the rounds tell; of unit amplitude, what a slot's indicator keeps through a block; of unit amplitude, what all
-    indicators of a slot keep. Each is whole for a slot with itself, and half for two slots with one reference.
+    What the rounds tell; of unit amplitude, what an arm's indicator keeps through a block; of unit amplitude, what all
+    indicators of an arm keep. Each is whole for an arm with itself, and half for two arms with one reference.
     """
     import numpy as np
 
     blocks = codes(c.block for c in contrasts)
     labels = codes(c.label for c in contrasts)
-    slots = codes((c.block, c.slot) for c in contrasts)
+    arms = codes((c.block, c.arm) for c in contrasts)
     same_block = blocks[:, None] == blocks[None, :]
-    slot = 0.5 * same_block + 0.5 * (slots[:, None] == slots[None, :])
+    arm = 0.5 * same_block + 0.5 * (arms[:, None] == arms[None, :])
     same_label = labels[:, None] == labels[None, :]
     common = np.array([c.common for c in contrasts])
     own = np.array([math.sqrt(max(0.0, c.error**2 - c.common**2) + _LEAST_ERROR**2) for c in contrasts])
     told = np.outer(common, common) + same_label * np.outer(own, own)
-    return slot * told, slot * same_label, slot
+    return arm * told, arm * same_label, arm
 
 
 def noise_of(contrasts: Sequence[Contrast], amplitudes: Amplitudes) -> Array:
     """Return the covariance (n, n) of what is no effect of a stack."""
-    told, label, slot = _noise_parts(contrasts)
-    total: Array = amplitudes.noise * told + amplitudes.label * label + amplitudes.slot * slot
+    told, label, arm = _noise_parts(contrasts)
+    total: Array = amplitudes.noise * told + amplitudes.label * label + amplitudes.arm * arm
     return total

@@ -20,27 +20,27 @@ WIDEST_FACTOR = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """How much faster one slot of a block is than the reference of its backend, for one indicator.
+    """How much faster one arm of a block is than the reference of its backend, for one indicator.
 
     Attributes:
         block: The block.
         indicator: Label of the indicator run.
-        slot: The compared slot.
+        arm: The compared arm.
         observation: One of its observations, for stack, framework and hardware.
         reference: One of the reference's observations.
         rounds: How many rounds both ran in.
-        mean: Trimmed mean over rounds of log(reference seconds / slot seconds); positive is faster.
-        standard_error: Of the mean, moderated by what the spreads of the indicator's other slots say.
+        mean: Trimmed mean over rounds of log(reference seconds / arm seconds); positive is faster.
+        standard_error: Of the mean, moderated by what the spreads of the indicator's other arms say.
         degrees: Degrees of freedom of the standard error.
         confidence: Of the interval, corrected for the number of comparisons.
-        of_medians: log(median of the reference's rounds / median of the slot's), over the same rounds.
+        of_medians: log(median of the reference's rounds / median of the arm's), over the same rounds.
         medians_error: Standard error of ``of_medians``. It is not paired: drift of the machine is in it.
-        twin: Whether slot and reference are the same stack with the same settings (an A/A comparison).
+        is_control: Whether arm and reference are the same stack with the same settings (an A/A comparison).
     """
 
     block: str
     indicator: str
-    slot: int
+    arm: int
     observation: Observation
     reference: Observation
     rounds: int
@@ -50,7 +50,7 @@ class Comparison:
     confidence: float
     of_medians: float
     medians_error: float
-    twin: bool
+    is_control: bool
 
     @property
     def low(self) -> float:
@@ -100,12 +100,12 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A slot that is not compared with its reference.
+    """An arm that is not compared with its reference.
 
     Attributes:
         block: The block.
         indicator: Label of the indicator run.
-        slot: The slot.
+        arm: The arm.
         observation: One of its observations.
         reason: What differed between the two, beside stack and settings.
         rounds: In how many rounds.
@@ -113,16 +113,16 @@ class Refusal:
 
     block: str
     indicator: str
-    slot: int
+    arm: int
     observation: Observation
     reason: str
     rounds: int
 
 
 def compare_block(observations: Iterable[Observation], *, confidence: float = 0.95) -> tuple[Comparison, ...]:
-    """Compare every slot of every block with its reference, paired by round.
+    """Compare every arm of every block with its reference, paired by round.
 
-    Drift of the machine hits reference and slot of one round alike, so it leaves their ratio. Rounds in which the two
+    Drift of the machine hits reference and arm of one round alike, so it leaves their ratio. Rounds in which the two
     ran under unequal conditions are left out; :func:`refusals` tells which. A disturbed round hits one of the two
     alone: the ratio is a trimmed mean of the rounds' log ratios (:mod:`knowledge.estimate.paired_ratio`). Intervals are
     Student's with moderated variances (:mod:`knowledge.estimate.variance_shrinkage`), each widened for the number of
@@ -143,9 +143,9 @@ def compare_block(observations: Iterable[Observation], *, confidence: float = 0.
 
 
 def refusals(observations: Iterable[Observation]) -> tuple[Refusal, ...]:
-    """Return which slots ran under other conditions than their reference, and so are not compared in those rounds."""
+    """Return which arms ran under other conditions than their reference, and so are not compared in those rounds."""
     found = []
-    for (block, label, slot), runs, reference in _pairs(observations):
+    for (block, label, arm), runs, reference in _pairs(observations):
         shared = sorted(set(runs) & set(reference))
         unequal = [r for r in shared if differing_conditions(runs[r], reference[r])]
         if unequal:
@@ -154,7 +154,7 @@ def refusals(observations: Iterable[Observation]) -> tuple[Refusal, ...]:
                 Refusal(
                     block=block,
                     indicator=label,
-                    slot=slot,
+                    arm=arm,
                     observation=runs[unequal[0]],
                     reason=reason,
                     rounds=len(unequal),
@@ -164,19 +164,19 @@ def refusals(observations: Iterable[Observation]) -> tuple[Refusal, ...]:
 
 
 def common_shares(observations: Iterable[Observation]) -> dict[str, float]:
-    """Return, by block, the share of a contrast's variance that all indicators of a slot have in common.
+    """Return, by block, the share of a contrast's variance that all indicators of an arm have in common.
 
-    One process runs all indicators of a slot and round, and what slows it down slows all of them. So the mean over
+    One process runs all indicators of an arm and round, and what slows it down slows all of them. So the mean over
     indicators is less sure than independent errors would make it. With every indicator's log ratios scaled to variance
     1, the variance over rounds of their mean is (1 + (n - 1) share) / n for n indicators (the intraclass correlation,
-    Searle, Casella and McCulloch, Variance Components, 1992, section 3.6), pooled over the block's slots. Ratios are
+    Searle, Casella and McCulloch, Variance Components, 1992, section 3.6), pooled over the block's arms. Ratios are
     Winsorised first, as for the contrast itself.
     """
     ratios: dict[tuple[str, int], list[dict[int, float]]] = defaultdict(list)
     for pair in _pairs(observations):
-        block, _, slot = pair[0]
+        block, _, arm = pair[0]
         if len(shared := _shared_rounds(pair)) > _FEWEST_ROUNDS:
-            ratios[block, slot].append(dict(zip(shared, _log_ratios(pair), strict=True)))
+            ratios[block, arm].append(dict(zip(shared, _log_ratios(pair), strict=True)))
     shares: dict[str, list[float]] = defaultdict(list)
     for (block, _), rows in sorted(ratios.items()):
         rounds = sorted(set.intersection(*(set(row) for row in rows)))
@@ -197,7 +197,7 @@ def _standardised(ratios: Sequence[float]) -> list[float]:
 
 
 _Key = tuple[str, str, int]
-"""Block, label of the indicator run, slot."""
+"""Block, label of the indicator run, arm."""
 _Pair = tuple[_Key, dict[int, Observation], dict[int, Observation]]
 _WIDEST_HALF = 100.0
 """With one degree of freedom intervals have no limit; beyond this one their ends are no numbers any more."""
@@ -206,14 +206,14 @@ _LARGEST_SHARE = 0.95
 
 
 def _pairs(observations: Iterable[Observation]) -> list[_Pair]:
-    """Return block, indicator and slot with the runs of the slot and of its reference, by round."""
+    """Return block, indicator and arm with the runs of the arm and of its reference, by round."""
     seconds: dict[tuple[str, str, int], dict[int, Observation]] = defaultdict(dict)
     references: dict[tuple[str, str], int] = {}
     for o in observations:
         if o.status == "ok":
-            seconds[o.block, o.indicator.label, o.slot][o.round] = o
+            seconds[o.block, o.indicator.label, o.arm][o.round] = o
             if o.reference:
-                references[o.block, o.indicator.label] = o.slot
+                references[o.block, o.indicator.label] = o.arm
     return [
         (key, rounds, seconds[key[0], key[1], references[key[0], key[1]]])
         for key, rounds in sorted(seconds.items())
@@ -222,19 +222,19 @@ def _pairs(observations: Iterable[Observation]) -> list[_Pair]:
 
 
 def _shared_rounds(pair: _Pair) -> list[int]:
-    """Return the rounds in which slot and reference ran under equal conditions."""
-    _, slot, reference = pair
-    return [r for r in sorted(set(slot) & set(reference)) if not differing_conditions(slot[r], reference[r])]
+    """Return the rounds in which arm and reference ran under equal conditions."""
+    _, arm, reference = pair
+    return [r for r in sorted(set(arm) & set(reference)) if not differing_conditions(arm[r], reference[r])]
 
 
 def _log_ratios(pair: _Pair) -> list[float]:
-    """Return log(reference seconds / slot seconds) of every round in which both ran under equal conditions."""
-    _, slot, reference = pair
-    return [math.log(_median(reference[r])) - math.log(_median(slot[r])) for r in _shared_rounds(pair)]
+    """Return log(reference seconds / arm seconds) of every round in which both ran under equal conditions."""
+    _, arm, reference = pair
+    return [math.log(_median(reference[r])) - math.log(_median(arm[r])) for r in _shared_rounds(pair)]
 
 
 def _priors(located: Sequence[tuple[_Key, Location]]) -> dict[_Key, Prior]:
-    """Return what the spreads of an indicator's slots have in common.
+    """Return what the spreads of an indicator's arms have in common.
 
     Spreads of other indicators say nothing of it: in one block they differ a hundredfold.
     """
@@ -250,15 +250,15 @@ def _priors(located: Sequence[tuple[_Key, Location]]) -> dict[_Key, Prior]:
 
 
 def _compare(pair: _Pair, location: Location, rounds: int, prior: Prior, confidence: float) -> Comparison:
-    key, slot, reference = pair
+    key, arm, reference = pair
     variance, degrees = prior.moderate(location.variance, location.degrees)
-    first, other = slot[min(slot)], reference[min(reference)]
+    first, other = arm[min(arm)], reference[min(reference)]
     shared = _shared_rounds(pair)
-    logs = [[math.log(_median(runs[r])) for r in shared] for runs in (reference, slot)]
+    logs = [[math.log(_median(runs[r])) for r in shared] for runs in (reference, arm)]
     return Comparison(
         block=key[0],
         indicator=key[1],
-        slot=key[2],
+        arm=key[2],
         observation=first,
         reference=other,
         rounds=rounds,
@@ -268,7 +268,7 @@ def _compare(pair: _Pair, location: Location, rounds: int, prior: Prior, confide
         confidence=confidence,
         of_medians=statistics.median(logs[0]) - statistics.median(logs[1]),
         medians_error=math.sqrt(sum(locate(values).variance for values in logs) / rounds),
-        twin=first.stack.identity == other.stack.identity and dict(first.settings) == dict(other.settings),
+        is_control=first.stack.identity == other.stack.identity and dict(first.settings) == dict(other.settings),
     )
 
 

@@ -45,10 +45,10 @@ def differing_conditions(a: Observation, b: Observation) -> tuple[str, ...]:
 
 
 def instabilities(observations: Iterable[Observation]) -> tuple[Instability, ...]:
-    """Return the reasons to trust the timings of one slot and indicator less, the weightiest first.
+    """Return the reasons to trust the timings of one arm and indicator less, the weightiest first.
 
     Args:
-        observations: Of one slot and indicator, one a round.
+        observations: Of one arm and indicator, one a round.
     """
     runs = [o for o in observations if o.status == "ok" and o.samples]
     if not runs:

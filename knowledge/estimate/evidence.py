@@ -1,6 +1,6 @@
 """Contrasts: what blocks say of two stacks, small enough to keep and quick to read again.
 
-A contrast is the log speed-up of one slot of a block over the block's reference, for one indicator. What the block and
+A contrast is the log speed-up of one arm of a block over the block's reference, for one indicator. What the block and
 the indicator add to both alike is gone from it. It carries what the model looks at, and nothing else.
 """
 
@@ -22,7 +22,7 @@ _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 WITNESS = 0.5
 """From this trust on, a source is believed that a version does not run."""
 _KIND = "evidence"
-FORMAT = 6
+FORMAT = 7
 """Raised whenever contrasts of the same observations become others: what was kept of them is then made anew."""
 _QUANTILE = 1.959964
 LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
@@ -63,29 +63,29 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """How much faster one slot is than the reference.
+    """How much faster one arm is than the reference.
 
     Attributes:
         block: The block.
-        slot: The slot.
+        arm: The arm.
         label: Label of the indicator run.
         family: Name of the indicator.
         backend: Backend that ran it.
         framework: Distribution that provides the backend.
         machine: Where.
-        side: The slot's stack.
+        side: The arm's stack.
         reference: The reference's stack.
-        mean: Log speed-up of the slot over the reference: a trimmed mean over rounds.
+        mean: Log speed-up of the arm over the reference: a trimmed mean over rounds.
         error: Standard error of the mean, such that a normal interval is as wide as Student's.
-        common: The part of it that all indicators of the slot have in common, as a standard error.
+        common: The part of it that all indicators of the arm have in common, as a standard error.
         low: Lower end of its own 95 % interval.
         high: Upper end of it.
         rounds: How many rounds both ran in.
-        twin: Whether both are the same stack with the same settings.
+        is_control: Whether both are the same stack with the same settings.
     """
 
     block: str
-    slot: int
+    arm: int
     label: str
     family: str
     backend: str
@@ -99,7 +99,7 @@ class Contrast:
     low: float
     high: float
     rounds: int
-    twin: bool
+    is_control: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class BlockEvidence:
     """What the blocks of a knowledge base say.
 
     Attributes:
-        contrasts: In order of block, label and slot.
+        contrasts: In order of block, label and arm.
         runs: Distinct ones.
     """
 
@@ -202,7 +202,7 @@ def _contrast(c: Comparison, common_share: float) -> Contrast | None:
         return None
     return Contrast(
         block=c.block,
-        slot=c.slot,
+        arm=c.arm,
         label=c.indicator,
         family=o.indicator.name,
         backend=o.indicator.backend,
@@ -216,7 +216,7 @@ def _contrast(c: Comparison, common_share: float) -> Contrast | None:
         low=c.mean - _QUANTILE * error,
         high=c.mean + _QUANTILE * error,
         rounds=c.rounds,
-        twin=c.twin,
+        is_control=c.is_control,
     )
 
 

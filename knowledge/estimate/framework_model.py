@@ -268,7 +268,7 @@ class FrameworkModel:
         speedup, low, high = _interval(gain)
         asked = {str(stack[self._name]), str(baseline[self._name])}
         families = {family for _, family in self._shares}
-        plain = [c for c in self._process.contrasts if not (c.twin or c.side.settings or c.reference.settings)]
+        plain = [c for c in self._process.contrasts if not (c.is_control or c.side.settings or c.reference.settings)]
         contrasts = [c for c in plain if (c.label, c.family) in self._shares] or [
             c for c in plain if c.family in families
         ]

@@ -146,17 +146,17 @@ class GaussianProcess:
             scales=self.amplitudes.scales,
             spans=self.amplitudes.spans,
         )
-        slots, references = places(len(self.contrasts), len(points))
-        solved = self._solve(design, slots, references)
+        arms, references = places(len(self.contrasts), len(points))
+        solved = self._solve(design, arms, references)
         row, heads = np.arange(labels), np.arange(labels, labels + len(sides))
         weights = np.array(list(shares.values()))
-        slots, references = slots[solved.first], references[solved.first]
-        cross = np.zeros((len(sides), len(slots)))
+        arms, references = arms[solved.first], references[solved.first]
+        cross = np.zeros((len(sides), len(arms)))
         asked = {what: np.array([t.effects is None or what in t.effects for t in sides]) for what, *_ in PARTS}
         for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
             chosen = np.flatnonzero(asked[part[0]])
             if variance > 0 and len(chosen):
-                cross[chosen] += variance * design.sums(part, heads[chosen], row, weights, slots)
+                cross[chosen] += variance * design.sums(part, heads[chosen], row, weights, arms)
                 cross[chosen] -= variance * design.sums(part, heads[chosen], row, weights, references)
 
         def prior(left: Array, right: Array) -> Array:
@@ -172,16 +172,16 @@ class GaussianProcess:
 
         return Posterior(mean=cross @ solved.seen, cross=cross, told=cross @ solved.root, weigh=weigh, prior=prior)
 
-    def _solve(self, design: Design, slots: Array, references: Array) -> _Solved:
+    def _solve(self, design: Design, arms: Array, references: Array) -> _Solved:
         import numpy as np
         from scipy.linalg import solve_triangular
 
         if self._solved is None:
             total = noise_of(self.contrasts, self.amplitudes)
-            for variance, matrix in zip(self.amplitudes.parts, design.contrasts(slots, references), strict=True):
+            for variance, matrix in zip(self.amplitudes.parts, design.contrasts(arms, references), strict=True):
                 total += variance * matrix
             factor = np.linalg.cholesky(total)
-            first, kind = design.distinct(slots, references)
+            first, kind = design.distinct(arms, references)
             chosen = (kind[:, None] == np.arange(len(first))).astype(float)
             kinds = solve_triangular(factor, chosen, lower=True)
             seen = solve_triangular(factor, np.array([c.mean for c in self.contrasts]), lower=True)
@@ -203,8 +203,8 @@ def foresee(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> tuple[Array
     every = [*shown, *asked]
     total = noise_of(every, amplitudes)
     design = Design(points_of(every), length=amplitudes.length, scales=amplitudes.scales, spans=amplitudes.spans)
-    slots, references = places(len(every))
-    for variance, matrix in zip(amplitudes.parts, design.contrasts(slots, references), strict=True):
+    arms, references = places(len(every))
+    for variance, matrix in zip(amplitudes.parts, design.contrasts(arms, references), strict=True):
         total += variance * matrix
     known = len(shown)
     factor = np.linalg.cholesky(total[:known, :known])

@@ -56,7 +56,7 @@ def _information(contrasts: Iterable[Contrast], amplitudes: Amplitudes, machine:
     """
     best: dict[str, float] = {}
     for c in contrasts:
-        variance = c.error**2 + amplitudes.label + amplitudes.slot + _of_other_machines(c.machine, amplitudes, machine)
+        variance = c.error**2 + amplitudes.label + amplitudes.arm + _of_other_machines(c.machine, amplitudes, machine)
         best[c.block] = max(best.get(c.block, 0.0), 1 / variance)
     return sum(best.values())
 

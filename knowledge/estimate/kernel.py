@@ -118,7 +118,7 @@ class Design:
             found *= self._framework.between(a, b)
         return found
 
-    def distinct(self, slots: Array, references: Array) -> tuple[Array, Array]:
+    def distinct(self, arms: Array, references: Array) -> tuple[Array, Array]:
         """Return the places of the first contrast (k,) of each kind, and the kind of each (n,).
 
         Contrasts are of one kind where stacks, indicator and machine are the same.
@@ -126,7 +126,7 @@ class Design:
         import numpy as np
 
         kinds = codes(
-            zip(self._sides[slots], self._sides[references], self._labels[slots], self._machines[slots], strict=True)
+            zip(self._sides[arms], self._sides[references], self._labels[arms], self._machines[arms], strict=True)
         )
         _, first = np.unique(kinds, return_index=True)
         return first, kinds
@@ -166,18 +166,18 @@ class Design:
             found *= shared[rows] == shared[columns]
         return found
 
-    def contrasts(self, slots: Array, references: Array) -> Iterator[Array]:
-        """Yield the covariance (n, n) of unit amplitude, of each part, of the differences of slots and references.
+    def contrasts(self, arms: Array, references: Array) -> Iterator[Array]:
+        """Yield the covariance (n, n) of unit amplitude, of each part, of the differences of arms and references.
 
-        Slot and reference of a contrast are at one indicator on one machine.
+        Arm and reference of a contrast are at one indicator on one machine.
         """
-        scales = self._scales[slots][:, None] * self._scales[slots][None, :]
-        kernels = {what: self._differences(what, slots, references) for what in sorted({what for what, *_ in PARTS})}
+        scales = self._scales[arms][:, None] * self._scales[arms][None, :]
+        kernels = {what: self._differences(what, arms, references) for what in sorted({what for what, *_ in PARTS})}
         for part in PARTS:
-            yield kernels[part[0]] * self._alike(part, slots, slots) * scales
+            yield kernels[part[0]] * self._alike(part, arms, arms) * scales
 
-    def _differences(self, what: str, slots: Array, references: Array) -> Array:
-        a, r = slots[:, None], references[:, None]
+    def _differences(self, what: str, arms: Array, references: Array) -> Array:
+        a, r = arms[:, None], references[:, None]
         return (
             self._kernel(what, a, a.T)
             - self._kernel(what, a, r.T)

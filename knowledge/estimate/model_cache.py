@@ -110,7 +110,7 @@ def pack(contrasts: Sequence[Contrast]) -> dict[str, Any]:
     rows = [
         [
             place("texts", c.block),
-            c.slot,
+            c.arm,
             place("texts", c.label),
             place("texts", c.family),
             place("texts", c.backend),
@@ -120,7 +120,7 @@ def pack(contrasts: Sequence[Contrast]) -> dict[str, Any]:
             place("sides", asdict(c.reference)),
             *(round(value, 9) for value in (c.mean, c.error, c.common, c.low, c.high)),
             c.rounds,
-            c.twin,
+            c.is_control,
         ]
         for c in contrasts
     ]
@@ -134,7 +134,7 @@ def _unpacked(record: dict[str, Any]) -> tuple[Contrast, ...]:
     return tuple(
         Contrast(
             block=texts[row[0]],
-            slot=row[1],
+            arm=row[1],
             label=texts[row[2]],
             family=texts[row[3]],
             backend=texts[row[4]],
@@ -148,7 +148,7 @@ def _unpacked(record: dict[str, Any]) -> tuple[Contrast, ...]:
             low=row[12],
             high=row[13],
             rounds=row[14],
-            twin=row[15],
+            is_control=row[15],
         )
         for row in record["rows"]
     )

@@ -23,7 +23,7 @@ class Standings:
     """The comparisons of one indicator, and what was not compared.
 
     Attributes:
-        comparisons: By block, label and slot.
+        comparisons: By block, label and arm.
         refused: One sentence for each group of runs that is not compared, with the reason.
     """
 

@@ -1,4 +1,4 @@
-"""What the runs of one slot and indicator say: median, interval, variation, rates, and the share of the roof."""
+"""What the runs of one arm and indicator say: median, interval, variation, rates, and the share of the roof."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Roof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The runs of one slot and indicator in a block.
+    """The runs of one arm and indicator in a block.
 
     Attributes:
         observation: The first run, for stack, settings and indicator.
@@ -87,13 +87,13 @@ def _key(o: Observation) -> RoofKey:
 
 
 def summarise_block(observations: Iterable[Observation]) -> tuple[Summary, ...]:
-    """Summarise every slot and indicator of one block, in order of indicator and slot."""
+    """Summarise every arm and indicator of one block, in order of indicator and arm."""
     observations = tuple(observations)
     known = roofs(observations)
     groups: dict[tuple[str, int], list[Observation]] = defaultdict(list)
     for o in observations:
         if o.status == "ok":
-            groups[o.indicator.label, o.slot].append(o)
+            groups[o.indicator.label, o.arm].append(o)
     return tuple(_summarise(runs, known) for _, runs in sorted(groups.items()))
 
 

@@ -1,4 +1,4 @@
-"""Variances that borrow strength from each other: with few rounds, one slot's own spread says little about its noise.
+"""Variances that borrow strength from each other: with few rounds, one arm's own spread says little about its noise.
 
 The empirical Bayes model of G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
 expression in microarray experiments", Statistical Applications in Genetics and Molecular Biology 3(1), 2004, sections
@@ -6,7 +6,7 @@ expression in microarray experiments", Statistical Applications in Genetics and 
 the observed variances differ beyond chance. Where they are alike, each is known nearly as well as all together; where
 they are not, each stands for itself.
 
-Smyth has thousands of independent variances. Here a few slots of one indicator share a reference, so two things are
+Smyth has thousands of independent variances. Here a few arms of one indicator share a reference, so two things are
 added: variances that share noise differ less by chance, and the common value is itself known from few. Without them
 intervals are too short (`python -m benchmarks.rounds --levels`).
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 _FEWEST = 6
 """Fewer variances say too little of how much they differ."""
 _COMMON = 0.25
-"""Correlation of two variances of ratios to one reference that is as noisy as the slots: the ratios' own is 1/2."""
+"""Correlation of two variances of ratios to one reference that is as noisy as the arms: the ratios' own is 1/2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Prior:
 
 
 def estimate_prior(variances: Sequence[tuple[float, float]]) -> Prior:
-    """Estimate what variances of one indicator's slots have in common, by the moments of their logarithms.
+    """Estimate what variances of one indicator's arms have in common, by the moments of their logarithms.
 
     Args:
         variances: Each with its degrees of freedom; those that are 0 tell nothing. All are of ratios to one reference.

@@ -257,9 +257,9 @@ def check_observation(observation: Observation) -> None:
     for name, value in told.items():
         if not math.isfinite(value) or value < 0:
             raise ValueError(f"`{name}` is {value}, which is no amount")
-    if observation.loops < 0 or observation.round < 0 or observation.slot < 0:
+    if observation.loops < 0 or observation.round < 0 or observation.arm < 0:
         raise ValueError("`loops`, `round` or `slot` is negative")
-    if max(observation.round, observation.slot) > _LARGEST_NUMBER:
+    if max(observation.round, observation.arm) > _LARGEST_NUMBER:
         raise ValueError(f"`round` or `slot` is larger than {_LARGEST_NUMBER}")
     sizes = (observation.loops, observation.indicator.version, *observation.indicator.parameters.values())
     if any(isinstance(size, int) and abs(size) > _LARGEST_COUNT for size in sizes):

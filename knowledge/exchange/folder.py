@@ -28,14 +28,14 @@ class MeasuredRun:
 
     Attributes:
         block: Name of the block.
-        round: Pass over the block's slots.
-        slot: Place in the block.
+        round: Pass over the block's arms.
+        arm: Place in the block.
         label: Label of the indicator run.
     """
 
     block: str
     round: int
-    slot: int
+    arm: int
     label: str
 
 
@@ -102,7 +102,7 @@ class ObservationFolder:
         """
         try:
             for observation in observations:
-                run = _run(observation.block, observation.round, observation.slot, observation.indicator)
+                run = _run(observation.block, observation.round, observation.arm, observation.indicator)
                 if run not in self._runs:
                     self._append(observation)
                     self._runs[run] = self._session
@@ -152,8 +152,8 @@ class ObservationFolder:
                 ) from None
 
 
-def _run(block: str, number: int, slot: int, indicator: IndicatorRun) -> MeasuredRun:
-    return MeasuredRun(block=block, round=number, slot=slot, label=indicator.label)
+def _run(block: str, number: int, arm: int, indicator: IndicatorRun) -> MeasuredRun:
+    return MeasuredRun(block=block, round=number, arm=arm, label=indicator.label)
 
 
 def _text(observation: Observation, described: set[str]) -> bytes:

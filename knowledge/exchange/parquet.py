@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from knowledge.domain.errors import InputError
-from knowledge.domain.observation import Observation
+from knowledge.domain.extras import needs_extra
+from knowledge.domain.observation import Observation, stored_key
 
 _PLAIN = (
-    "framework", "block", "round", "slot", "reference", "started_at", "status", "loops", "warmup_seconds", "steady",
+    "framework", "block", "round", "arm", "reference", "started_at", "status", "loops", "warmup_seconds", "steady",
     "flops", "bytes", "error", "tolerance", "failure",
 )  # fmt: skip
 
@@ -22,16 +22,11 @@ def parquet_table(observations: Iterable[Observation]) -> bytes:
     each; samples are a list of seconds.
 
     Raises:
-        InputError: If pyarrow is not installed.
+        MissingExtraError: If pyarrow is not installed.
     """
-    try:
+    with needs_extra("parquet", "Parquet"):
         import pyarrow as arrow
         from pyarrow import parquet
-    except ImportError:
-        raise InputError(
-            "Parquet needs pyarrow, which is not installed",
-            hint="install it with `pip install 'seshat-advisor[parquet]'`",
-        ) from None
     from io import BytesIO
 
     rows = [_row(o) for o in observations]
@@ -46,7 +41,7 @@ def parquet_table(observations: Iterable[Observation]) -> bytes:
 def _row_names() -> tuple[str, ...]:
     own = ("id", "indicator", "version", "backend", "device", "dtype", "parameters", "framework_version", "numpy")
     later = ("cuda", "cudnn", "python", "machine", "microarchitecture", "accelerator", "samples", "median_seconds")
-    return (*own, *later, *_PLAIN, "settings", "environment", "metrics", "telemetry")
+    return (*own, *later, *map(stored_key, _PLAIN), "settings", "environment", "metrics", "telemetry")
 
 
 def _row(o: Observation) -> dict[str, Any]:
@@ -70,7 +65,7 @@ def _row(o: Observation) -> dict[str, Any]:
         "samples": list(o.samples),
         "median_seconds": o.median,
     }
-    row |= {name: getattr(o, name) for name in _PLAIN}
+    row |= {stored_key(name): getattr(o, name) for name in _PLAIN}
     row |= {name: _json(getattr(o, name)) for name in ("settings", "environment", "metrics", "telemetry")}
     return row
 

@@ -179,7 +179,7 @@ class KnowledgeBase(Protocol):
         indicator: str | None = None,
         rounds: Collection[int] | None = None,
     ) -> Iterator[Observation]:
-        """Yield observations in order of block, round, slot and indicator.
+        """Yield observations in order of block, round, arm and indicator.
 
         Args:
             frameworks: Only those measured through one of these distributions.

@@ -58,7 +58,7 @@ def _row(o: Observation) -> Row:
         o.hardware.identity,
         o.block,
         o.round,
-        o.slot,
+        o.arm,
         o.reference,
         o.status,
         o.started_at,

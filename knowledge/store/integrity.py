@@ -74,7 +74,7 @@ def _check(row: dict[str, Any], stacks: dict[str, Any], machines: dict[str, Any]
         "framework": o.framework,
         "block": o.block,
         "round": o.round,
-        "slot": o.slot,
+        "slot": o.arm,
         "reference": o.reference,
         "status": o.status,
         "started_at": o.started_at,

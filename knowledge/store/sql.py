@@ -143,7 +143,7 @@ class SqlKnowledgeBase:
         indicator: str | None = None,
         rounds: Collection[int] | None = None,
     ) -> Generator[Observation, None, None]:
-        """Yield observations in order of block, round, slot and indicator."""
+        """Yield observations in order of block, round, arm and indicator."""
         table = tables.observation
         query = select(table.c.document, table.c.stack_id, table.c.hardware_id).order_by(
             table.c.block, table.c.round, table.c.slot, table.c.indicator, table.c.id

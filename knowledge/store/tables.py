@@ -70,6 +70,7 @@ observation = Table(
     Column("hardware_id", String(64), ForeignKey("hardware.id"), nullable=False),
     Column("block", String(128), nullable=False),
     Column("round", Integer, nullable=False),
+    # The number of the arm; databases of earlier versions have the column under this name.
     Column("slot", Integer, nullable=False),
     Column("reference", Boolean, nullable=False),
     Column("status", String(32), nullable=False),

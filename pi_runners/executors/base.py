@@ -115,6 +115,13 @@ class Executor(Protocol):
     def sees_files(self) -> bool:
         """Whether files that tasks write are seen here; else results come back in their output."""
 
+    def check(self) -> None:
+        """Check, without submitting anything, that the engine can be used from here.
+
+        Raises:
+            RefusedError: If its programs or its configuration are missing.
+        """
+
     def submit(self, batch: Batch) -> str:
         """Submit a batch, unless one of its name is there already, and return its handle.
 

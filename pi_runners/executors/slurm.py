@@ -125,6 +125,10 @@ class SlurmExecutor:
     def __init__(self, options: SlurmOptions | None = None) -> None:
         self.options = options or SlurmOptions()
 
+    def check(self) -> None:
+        """Check that Slurm is installed; see :meth:`Executor.check`."""
+        _require("sbatch")
+
     def submit(self, batch: Batch) -> str:
         """Submit a job array, unless the cluster has one of that name."""
         if found := self.find(batch):
@@ -306,17 +310,21 @@ def _mount(folder: Path) -> str:
     return f"{folder}:{folder}"
 
 
+def _require(program: str) -> None:
+    if shutil.which(program) is None:
+        raise RefusedError(
+            f"Slurm is not installed here: there is no `{program}`",
+            hint="run this on a login node of the cluster, or measure with `--executor local`",
+        )
+
+
 def _ask(program: str, *arguments: str) -> str:
     """Run one of Slurm's programs and return what it printed.
 
     Raises:
         ExecutorError: If it is not there, does not answer, or refuses.
     """
-    if shutil.which(program) is None:
-        raise RefusedError(
-            f"Slurm is not installed here: there is no `{program}`",
-            hint="run this on a login node of the cluster, or measure with `--executor local`",
-        )
+    _require(program)
     try:
         done = subprocess.run(
             [program, *arguments],

@@ -253,3 +253,15 @@ def test_knowledge_goes_out_and_in_without_counting_twice(advisor: Advisor, tmp_
     assert fresh.returncode == 0
     assert (tmp_path / "all.jsonl").read_bytes() == (tmp_path / "other.jsonl").read_bytes()
     assert "observations" in advisor("knowledge", "status").stdout
+
+
+def test_hardware_is_shown_by_name_and_by_option(advisor_here: Advisor) -> None:
+    by_name, by_option = (
+        advisor_here("hardware", "show", "v100"),
+        advisor_here("hardware", "show", "--hardware", "v100"),
+    )
+
+    assert by_name.returncode == by_option.returncode == 0
+    assert "Tesla V100" in by_name.stdout
+    assert by_name.stdout == by_option.stdout
+    assert advisor_here("hardware", "show", "h300").returncode == 2

@@ -31,7 +31,7 @@ class Noise:
         scale: Mean log factor by which it does.
         rounds: Rounds of a block.
         blocks: Blocks of the knowledge base.
-        lasting: Standard deviation of what a slot keeps through a block, and of what each indicator of it keeps.
+        lasting: Standard deviation of what an arm keeps through a block, and of what each indicator of it keeps.
     """
 
     deviation: float = 0.05
@@ -49,16 +49,16 @@ def knowledge(seed: int, noise: Noise, gain: float) -> Iterator[Observation]:
         kept = [[generator.gauss(0, noise.lasting) for _ in range(4)] for _ in range(len(VERSIONS) + 1)]
         for number in range(noise.rounds):
             drift = generator.gauss(0, 0.1)
-            # The last slot is the A/A control.
-            for slot, version in enumerate((*VERSIONS, VERSIONS[0])):
+            # The last arm is the A/A control.
+            for arm, version in enumerate((*VERSIONS, VERSIONS[0])):
                 slowed = generator.expovariate(1 / noise.scale) if generator.random() < noise.disturbed else 0.0
                 shared = generator.gauss(0, noise.deviation / 2)
                 for size in range(3):
                     level = (
-                        drift + slowed + shared + generator.gauss(0, noise.deviation) + kept[slot][3] + kept[slot][size]
+                        drift + slowed + shared + generator.gauss(0, noise.deviation) + kept[arm][3] + kept[arm][size]
                     )
                     seconds = math.exp(level - gain * (version == "2.1.0"))
-                    one = observation(version, round=number, slot=slot, reference=slot == 0, block=f"b{block}")
+                    one = observation(version, round=number, arm=arm, reference=arm == 0, block=f"b{block}")
                     # Nothing of this indicator ships for NumPy: what was measured counts itself.
                     run = replace(RUN, name="conv1d", parameters={"m": 8 * 2**size, "n": 8, "k": 8})
                     yield replace(one, indicator=run, samples=(seconds, seconds))

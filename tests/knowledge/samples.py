@@ -21,7 +21,7 @@ def observation(
     *,
     seconds: float = 1.0,
     round: int = 0,
-    slot: int = 0,
+    arm: int = 0,
     reference: bool = False,
     status: Status = "ok",
     block: str = "b1",
@@ -37,7 +37,7 @@ def observation(
         hardware=hardware,
         block=block,
         round=round,
-        slot=slot,
+        arm=arm,
         reference=reference,
         started_at="2026-01-01T00:00:00Z",
         status=status,
@@ -51,6 +51,6 @@ def block(ratios: dict[str, float], *, rounds: int = 6, drift: float = 0.0, name
     """Yield a block in which ``version`` takes ``1 / ratio`` of the first version's time, under drift a round."""
     noise = (0.0, 0.004, -0.003, 0.001, -0.002, 0.003, -0.001, 0.002)
     for number in range(rounds):
-        for slot, (version, ratio) in enumerate(ratios.items()):
-            level = 1.0 + drift * number + noise[(number + 3 * slot) % len(noise)]
-            yield observation(version, seconds=level / ratio, round=number, slot=slot, reference=slot == 0, block=name)
+        for arm, (version, ratio) in enumerate(ratios.items()):
+            level = 1.0 + drift * number + noise[(number + 3 * arm) % len(noise)]
+            yield observation(version, seconds=level / ratio, round=number, arm=arm, reference=arm == 0, block=name)

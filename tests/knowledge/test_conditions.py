@@ -26,24 +26,24 @@ def with_environment(o: Observation, **environment: str | int | None) -> Observa
 
 def test_runs_under_unequal_conditions_are_not_compared_and_that_is_told() -> None:
     rows = [with_environment(o, cpu_governor="performance") for o in block({"2.0.0": 1.0, "1.26.4": 1.2})]
-    slowed = [with_environment(o, cpu_governor="powersave") if o.slot == 1 and o.round < 2 else o for o in rows]
+    slowed = [with_environment(o, cpu_governor="powersave") if o.arm == 1 and o.round < 2 else o for o in rows]
 
     refused = refusals(slowed)
 
-    assert [(r.slot, r.rounds, r.reason) for r in refused] == [(1, 2, "cpu_governor powersave against performance")]
+    assert [(r.arm, r.rounds, r.reason) for r in refused] == [(1, 2, "cpu_governor powersave against performance")]
     assert [c.rounds for c in compare_block(slowed)] == [4]
     assert refusals(rows) == ()
 
 
 def test_threads_that_are_set_through_the_processors_are_no_unequal_condition() -> None:
     rows = [with_environment(o, cpus_allowed=2) for o in block({"2.0.0": 1.0, "1.26.4": 1.2})]
-    pinned = [replace(with_environment(o, cpus_allowed=1), settings={"threads": 1}) if o.slot else o for o in rows]
+    pinned = [replace(with_environment(o, cpus_allowed=1), settings={"threads": 1}) if o.arm else o for o in rows]
 
     assert refusals(pinned) == ()
 
 
-def test_a_quiet_slot_has_no_reason_to_be_mistrusted() -> None:
-    rows = [replace(o, steady=True) for o in block({"2.0.0": 1.0}) if o.slot == 0]
+def test_a_quiet_arm_has_no_reason_to_be_mistrusted() -> None:
+    rows = [replace(o, steady=True) for o in block({"2.0.0": 1.0}) if o.arm == 0]
 
     assert instabilities(rows) == ()
 
@@ -119,7 +119,7 @@ def test_a_summary_has_rates_jitter_and_the_share_of_the_roof() -> None:
     rows = [
         replace(observation(seconds=1.0, round=n), flops=50.0, bytes=10.0, metrics={"items": 4.0}) for n in range(3)
     ]
-    peak = [replace(observation(seconds=1.0, round=n), indicator=roof, flops=100.0, slot=1) for n in range(3)]
+    peak = [replace(observation(seconds=1.0, round=n), indicator=roof, flops=100.0, arm=1) for n in range(3)]
 
     summary = next(s for s in summarise_block([*rows, *peak]) if s.observation.indicator.name == "matmul")
 
@@ -189,25 +189,23 @@ def test_few_variances_share_nothing() -> None:
 
 
 def moderated(rounds: int, *, slower: float, trials: int = 60) -> list[Comparison]:
-    """Compare slots whose noise differs, each at the 5 % level; every one is slower than the reference by a factor."""
+    """Compare arms whose noise differs, each at the 5 % level; every one is slower than the reference by a factor."""
     generator = random.Random(rounds)
     found: list[Comparison] = []
     for trial in range(trials):
         rows = []
         sigmas = [0.05 * 2 ** generator.uniform(-1, 1) for _ in range(8)]
         for number in range(rounds):
-            for slot, sigma in enumerate(sigmas):
-                seconds = math.exp(generator.gauss(0, sigma)) * (slower if slot else 1.0)
-                rows.append(
-                    observation(seconds=seconds, round=number, slot=slot, reference=slot == 0, block=f"b{trial}")
-                )
+            for arm, sigma in enumerate(sigmas):
+                seconds = math.exp(generator.gauss(0, sigma)) * (slower if arm else 1.0)
+                rows.append(observation(seconds=seconds, round=number, arm=arm, reference=arm == 0, block=f"b{trial}"))
         found += compare_block(rows, confidence=1 - 0.05 * 7)
     return found
 
 
 @pytest.mark.parametrize(("rounds", "widest"), [(3, 0.5), (8, 0.15)])
 def test_moderated_intervals_err_as_often_as_they_say(rounds: int, widest: float) -> None:
-    """A/A comparisons of slots whose noise differs, none of which is really faster."""
+    """A/A comparisons of arms whose noise differs, none of which is really faster."""
     found = moderated(rounds, slower=1.0)
 
     # 5 % of 420 is 21; those of one block share their reference, so their errors come in groups.

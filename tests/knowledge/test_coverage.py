@@ -17,16 +17,16 @@ from tests.knowledge.samples import RUN, observation
 NORMAL_QUANTILE = 1.959964
 
 
-def alike(seed: int, *, slots: int, rounds: int, deviations: tuple[float, ...], block: str) -> Iterator[Observation]:
+def alike(seed: int, *, arms: int, rounds: int, deviations: tuple[float, ...], block: str) -> Iterator[Observation]:
     """Yield a block of equal stacks; each indicator has the standard deviation of its own log times."""
     generator = random.Random(seed)
     runs = [replace(RUN, parameters={"m": 8 * (place + 1), "n": 8, "k": 8}) for place in range(len(deviations))]
-    arms = [observation(slot=slot, reference=slot == 0, block=block) for slot in range(slots)]
+    stacks = [observation(arm=arm, reference=arm == 0, block=block) for arm in range(arms)]
     for number in range(rounds):
-        for arm in arms:
+        for stack in stacks:
             for run, deviation in zip(runs, deviations, strict=True):
                 seconds = math.exp(generator.gauss(0, deviation))
-                yield replace(arm, indicator=run, round=number, samples=(seconds, seconds))
+                yield replace(stack, indicator=run, round=number, samples=(seconds, seconds))
 
 
 def deviation_of(comparison: Comparison, deviations: tuple[float, ...]) -> float:
@@ -37,33 +37,33 @@ LEVELS = (0.01, 0.01, 0.01, 0.01, 0.05)
 
 
 @pytest.mark.parametrize(
-    ("slots", "rounds", "blocks"), [(2, 8, 200), (2, 3, 300), (3, 4, 160), (3, 8, 120), (8, 3, 160), (8, 8, 100)]
+    ("arms", "rounds", "blocks"), [(2, 8, 200), (2, 3, 300), (3, 4, 160), (3, 8, 120), (8, 3, 160), (8, 8, 100)]
 )
-def test_intervals_hold_as_often_as_they_say_at_every_level_of_noise(slots: int, rounds: int, blocks: int) -> None:
+def test_intervals_hold_as_often_as_they_say_at_every_level_of_noise(arms: int, rounds: int, blocks: int) -> None:
     found: dict[float, list[bool]] = {deviation: [] for deviation in LEVELS}
     wrong = 0
     for seed in range(blocks):
-        comparisons = compare_block(alike(seed, slots=slots, rounds=rounds, deviations=LEVELS, block="b"))
+        comparisons = compare_block(alike(seed, arms=arms, rounds=rounds, deviations=LEVELS, block="b"))
         wrong += any(c.significant for c in comparisons)
         for c in comparisons:
             found[deviation_of(c, LEVELS)].append(abs(c.mean) > NORMAL_QUANTILE * c.normal_error)
 
-    # 5 % err; errors come in groups, since slots share a reference. Pooled over indicators, 13 to 19 % would.
+    # 5 % err; errors come in groups, since arms share a reference. Pooled over indicators, 13 to 19 % would.
     for outside in found.values():
         assert sum(outside) <= 0.05 * len(outside) + 3.5 * math.sqrt(0.05 * len(outside))
     # The intervals of a block hold together in 95 % of the blocks.
     assert wrong <= 0.05 * blocks + 2 * math.sqrt(0.05 * blocks)
 
 
-def test_intervals_of_many_slots_of_one_indicator_are_shorter_than_each_alone() -> None:
-    """Otherwise a program that shares nothing between slots would pass: three rounds then say little."""
+def test_intervals_of_many_arms_of_one_indicator_are_shorter_than_each_alone() -> None:
+    """Otherwise a program that shares nothing between arms would pass: three rounds then say little."""
     few, many = (
         [
             c.normal_error / 0.01
             for seed in range(30)
-            for c in compare_block(alike(seed, slots=slots, rounds=3, deviations=(0.01,), block="b"))
+            for c in compare_block(alike(seed, arms=arms, rounds=3, deviations=(0.01,), block="b"))
         ]
-        for slots in (2, 9)
+        for arms in (2, 9)
     )
 
     assert statistics.median(many) < 0.7 * statistics.median(few)

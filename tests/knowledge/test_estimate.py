@@ -48,22 +48,22 @@ def test_drift_of_the_machine_leaves_paired_ratios_alone() -> None:
     assert drifting[0].significant
 
 
-def test_a_stack_compared_with_itself_is_a_twin_and_not_significant() -> None:
+def test_a_stack_compared_with_itself_is_a_control_and_not_significant() -> None:
     rows = [*block({"2.0.0": 1.0, "1.26.4": 1.2})]
-    again = [replace(o, slot=2, reference=False) for o in rows if o.slot == 0]
+    again = [replace(o, arm=2, reference=False) for o in rows if o.arm == 0]
     again = [replace(o, samples=tuple(s * (1.01 - 0.004 * o.round) for s in o.samples)) for o in again]
 
-    twin = next(c for c in compare_block(rows + again) if c.slot == 2)
+    control = next(c for c in compare_block(rows + again) if c.arm == 2)
 
-    assert twin.twin
-    assert not twin.significant
+    assert control.is_control
+    assert not control.significant
 
 
 def test_intervals_are_widened_for_the_number_of_comparisons() -> None:
     few = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}))[0]
     many = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1, "1.25.0": 1.0, "1.24.0": 1.0, "1.23.0": 1.0}))
 
-    same = next(c for c in many if c.slot == 1)
+    same = next(c for c in many if c.arm == 1)
     for comparison, count in ((few, 1), (same, 4)):
         half = comparison.standard_error * student.ppf(1 - 0.05 / count / 2, comparison.degrees)
         assert comparison.high - comparison.mean == pytest.approx(half)
@@ -71,9 +71,9 @@ def test_intervals_are_widened_for_the_number_of_comparisons() -> None:
 
 
 def disturbed(ratios: dict[str, float], slowed: dict[tuple[int, int], float], rounds: int) -> list[Observation]:
-    """Return a block of which some processes, by round and slot, ran so many times as long."""
+    """Return a block of which some processes, by round and arm, ran so many times as long."""
     return [
-        replace(o, samples=tuple(s * slowed.get((o.round, o.slot), 1.0) for s in o.samples))
+        replace(o, samples=tuple(s * slowed.get((o.round, o.arm), 1.0) for s in o.samples))
         for o in block(ratios, rounds=rounds)
     ]
 
@@ -101,9 +101,9 @@ def test_drift_does_not_make_a_result_none() -> None:
     rows = []
     for number in range(60):
         drift = generator.gauss(0, 0.1)
-        for slot, version in enumerate(("2.0.0", "1.26.4")):
-            seconds = math.exp(drift + generator.gauss(0, 0.005) - 0.02 * slot)
-            rows.append(observation(version, seconds=seconds, round=number, slot=slot, reference=slot == 0))
+        for arm, version in enumerate(("2.0.0", "1.26.4")):
+            seconds = math.exp(drift + generator.gauss(0, 0.005) - 0.02 * arm)
+            rows.append(observation(version, seconds=seconds, round=number, arm=arm, reference=arm == 0))
 
     (found,) = compare_block(rows)
 
@@ -240,21 +240,23 @@ def test_an_unmeasured_newest_version_is_not_left_for_a_measured_one() -> None:
     assert not older.is_significant()
 
 
-def test_a_twin_finds_out_an_unlucky_reference() -> None:
+def test_a_control_corrects_for_an_unlucky_reference() -> None:
     rows = list(block({"2.0.0": 1.0, "1.26.4": 1.1, "1.25.0": 1.1}))
-    twin = [replace(o, slot=9, samples=tuple(s / 1.1 for s in o.samples), reference=False) for o in rows if o.slot == 0]
+    control = [
+        replace(o, arm=9, samples=tuple(s / 1.1 for s in o.samples), reference=False) for o in rows if o.arm == 0
+    ]
     asked = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
 
-    without, with_twin = estimator(rows).predict(*asked), estimator(rows + twin).predict(*asked)
+    without, with_control = estimator(rows).predict(*asked), estimator(rows + control).predict(*asked)
 
-    assert with_twin.speedup < 1.05 < without.speedup
+    assert with_control.speedup < 1.05 < without.speedup
 
 
 def test_a_framework_with_one_measured_version_is_unmeasured() -> None:
     rows = list(block({"2.0.0": 1.0}))
-    twin = [replace(o, slot=1, reference=False) for o in rows]
+    control = [replace(o, arm=1, reference=False) for o in rows]
 
-    assert estimator(rows + twin).predict({"numpy": Version("2.0.0")}, {}).unmeasured == ("numpy",)
+    assert estimator(rows + control).predict({"numpy": Version("2.0.0")}, {}).unmeasured == ("numpy",)
 
 
 def test_other_hardware_counts_less() -> None:
@@ -333,7 +335,7 @@ def test_the_library_of_cuda_beside_a_framework_is_a_companion_by_its_plain_name
         replace(
             o,
             stack=make_stack(
-                [*o.stack.packages, PackageVersion(name=name, version=f"2.{o.slot}")],
+                [*o.stack.packages, PackageVersion(name=name, version=f"2.{o.arm}")],
                 python=o.stack.python,
                 platform=o.stack.platform,
             ),

@@ -30,6 +30,13 @@ def test_a_stack_and_a_machine_are_written_once() -> None:
     assert [json.loads(line)["kind"] for line in lines] == ["stack", "hardware", "observation", "observation"]
 
 
+def test_records_keep_the_keys_that_earlier_versions_wrote() -> None:
+    record = json.loads(list(write_observations([observation(arm=3)]))[-1])["record"]
+
+    assert record["slot"] == 3
+    assert "arm" not in record
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [

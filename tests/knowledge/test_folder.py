@@ -36,7 +36,7 @@ def test_what_is_added_can_be_read_back_and_is_known_the_next_time(tmp_path: Pat
     assert read(tmp_path / "new") == [first, second]
     assert len(list((tmp_path / "new").iterdir())) == 1
     assert dict(ObservationFolder(tmp_path / "new", session="s").runs) == {
-        MeasuredRun(block="b", round=number, slot=first.slot, label=first.indicator.label): "s" for number in (0, 1)
+        MeasuredRun(block="b", round=number, arm=first.arm, label=first.indicator.label): "s" for number in (0, 1)
     }
     assert folder.runs == ObservationFolder(tmp_path / "new", session="s").runs
 

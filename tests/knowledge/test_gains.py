@@ -39,12 +39,12 @@ def contrast(
     *,
     block: str = "b",
     label: str = LABEL,
-    slot: int = 1,
+    arm: int = 1,
     machine: Machine = HERE,
 ) -> Contrast:
     return Contrast(
         block=block,
-        slot=slot,
+        arm=arm,
         label=label,
         family=label.partition("@")[0],
         backend="torch",
@@ -58,7 +58,7 @@ def contrast(
         low=mean - 2 * error,
         high=mean + 2 * error,
         rounds=6,
-        twin=False,
+        is_control=False,
     )
 
 
@@ -246,7 +246,7 @@ def test_a_noisy_block_of_another_size_or_definition_neither_shifts_nor_sharpens
     was, now = gain_of_workload([quiet]), gain_of_workload([quiet, noisy])
 
     # Both keep something through their blocks that their rounds do not tell.
-    lasting = NOTHING_SHIPS.label + NOTHING_SHIPS.slot
+    lasting = NOTHING_SHIPS.label + NOTHING_SHIPS.arm
     warranted = (quiet.error**2 + lasting) / (quiet.error**2 + noisy.error**2 + 2 * lasting)
     assert was.mean <= now.mean <= was.mean + warranted * abs(was.mean)
     # A mix of sizes differs a little less from version to version than one size alone.
@@ -256,7 +256,7 @@ def test_a_noisy_block_of_another_size_or_definition_neither_shifts_nor_sharpens
 def test_many_versions_that_were_measured_badly_do_not_outweigh_one_that_was_measured_well() -> None:
     quiet = contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="b1", label=SORTS[0])
     noisy = [
-        contrast(side(f"2.{minor}.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block="b2", label=SORTS[1], slot=minor)
+        contrast(side(f"2.{minor}.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block="b2", label=SORTS[1], arm=minor)
         for minor in range(1, 9)
     ]
 
@@ -295,7 +295,7 @@ def test_a_busy_block_of_other_indicators_leaves_a_prediction_alone() -> None:
 def test_predictions_do_not_depend_on_what_was_asked_before() -> None:
     rows = [
         contrast(side("2.4.0", {"mkl": "2021.4.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.1, 0.02),
-        contrast(side("2.8.0", {"mkl": "2022.1.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.05, 0.02, slot=2),
+        contrast(side("2.8.0", {"mkl": "2022.1.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.05, 0.02, arm=2),
     ]
     asked = versions({"torch": "2.4.0", "mkl": "2021.4.0"}), versions({"torch": "2.9.0", "mkl": "2024.0.0"})
 
@@ -321,8 +321,8 @@ def test_an_older_definition_of_an_indicator_shares_only_what_all_indicators_sha
 def test_with_one_companion_a_gain_is_the_posterior_of_the_whole_stacks() -> None:
     rows = [
         contrast(side("2.4.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.1, 0.02),
-        contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, slot=2),
-        contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, slot=3),
+        contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, arm=2),
+        contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, arm=3),
     ]
     found = model(rows)
 
@@ -340,8 +340,8 @@ def test_with_one_companion_a_gain_is_the_posterior_of_the_whole_stacks() -> Non
 def test_gains_of_framework_and_companion_are_those_of_the_whole_stacks(baseline: dict[str, str], share: float) -> None:
     rows = [
         contrast(side("2.4.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.1, 0.02),
-        contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, slot=2),
-        contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, slot=3),
+        contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, arm=2),
+        contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, arm=3),
     ]
     found = model(rows)
     offered = {name: [Version(v) for v in listed] for name, listed in {"torch": FRAMEWORK, **COMPANIONS}.items()}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.report.prometheus import PrometheusSink
+from advisor.campaign.prometheus import PrometheusSink
 from knowledge.admission.admit import Admission
 from knowledge.admission.plausibility import complaints
 from knowledge.domain.observation import IndicatorRun, Observation
@@ -80,7 +80,7 @@ def test_a_stack_is_not_compared_with_a_reference_of_another_version() -> None:
 
 def test_each_version_is_summarised_alone(store: SqlKnowledgeBase) -> None:
     medians = {
-        (s.observation.indicator.version, s.observation.slot): s.median for s in summarise_block(store.observations())
+        (s.observation.indicator.version, s.observation.arm): s.median for s in summarise_block(store.observations())
     }
 
     assert medians == {

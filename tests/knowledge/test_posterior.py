@@ -36,9 +36,9 @@ def torch_block(seed: int, *, sizes: int = 4, rounds: int = 6) -> Iterator[Obser
     for size in range(sizes):
         run = replace(RUN, backend="torch", parameters={"m": 8 * 2**size, "n": 8, "k": 8})
         for number in range(rounds):
-            for slot, (torch, numpy) in enumerate(stacks):
+            for arm, (torch, numpy) in enumerate(stacks):
                 speed = 0.04 * (int(torch[2]) - 7) - 0.03 * (numpy == "2.0.0")
-                one = observation(round=number, slot=slot, reference=slot == 4, block=f"t{seed}")
+                one = observation(round=number, arm=arm, reference=arm == 4, block=f"t{seed}")
                 packages = [PackageVersion(name="torch", version=torch), PackageVersion(name="numpy", version=numpy)]
                 seconds = math.exp(-speed + generator.gauss(0, 0.01))
                 yield replace(
@@ -120,9 +120,9 @@ def test_the_share_of_noise_that_all_indicators_of_a_process_have_in_common_is_f
         disturbed = generator.gauss(0, common)
         for size in range(6):
             run = replace(RUN, parameters={"m": size, "n": 8, "k": 8})
-            for slot in range(2):
-                seconds = math.exp(slot * (disturbed + generator.gauss(0, own)))
-                one = observation(round=number, slot=slot, reference=slot == 0)
+            for arm in range(2):
+                seconds = math.exp(arm * (disturbed + generator.gauss(0, own)))
+                one = observation(round=number, arm=arm, reference=arm == 0)
                 rows.append(replace(one, indicator=run, samples=(seconds, seconds)))
 
     (found,) = common_shares(rows).values()

@@ -30,10 +30,10 @@ def test_adding_again_changes_nothing(store: SqlKnowledgeBase) -> None:
     assert list(store.observations(block="b1")) == batch
 
 
-def test_observations_come_in_order_of_round_and_slot(store: SqlKnowledgeBase) -> None:
-    store.add([observation(round=1), observation(round=0, slot=1, version="1.26.4"), observation(round=0)])
+def test_observations_come_in_order_of_round_and_arm(store: SqlKnowledgeBase) -> None:
+    store.add([observation(round=1), observation(round=0, arm=1, version="1.26.4"), observation(round=0)])
 
-    assert [(o.round, o.slot) for o in store.observations(block="b1")] == [(0, 0), (0, 1), (1, 0)]
+    assert [(o.round, o.arm) for o in store.observations(block="b1")] == [(0, 0), (0, 1), (1, 0)]
 
 
 def test_failed_observations_are_kept(store: SqlKnowledgeBase) -> None:

@@ -290,7 +290,7 @@ OBSERVATIONS = st.builds(
     observation,
     st.sampled_from(["2.0.0", "1.26.4"]),
     round=st.integers(0, 3),
-    slot=st.integers(0, 1),
+    arm=st.integers(0, 1),
     block=st.sampled_from(["b1", "b2"]),
     hardware=st.sampled_from([MACHINE, replace(MACHINE, name="another name")]),
     status=st.sampled_from(["ok", "crashed"]),

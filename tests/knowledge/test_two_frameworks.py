@@ -52,7 +52,7 @@ def contrast(framework: str, one: Stack, other: Stack, mean: float, error: float
     ]
     return Contrast(
         block=block,
-        slot=1,
+        arm=1,
         label=f"sort@1[n=8] float32 {framework}/cpu",
         family="sort",
         backend=framework,
@@ -66,7 +66,7 @@ def contrast(framework: str, one: Stack, other: Stack, mean: float, error: float
         low=mean - 2 * error,
         high=mean + 2 * error,
         rounds=6,
-        twin=False,
+        is_control=False,
     )
 
 

@@ -14,7 +14,7 @@ from knowledge.domain.observation import Observation, Scalar
 from knowledge.domain.stack import PackageVersion, make_stack
 from pi_runners.campaign import Block, observed, run_block
 from pi_runners.environment import BuiltEnvironment, LockedPackage, StackLock, locked_stack
-from pi_runners.matrix import IndicatorCase, Slot, choose_cases, plan_slots
+from pi_runners.matrix import Arm, IndicatorCase, choose_cases, plan_arms
 from pi_runners.subprocess_runner import Ending, ProcessEnd, ProcessRequest
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE
@@ -56,19 +56,19 @@ def cases(*names: str) -> tuple[IndicatorCase, ...]:
     return tuple(choose_cases([name])[0] for name in names)
 
 
-def slots_of(*requested: str, again: bool = False) -> tuple[Slot, ...]:
+def arms_of(*requested: str, again: bool = False) -> tuple[Arm, ...]:
     stacks: list[Switched] = [(lock(text), {}) for text in requested]
-    return plan_slots(stacks, cases("matmul"), device="cpu", again=again)
+    return plan_arms(stacks, cases("matmul"), device="cpu", again=again)
 
 
-def block_of(slots: tuple[Slot, ...], rounds: int = 1) -> Block:
-    return Block(name="b", slots=slots, rounds=rounds, hardware=MACHINE)
+def block_of(arms: tuple[Arm, ...], rounds: int = 1) -> Block:
+    return Block(name="b", arms=arms, rounds=rounds, hardware=MACHINE)
 
 
 def test_the_first_stack_of_each_framework_is_its_reference() -> None:
-    slots = slots_of("numpy==2.0.0", "torch==2.13.0", "numpy==1.26.4", again=True)
+    arms = arms_of("numpy==2.0.0", "torch==2.13.0", "numpy==1.26.4", again=True)
 
-    assert [(s.number, s.framework, s.reference) for s in slots] == [
+    assert [(s.number, s.framework, s.reference) for s in arms] == [
         (0, "numpy", True),
         (1, "torch", True),
         (2, "numpy", False),
@@ -80,9 +80,9 @@ def test_the_first_stack_of_each_framework_is_its_reference() -> None:
 def test_only_what_a_backend_can_run_is_planned() -> None:
     stacks: list[Switched] = [(lock("numpy==2.0.0"), {}), (lock("tensorflow-cpu==2.18.0"), {})]
 
-    slots = plan_slots(stacks, cases("matmul", "training_step"), device="cuda", again=False)
+    arms = plan_arms(stacks, cases("matmul", "training_step"), device="cuda", again=False)
 
-    assert [[(r.name, r.device) for r in s.indicators] for s in slots] == [
+    assert [[(r.name, r.device) for r in s.indicators] for s in arms] == [
         [("matmul", "cpu")],
         [("matmul", "cuda"), ("training_step", "cuda")],
     ]
@@ -90,17 +90,17 @@ def test_only_what_a_backend_can_run_is_planned() -> None:
 
 def test_a_stack_without_a_framework_is_refused() -> None:
     with pytest.raises(InputError, match="names no framework"):
-        slots_of("six==1.0")
+        arms_of("six==1.0")
 
 
-def test_settings_that_a_backend_does_not_know_make_no_slot_of_their_own() -> None:
+def test_settings_that_a_backend_does_not_know_make_no_arm_of_their_own() -> None:
     one, other = lock("numpy==2.0.0"), lock("tensorflow-cpu==2.18.0")
     switches: tuple[dict[str, Scalar], ...] = ({}, {"xla": "on"})
     stacks = [(stack, settings) for stack in (one, other) for settings in switches]
 
-    slots = plan_slots(stacks, cases("matmul"), device="cpu", again=False)
+    arms = plan_arms(stacks, cases("matmul"), device="cpu", again=False)
 
-    assert [(s.framework, dict(s.settings), s.reference) for s in slots] == [
+    assert [(s.framework, dict(s.settings), s.reference) for s in arms] == [
         ("numpy", {}, True),
         ("tensorflow-cpu", {}, True),
         ("tensorflow-cpu", {"xla": "on"}, False),
@@ -111,7 +111,7 @@ def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path
     sink = Sink()
 
     taken = run_block(
-        block_of(slots_of("numpy==2.0.0"), rounds=2), sink=sink, runner=NoProcesses(), environments=tmp_path
+        block_of(arms_of("numpy==2.0.0"), rounds=2), sink=sink, runner=NoProcesses(), environments=tmp_path
     )
 
     assert taken == 2
@@ -121,23 +121,21 @@ def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path
 
 
 def test_what_was_observed_before_is_not_run_again(tmp_path: Path) -> None:
-    block = block_of(slots_of("numpy==2.0.0"), rounds=3)
+    block = block_of(arms_of("numpy==2.0.0"), rounds=3)
     sink = Sink()
 
-    run_block(
-        block, sink=sink, runner=NoProcesses(), environments=tmp_path, is_missing=lambda number, slot: number == 1
-    )
+    run_block(block, sink=sink, runner=NoProcesses(), environments=tmp_path, is_missing=lambda number, arm: number == 1)
 
     assert [o.round for o in sink.observations] == [1]
 
 
 def test_a_block_that_was_begun_with_other_stacks_is_refused(tmp_path: Path) -> None:
     sink = Sink()
-    run_block(block_of(slots_of("numpy==2.0.0")), sink=sink, runner=NoProcesses(), environments=tmp_path)
+    run_block(block_of(arms_of("numpy==2.0.0")), sink=sink, runner=NoProcesses(), environments=tmp_path)
 
-    assert observed(block_of(slots_of("numpy==2.0.0")), sink.observations) == {(0, 0)}
+    assert observed(block_of(arms_of("numpy==2.0.0")), sink.observations) == {(0, 0)}
     with pytest.raises(InputError, match="begun with other stacks"):
-        observed(block_of(slots_of("numpy==2.1.0")), sink.observations)
+        observed(block_of(arms_of("numpy==2.1.0")), sink.observations)
 
 
 class CrashingProcesses:
@@ -161,14 +159,14 @@ class CrashingProcesses:
 
 
 def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slots = plan_slots([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", again=False)
-    stack = locked_stack(slots[0].lock, "3.11.7")
+    arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", again=False)
+    stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
         "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
     )
     runner, sink = CrashingProcesses("sort"), Sink()
 
-    run_block(block_of(slots), sink=sink, runner=runner, environments=tmp_path)
+    run_block(block_of(arms), sink=sink, runner=runner, environments=tmp_path)
 
     assert runner.asked == [["matmul", "sort", "fft"], ["fft"]]
     assert [(o.indicator.name, o.status) for o in sink.observations] == [
@@ -185,14 +183,14 @@ def test_an_environment_in_which_nothing_runs_is_given_up(tmp_path: Path, monkey
             self.asked.append([entry["name"] for entry in job.request["indicators"]])
             return ProcessEnd(results=(), exit_status=-11)
 
-    slots = plan_slots([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", again=False)
-    stack = locked_stack(slots[0].lock, "3.11.7")
+    arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", again=False)
+    stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
         "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
     )
     runner, sink = Silent(""), Sink()
 
-    run_block(block_of(slots), sink=sink, runner=runner, environments=tmp_path)
+    run_block(block_of(arms), sink=sink, runner=runner, environments=tmp_path)
 
     assert runner.asked == [["matmul", "sort", "fft"], ["sort", "fft"]]
     assert [o.status for o in sink.observations] == ["crashed"] * 3
@@ -221,7 +219,7 @@ def test_real_numpy_stacks_are_measured_remembered_and_resumed(advisor: Advisor,
     assert "A/A" in first.stdout
     shown = json.loads(advisor("pi", "show", block, "--format", "json").stdout)
     assert len(shown["rows"]) == 3 * 3
-    assert {row["speedup"]["twin"] for row in shown["rows"] if row["slot"] == 2} == {True}
+    assert {row["speedup"]["control"] for row in shown["rows"] if row["arm"] == 2} == {True}
     assert all(row["seconds"]["low"] <= row["seconds"]["median"] <= row["seconds"]["high"] for row in shown["rows"])
 
 
@@ -247,8 +245,8 @@ def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor,
 def test_the_systems_cuda_is_part_of_a_stack_that_carries_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, cuda: str | None, cudnn: str | None
 ) -> None:
-    slots = plan_slots([(lock("torch==2.8.0"), {})], cases("matmul"), device=device, again=False)
-    stack = locked_stack(slots[0].lock, "3.11.7")
+    arms = plan_arms([(lock("torch==2.8.0"), {})], cases("matmul"), device=device, again=False)
+    stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
         "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
     )
@@ -257,7 +255,7 @@ def test_the_systems_cuda_is_part_of_a_stack_that_carries_none(
     monkeypatch.setenv("NV_CUDNN_VERSION", "9.8.0.87-1")
     sink = Sink()
 
-    run_block(block_of(slots), sink=sink, runner=CrashingProcesses(""), environments=tmp_path)
+    run_block(block_of(arms), sink=sink, runner=CrashingProcesses(""), environments=tmp_path)
 
     assert {(o.stack.cuda, o.stack.cudnn) for o in sink.observations} == {(cuda, cudnn)}
 
@@ -277,14 +275,14 @@ class OneAtATime:
 
 
 def installed_block(tmp_path: Path, *names: str, rounds: int = 1) -> Block:
-    """A block on an interpreter that exists: nothing can be built from its slots."""
+    """A block on an interpreter that exists: nothing can be built from its arms."""
     stack = make_stack(
         [PackageVersion(name="numpy", version="2.0.0")], python="3.12.3", platform="manylinux_2_39_x86_64"
     )
     environment = BuiltEnvironment(python=tmp_path / "python", stack=stack)
     nothing = StackLock(requested=("numpy==2.0.0",), packages=(), python="python", platform=stack.platform)
-    slots = plan_slots([(nothing, {})], cases(*names), device="cpu", again=True)
-    return replace(block_of(slots, rounds=rounds), environment=environment)
+    arms = plan_arms([(nothing, {})], cases(*names), device="cpu", again=True)
+    return replace(block_of(arms, rounds=rounds), environment=environment)
 
 
 def test_an_interpreter_that_exists_is_measured_without_building_anything(
@@ -320,7 +318,7 @@ def test_an_indicator_is_timed_out_only_if_it_had_the_whole_time_of_a_process(tm
     runner, sink = OneAtATime("time"), Sink()
     block = installed_block(tmp_path, "matmul", "sort", "fft")
 
-    run_block(replace(block, slots=block.slots[:1]), sink=sink, runner=runner, environments=tmp_path)
+    run_block(replace(block, arms=block.arms[:1]), sink=sink, runner=runner, environments=tmp_path)
 
     assert runner.asked == [["matmul", "sort", "fft"], ["sort", "fft"], ["fft"]]
     assert [o.status for o in sink.observations] == ["ok"] * 3

@@ -12,15 +12,15 @@ from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.stack import PackageVersion, Stack, make_stack
 from pi_runners.environment import BuiltEnvironment, EnvironmentBuildError
 from pi_runners.installed_stack import (
-    Arm,
+    ArmSpec,
     cases_that_fit,
     device_of,
     installed_environment,
     installed_frameworks,
     missing_rounds,
-    plan_installed_slots,
+    plan_installed_arms,
 )
-from pi_runners.matrix import Slot, choose_cases
+from pi_runners.matrix import Arm, choose_cases
 from tests.knowledge.samples import MACHINE
 
 WITH_GPU = replace(
@@ -37,9 +37,9 @@ def stack_of(**versions: str) -> Stack:
     return make_stack(packages, python="3.12.3", platform="manylinux_2_39_x86_64")
 
 
-def slots_of(stack: Stack, framework: str, *arms: Arm, device: str = "cpu") -> tuple[Slot, ...]:
+def arms_of(stack: Stack, framework: str, *specs: ArmSpec, device: str = "cpu") -> tuple[Arm, ...]:
     environment = BuiltEnvironment(python=Path("python"), stack=stack)
-    return plan_installed_slots(environment, framework, arms, choose_cases(["matmul", "sort"]), device=device)
+    return plan_installed_arms(environment, framework, specs, choose_cases(["matmul", "sort"]), device=device)
 
 
 def test_the_packages_of_this_interpreter_are_read() -> None:
@@ -110,9 +110,9 @@ def test_a_framework_computes_on_the_gpu_if_its_distribution_can(framework: str,
 
 
 def test_an_arm_whose_settings_mean_nothing_on_the_device_is_left_out() -> None:
-    arms = (Arm(), Arm(settings={"tf32": "on"}, indicators=("matmul",)), Arm())
-    on_cpu = slots_of(stack_of(torch="2.11.0"), "torch", *arms)
-    on_gpu = slots_of(stack_of(torch="2.11.0"), "torch", *arms, device="cuda")
+    specs = (ArmSpec(), ArmSpec(settings={"tf32": "on"}, indicators=("matmul",)), ArmSpec())
+    on_cpu = arms_of(stack_of(torch="2.11.0"), "torch", *specs)
+    on_gpu = arms_of(stack_of(torch="2.11.0"), "torch", *specs, device="cuda")
 
     assert [(s.number, s.reference, dict(s.settings)) for s in on_cpu] == [(0, True, {}), (1, False, {})]
     assert [(s.number, s.reference, dict(s.settings)) for s in on_gpu] == [
@@ -146,33 +146,33 @@ def test_transfers_are_measured_on_a_gpu_only() -> None:
     assert len(cases_that_fit(["transfer"], "small", ("float32",), WITH_GPU, device="cuda")[0]) == 2
 
 
-def keys(slots: tuple[Slot, ...], number: int, session: str) -> dict[tuple[int, int, str], str]:
-    return {(number, slot.number, run.label): session for slot in slots for run in slot.indicators}
+def keys(arms: tuple[Arm, ...], number: int, session: str) -> dict[tuple[int, int, str], str]:
+    return {(number, arm.number, run.label): session for arm in arms for run in arm.indicators}
 
 
 def test_what_was_measured_is_not_measured_again() -> None:
-    slots = slots_of(stack_of(numpy="2.0.0"), "numpy", Arm(), Arm())
-    measured = keys(slots, 0, "here")
+    arms = arms_of(stack_of(numpy="2.0.0"), "numpy", ArmSpec(), ArmSpec())
+    measured = keys(arms, 0, "here")
     last = measured.popitem()[0]
 
-    todo = list(missing_rounds(slots, 2, measured, session="here"))
+    todo = list(missing_rounds(arms, 2, measured, session="here"))
 
     assert [number for number, _ in todo] == [0, 1]
     assert [(s.number, r.label) for s in todo[0][1] for r in s.indicators] == [last[1:]]
-    assert todo[1][1] == slots
-    assert list(missing_rounds(slots, 1, keys(slots, 0, "elsewhere"), session="here")) == []
+    assert todo[1][1] == arms
+    assert list(missing_rounds(arms, 1, keys(arms, 0, "elsewhere"), session="here")) == []
 
 
 def test_a_round_that_another_session_left_incomplete_is_replaced_by_one_more_but_only_once() -> None:
-    slots = slots_of(stack_of(numpy="2.0.0"), "numpy", Arm(), Arm())
-    cut = dict([keys(slots, 1, "elsewhere").popitem()])
-    measured = {**keys(slots, 0, "elsewhere"), **cut}
+    arms = arms_of(stack_of(numpy="2.0.0"), "numpy", ArmSpec(), ArmSpec())
+    cut = dict([keys(arms, 1, "elsewhere").popitem()])
+    measured = {**keys(arms, 0, "elsewhere"), **cut}
 
-    once = [number for number, _ in missing_rounds(slots, 3, measured, session="here")]
+    once = [number for number, _ in missing_rounds(arms, 3, measured, session="here")]
     twice = [
         number
         for number, _ in missing_rounds(
-            slots, 3, {**measured, **dict([keys(slots, 2, "elsewhere").popitem()])}, session="here"
+            arms, 3, {**measured, **dict([keys(arms, 2, "elsewhere").popitem()])}, session="here"
         )
     ]
 

@@ -74,7 +74,7 @@ def test_a_plan_tells_what_is_dropped_and_installs_nothing(
     done = advisor("pi", "plan", "matrix.toml", "--index-url", index.url)
 
     assert done.returncode == 0, done.stderr
-    assert "2 slots x 2 rounds = 4 processes, 4 runs" in done.stdout
+    assert "2 arms x 2 rounds = 4 processes, 4 runs" in done.stdout
     assert "dropped numpy==2.1.0: stack `numpy==2.1.0` cannot be resolved" in done.stdout
     assert not (tmp_path / "home" / "cache" / "environments").exists()
 
@@ -132,7 +132,7 @@ def test_a_campaign_killed_at_any_instant_goes_on(index: PackageIndex, tmp_path:
 
     assert done.returncode == 0, done.stderr
     found = [(o["round"], o["slot"]) for o in observations(tmp_path / "campaign.jsonl")]
-    assert sorted(found) == [(number, slot) for number in range(4) for slot in range(4)]
+    assert sorted(found) == [(number, arm) for number in range(4) for arm in range(4)]
     assert "round" not in again.stderr.replace("rounds", "")
     assert not list((tmp_path / "cache" / "environments").glob("*/pyvenv.cfg"))
 

@@ -238,7 +238,7 @@ def _observation(place: _Place, run: TrainingRun, described: Mapping[str, str] |
         hardware=system.hardware,
         block=f"mlperf-training-{place.round_}/{place.submitter}/{place.system}",
         round=place.number,
-        slot=0,
+        arm=0,
         reference=True,
         started_at=datetime.fromtimestamp(run.started, UTC).isoformat(timespec="seconds"),
         status="ok" if run.converged else "not-converged",

@@ -134,8 +134,8 @@ class Bench:
 
     @property
     def cells(self) -> list[tuple[int, int]]:
-        """Round and slot of each observation, sorted: each must be there once."""
-        return sorted((o.round, o.slot) for o in self.observations)
+        """Round and arm of each observation, sorted: each must be there once."""
+        return sorted((o.round, o.arm) for o in self.observations)
 
     @property
     def home(self) -> Path:
@@ -163,5 +163,5 @@ def bench(tmp_path: Path, index: PackageIndex, first_knowledge: Path) -> Bench:
     return Bench(tmp_path, index, Path(shutil.copy(first_knowledge, tmp_path / "knowledge.sqlite")))
 
 
-def every_cell(rounds: int, slots: int) -> list[tuple[int, int]]:
-    return [(number, slot) for number in range(rounds) for slot in range(slots)]
+def every_cell(rounds: int, arms: int) -> list[tuple[int, int]]:
+    return [(number, arm) for number in range(rounds) for arm in range(arms)]

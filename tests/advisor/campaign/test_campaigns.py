@@ -136,7 +136,7 @@ def test_a_stack_that_kills_its_worker_is_given_up_and_the_rest_goes_on(bench: B
     done = bench.campaign()
 
     assert done.returncode == 0, done.stderr
-    told = {o.slot: (o.status, o.failure) for o in bench.observations}
+    told = {o.arm: (o.status, o.failure) for o in bench.observations}
     assert [status for _, (status, _) in sorted(told.items())] == ["import-error", "crashed", "import-error"]
     assert "its worker was killed 2 times while it ran" in told[1][1]
 
@@ -271,7 +271,7 @@ def test_results_are_pushed_from_where_they_are_measured(bench: Bench, kubernete
         with serving(store) as address:
             options = ("image=x", f"kubeconfig={kubernetes.kubeconfig()}", f"push={address}", "token-secret=push-token")
             done = bench.campaign("-e", "kubernetes", *(word for o in options for word in ("--engine", o)))
-        shared = sorted((o.round, o.slot) for o in store.observations())
+        shared = sorted((o.round, o.arm) for o in store.observations())
         sources = {block.source for block in store.blocks()}
 
     assert done.returncode == 0, done.stderr + done.stdout

@@ -28,7 +28,7 @@ from tests.slurm.cluster import NODES, Cluster
 
 TRIALS = 100
 VICTIMS = ("coordinator", "worker", "node", "slurmd", "database")
-ROUNDS, SLOTS = 2, 3
+ROUNDS, ARMS = 2, 3
 LONGEST_SECONDS = 9.0
 
 
@@ -104,13 +104,13 @@ def test_nothing_is_lost_and_nothing_is_twice(bench: Bench, slurm: Cluster) -> N
 
             with _opened(database) as store:
                 names = [name for name in _names(store) if f"-{trial + 1}-numpy" in name]
-                found = sorted((o.round, o.slot) for name in names for o in store.observations(block=name))
-                assert found == every_cell(ROUNDS, SLOTS), (trial, victim)
+                found = sorted((o.round, o.arm) for name in names for o in store.observations(block=name))
+                assert found == every_cell(ROUNDS, ARMS), (trial, victim)
                 assert store.quarantined() == ()
             stored += len(found)
         with _opened(database) as store:
             held = sum(block.observations for block in store.blocks(_names(store)))
-            assert held == stored == TRIALS * ROUNDS * SLOTS
+            assert held == stored == TRIALS * ROUNDS * ARMS
             assert list(store.damages()) == []
     finally:
         database.stop()

@@ -62,14 +62,14 @@ def test_cudnn_is_replaced_within_its_major_version(client: IndexClient) -> None
 def test_a_stack_with_another_cuda_runtime_is_dropped_with_the_reason(client: IndexClient, tmp_path: Path) -> None:
     campaign = planned(client, tmp_path, '[[stack]]\nframework = "torch"\ncuda = ["12.6"]\n')
 
-    assert [slot.lock.label for slot in campaign.blocks[0].slots] == ["torch==2.7.0", "torch==2.7.0"]
+    assert [arm.lock.label for arm in campaign.blocks[0].arms] == ["torch==2.7.0", "torch==2.7.0"]
     assert [d.reason for d in campaign.dropped] == ["`torch==2.8.0` carries CUDA 12.8, not 12.6"]
 
 
-def test_each_backend_has_a_block_with_a_reference_and_its_twin(client: IndexClient, tmp_path: Path) -> None:
+def test_each_backend_has_a_block_with_a_reference_and_its_control(client: IndexClient, tmp_path: Path) -> None:
     campaign = planned(client, tmp_path, '[[stack]]\nframework = "torch"\n[[stack]]\nframework = "numpy"\n')
 
-    assert [[(s.lock.label, s.reference) for s in b.slots] for b in campaign.blocks] == [
+    assert [[(s.lock.label, s.reference) for s in b.arms] for b in campaign.blocks] == [
         [("torch==2.8.0", True), ("torch==2.7.0", False), ("torch==2.8.0", False)],
         [("numpy==2.0.0", True), ("numpy==2.0.0", False)],
     ]
@@ -95,14 +95,14 @@ def test_the_same_matrix_gives_the_same_names_and_a_repetition_others(client: In
 
 def test_estimates_add_up_and_learn_from_what_was_measured(client: IndexClient, tmp_path: Path) -> None:
     block = planned(client, tmp_path, '[[stack]]\nframework = "numpy"\n').blocks[0]
-    run = block.slots[0].indicators[0]
+    run = block.arms[0].indicators[0]
     slow = replace(observation(seconds=1.0), indicator=run, loops=100)
 
     fresh = estimate(block, client, {})
     known = estimate(block, client, history_of([slow]))
 
     assert (fresh.processes, fresh.runs) == (6, 6)
-    assert fresh.disk_bytes == client.unpacked_size(locked_file(block.slots[0].lock.packages[0]))
+    assert fresh.disk_bytes == client.unpacked_size(locked_file(block.arms[0].lock.packages[0]))
     assert known.seconds - fresh.seconds == pytest.approx(6 * 300, rel=0.1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from knowledge.domain.hardware import Accelerator, Driver, HardwareProfile
 from knowledge.exchange.files import observation_file
 from knowledge.store.base import KnowledgeBaseError
 from pi_runners.campaign import Block
-from pi_runners.matrix import Slot
+from pi_runners.matrix import Arm
 from tests.advisor.campaign.conftest import REFUSES, Bench, every_cell
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE, RUN, observation
@@ -34,14 +35,14 @@ H200 = replace(
 
 
 def planned(hardware: HardwareProfile = MACHINE, device: str = "cpu", rounds: int = 1) -> CampaignPlan:
-    slot = Slot(
+    arm = Arm(
         number=0,
         lock=lock("numpy==2.0.0"),
         framework="numpy",
         reference=True,
         indicators=(replace(RUN, device=device),),
     )
-    return CampaignPlan(name="c", blocks=(Block(name="b", slots=(slot,), rounds=rounds, hardware=hardware),))
+    return CampaignPlan(name="c", blocks=(Block(name="b", arms=(arm,), rounds=rounds, hardware=hardware),))
 
 
 class Keeps:
@@ -72,6 +73,12 @@ def test_a_plan_is_read_as_it_was_written() -> None:
     assert len(plan.tasks) == 3
 
 
+def test_a_plan_keeps_the_keys_that_earlier_versions_wrote() -> None:
+    document = json.loads(plan_document(planned()))
+
+    assert [list(block)[:2] for block in document["plan"]["blocks"]] == [["name", "slots"]]
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 99, "plan": {}}', b'{"format": 1, "plan": {"name": 1}}'])
 def test_a_damaged_plan_is_one_sentence(content: bytes) -> None:
     with pytest.raises(InputError, match="is no plan of a campaign"):
@@ -79,7 +86,7 @@ def test_a_damaged_plan_is_one_sentence(content: bytes) -> None:
 
 
 def test_the_first_of_two_that_measured_a_cell_stays(home: Home) -> None:
-    cell = Cell(block=0, round=0, slot=0, machine="0" * 8)
+    cell = Cell(block=0, round=0, arm=0, machine="0" * 8)
 
     assert home.put(cell, b"first")
     assert not home.put(cell, b"second")
@@ -89,7 +96,7 @@ def test_the_first_of_two_that_measured_a_cell_stays(home: Home) -> None:
 
 
 def test_cells_survive_the_output_and_what_was_cut_is_none() -> None:
-    cell = Cell(block=1, round=2, slot=3, machine="abcdef01")
+    cell = Cell(block=1, round=2, arm=3, machine="abcdef01")
     line = cell_line(cell, b"content")
 
     assert list(cells_in(f"noise\n{line}\nseshat-cell x\n{line[:-9]}\n{line}")) == [(cell, b"content")] * 2
@@ -115,7 +122,7 @@ def test_while_the_knowledge_base_is_gone_observations_wait(home: Home) -> None:
 def test_a_damaged_cell_is_put_aside_and_measured_again(home: Home) -> None:
     told: list[str] = []
     coordinator = Coordinator(home, home.plan(), sink=Keeps(), warn=lambda message, hint: told.append(message))
-    cell = Cell(block=0, round=0, slot=0, machine=MACHINE.identity[:8])
+    cell = Cell(block=0, round=0, arm=0, machine=MACHINE.identity[:8])
     home.put(cell, observation_file([observation()])[:-40])
     assert coordinator.states()[0].state == "done"
 
@@ -201,7 +208,8 @@ def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
     done = bench.campaign("-e", "slurm", PATH=nowhere)
 
     assert done.returncode == 4
-    assert "Slurm is not installed here: there is no `squeue`" in done.stderr
+    assert "Slurm is not installed here: there is no `sbatch`" in done.stderr
+    assert not (bench.folder / "campaigns").exists(), "a campaign that cannot run leaves nothing"
     assert bench.campaign().returncode == 0
     assert bench.cells == every_cell(2, 2)
 
