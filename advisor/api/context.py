@@ -72,7 +72,7 @@ class TargetContext:
 
         Raises:
             InputError: If there is no objective of the name.
-            Impossible: If no stack satisfies the requirements.
+            NoStackError: If no stack satisfies the requirements.
             UnavailableError: If an index cannot be read.
         """
         from datetime import UTC, datetime, timedelta
@@ -80,7 +80,7 @@ class TargetContext:
         from advisor.domain.target import make_target
         from advisor.resolve.candidates import IndexCandidates
         from advisor.resolve.objectives import OBJECTIVES
-        from advisor.resolve.recommend import inquire
+        from advisor.resolve.recommend import make_request
         from advisor.resolve.solver import Effort
         from knowledge.domain.errors import InputError
         from knowledge.rules.catalogue import shipped_rules
@@ -94,7 +94,7 @@ class TargetContext:
             problem = replace(problem, target=target)
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
-        return inquire(
+        return make_request(
             problem,
             IndexCandidates(client, problem, advisories=self.objective == "security"),
             rules=RuleBook(shipped_rules(), target.hardware),

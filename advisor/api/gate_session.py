@@ -13,16 +13,16 @@ from typing import Any
 
 from advisor.api.context import TargetContext, load_project, make_problem, open_indexes, prepare_target, select_targets
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
-from advisor.gate.base import content_at, exported, has_commit
+from advisor.gate.base import export_commit, has_commit, read_file_at
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
 from advisor.gate.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
-from advisor.gate.check import GateCase, GateResult, State, check
+from advisor.gate.check import GateCase, GateResult, ProjectState, check
 from advisor.gate.findings import Finding, Place
 from advisor.gate.git_objects import commit_of
 from advisor.gate.policy import GatePolicy, read_policy
-from advisor.gate.prediction import Outlook
-from advisor.gate.recommendation import Recommended, recommended, relaxed
-from advisor.gate.unjudged_locks import unjudged_locks
+from advisor.gate.prediction import Predictor
+from advisor.gate.recommendation import RecommendedStack, find_recommended_stack, without_pins
+from advisor.gate.unchecked_locks import find_unchecked_locks
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
@@ -108,38 +108,38 @@ def open_gate(
             policy = replace(policy, indexes=earlier.indexes)
         changes: tuple[Finding, ...] = ()
         source = _policy_source(files, base, switches, stack) if options.policy_from_base else None
-        ruling = None
+        base_policy = None
         if (commit := source or base) is not None and commit.files is not None:
             refuse_changed_configuration(commit.name, commit.reference, files.directory)
         if source is not None and source.files is not None:
-            ruling = _ruling(source, source.files.directory, files.directory)
-            policy = earlier = ruling.policy
-            changes = tuple(ruling.changes(project.settings, files.directory))
+            base_policy = _read_base_policy(source, source.files.directory, files.directory)
+            policy = earlier = base_policy.policy
+            changes = tuple(base_policy.changes(project.settings, files.directory))
             if _indexes(project, files.directory) != _indexes(source.project, source.files.directory):
                 place = Place(path=str(files.directory / "pyproject.toml"), line=1)
                 what = f"the change has other package indexes than {source.name}"
-                changes += (ruling.finding(what, place, "indexes"),)
-            target = _trusted_target(target, ruling, files.directory)
+                changes += (base_policy.finding(what, place, "indexes"),)
+            target = _trusted_target(target, base_policy, files.directory)
             overrides = source.project.overrides if source.project is not None else ()
-            project = replace(project, settings=ruling.settings_for(project.settings), overrides=overrides)
+            project = replace(project, settings=base_policy.settings_for(project.settings), overrides=overrides)
             refuse_tracked_cache(files.directory, cache_directory(indexes.cache_directory))
-            trusted = (source.files, source.project or ProjectRequirements(roots=(), settings=ruling.settings))
+            trusted = (source.files, source.project or ProjectRequirements(roots=(), settings=base_policy.settings))
         index_files, index_project = trusted or (files, _without_lock_indexes(files, project))
         client = stack.enter_context(open_indexes(indexes, index_files.directory, index_project))
         contexts = tuple(
-            _with_base_lock(prepare_target(files, project, target, resolution, table), ruling)
+            _with_base_lock(prepare_target(files, project, target, resolution, table), base_policy)
             for table in select_targets(target, project)
         )
-        if ruling is not None and source is not None:
-            places = [base_knowledge(ruling, source.reference, files.directory, c.address) for c in contexts]
+        if base_policy is not None and source is not None:
+            places = [base_knowledge(base_policy, source.reference, files.directory, c.address) for c in contexts]
             contexts = tuple(replace(c, address=p.address) for c, p in zip(contexts, places, strict=True))
             changes += tuple(change for place in places for change in place.changes)
         head = _Head(client=client, base=base, switches=switches, policy=policy, resolution=resolution)
-        cases = [_case(context, head, stack.enter_context(_outlook(context, client))) for context in contexts]
+        cases = [_case(context, head, stack.enter_context(_open_predictor(context, client))) for context in contexts]
         if files.current is None:
             known = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
             exported_to = base.files.directory if base is not None and base.files is not None else None
-            changes += tuple(unjudged_locks(files.directory, policy, known=known, base=exported_to))
+            changes += tuple(find_unchecked_locks(files.directory, policy, known=known, base=exported_to))
         today = datetime.now(UTC).date()
         yield GateSession(
             result=check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts=contexts
@@ -169,24 +169,24 @@ def _policy_source(
     return _commit(files, "HEAD", switches, stack)
 
 
-def _ruling(source: Base, directory: Path, own: Path) -> BasePolicy:
+def _read_base_policy(source: Base, directory: Path, own: Path) -> BasePolicy:
     """Read the policy of a commit, and lay out the hardware profiles that it names."""
-    ruling = read_base_policy(source.name, directory)
-    for name in profiles(ruling.settings):
-        content = None if (directory / name).exists() else content_at(source.reference, own, Path(name))
+    base_policy = read_base_policy(source.name, directory)
+    for name in profiles(base_policy.settings):
+        content = None if (directory / name).exists() else read_file_at(source.reference, own, Path(name))
         if content is not None and (directory / name).resolve().is_relative_to(directory.resolve()):
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             (directory / name).write_bytes(content)
-    return ruling
+    return base_policy
 
 
-def _trusted_target(target: TargetOptions, ruling: BasePolicy, directory: Path) -> TargetOptions:
+def _trusted_target(target: TargetOptions, base_policy: BasePolicy, directory: Path) -> TargetOptions:
     """Return the target options with the hardware profile of the base, if they name a file that it has."""
     if target.hardware is None or not Path(target.hardware).is_file():
         return target
     profile = Path(target.hardware)
     if profile.is_relative_to(directory):
-        profile = ruling.directory / profile.relative_to(directory)
+        profile = base_policy.directory / profile.relative_to(directory)
     return replace(target, hardware=str(profile)) if profile.is_file() else target
 
 
@@ -198,11 +198,11 @@ def _indexes(project: ProjectRequirements | None, directory: Path) -> tuple[obje
     return configured, project.index_url, project.extra_index_urls, project.find_links, dict(project.bindings)
 
 
-def _with_base_lock(context: TargetContext, ruling: BasePolicy | None) -> TargetContext:
+def _with_base_lock(context: TargetContext, base_policy: BasePolicy | None) -> TargetContext:
     """Return a context with the lock of the base, unless the options or the target name one."""
-    if ruling is None or context.lock is not None or context.files.current is not None:
+    if base_policy is None or context.lock is not None or context.files.current is not None:
         return context
-    return replace(context, lock=ruling.lock_in(context.files.directory))
+    return replace(context, lock=base_policy.lock_in(context.files.directory))
 
 
 def _relative(directory: Path) -> Path:
@@ -231,7 +231,7 @@ def _base(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: E
 
 def _commit(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
     sources = {switch.path.relative_to(files.directory) for switch in switches}
-    directory = stack.enter_context(exported(base, files.directory, also=sources, warn=logger.warning))
+    directory = stack.enter_context(export_commit(base, files.directory, extra_files=sources, warn=logger.warning))
     base_files = files.moved_to(directory)
     try:
         # What is not read of the base is not read of the project either, and was reported there.
@@ -250,8 +250,8 @@ def _without_lock_indexes(files: ProjectFiles, project: ProjectRequirements) -> 
     return replace(project, index_url=None, extra_index_urls=(), find_links=())
 
 
-def _outlook(context: TargetContext, client: IndexClient) -> Outlook:
-    return Outlook(
+def _open_predictor(context: TargetContext, client: IndexClient) -> Predictor:
+    return Predictor(
         client.cache,
         address=readable_address(context.address),
         hardware=context.target.hardware,
@@ -259,7 +259,7 @@ def _outlook(context: TargetContext, client: IndexClient) -> Outlook:
     )
 
 
-def _case(context: TargetContext, shared: _Head, outlook: Outlook) -> GateCase:
+def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCase:
     lock = _lock(context)
     configuration = shared.client.configuration
     configured = (
@@ -269,14 +269,14 @@ def _case(context: TargetContext, shared: _Head, outlook: Outlook) -> GateCase:
         *configuration.bindings.values(),
     )
     indexes = shared.policy.indexes
-    expected = indexes if indexes is not None else tuple(filter(None, configured))
-    head = State(lock=lock, problem=context.problem, expected=expected, switches=shared.switches)
+    allowed_indexes = indexes if indexes is not None else tuple(filter(None, configured))
+    head = ProjectState(lock=lock, problem=context.problem, allowed_indexes=allowed_indexes, switches=shared.switches)
     return GateCase(
         name=context.name,
         head=head,
         client=shared.client,
-        outlook=outlook,
-        recommend=_recommend(context, lock, shared.client, outlook),
+        predictor=predictor,
+        recommend=_recommend(context, lock, shared.client, predictor),
         base=None if shared.base is None else _base_state(shared.base, context, head, shared.resolution),
     )
 
@@ -304,12 +304,12 @@ def _lock(context: TargetContext) -> Lock:
 
 
 def _base_state(
-    base: Base, context: TargetContext, head: State, resolution: ResolutionOptions
-) -> tuple[str, State] | None:
+    base: Base, context: TargetContext, head: ProjectState, resolution: ResolutionOptions
+) -> tuple[str, ProjectState] | None:
     """Return the base for a target; none if it has no lock."""
     target = context.target
     if base.lock is not None:
-        return base.name, replace(head, lock=read_lock(base.lock, target), stated=False)
+        return base.name, replace(head, lock=read_lock(base.lock, target), requirements_known=False)
     if base.files is None or base.project is None:
         return None
     try:
@@ -341,8 +341,10 @@ def _base_lock(directory: Path, project: ProjectRequirements, context: TargetCon
     return None if base_lock is None else within(base_lock, project.roots)
 
 
-def _recommend(context: TargetContext, lock: Lock, client: IndexClient, outlook: Outlook) -> Callable[[], Recommended]:
-    problem = relaxed(context.problem, lock)
+def _recommend(
+    context: TargetContext, lock: Lock, client: IndexClient, predictor: Predictor
+) -> Callable[[], RecommendedStack]:
+    problem = without_pins(context.problem, lock)
     criteria = [context.objective]
     if context.objective == "stable":
         criteria += [str(context.min_age_days), str(datetime.now(UTC).date())]
@@ -350,7 +352,7 @@ def _recommend(context: TargetContext, lock: Lock, client: IndexClient, outlook:
     def solve() -> Any:
         from advisor.resolve.recommend import recommend
 
-        request = replace(context, problem=problem).request(client, outlook.estimator)
+        request = replace(context, problem=problem).request(client, predictor.estimator)
         return request, recommend(request)
 
-    return lambda: recommended(problem, client, outlook, criteria=criteria, solve=solve)
+    return lambda: find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)

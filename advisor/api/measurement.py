@@ -130,7 +130,7 @@ def plan_block(
 
     Raises:
         InputError: If an indicator, a size, a setting or a stack does not exist, or memory does not suffice.
-        Impossible: If a stack cannot be resolved.
+        NoStackError: If a stack cannot be resolved.
         UnavailableError: If an index cannot be read.
     """
     import psutil

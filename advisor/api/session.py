@@ -104,7 +104,7 @@ class AdviceSession:
         """Return the best stack.
 
         Raises:
-            Impossible: If no stack satisfies the requirements and the rules.
+            NoStackError: If no stack satisfies the requirements and the rules.
             SearchLimitError: If the search was not completed.
             UnavailableError: If an index cannot be read.
         """
@@ -155,8 +155,8 @@ class AdviceSession:
                 self.request,
                 optimum,
                 versions=other_pythons,
-                admitted=self.context.project.requires_python,
-                ask=lambda python: self.context.request(self.client, self.estimator, python=python),
+                requires_python=self.context.project.requires_python,
+                make_request=lambda python: self.context.request(self.client, self.estimator, python=python),
             )
         return prices
 

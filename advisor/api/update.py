@@ -13,10 +13,10 @@ from advisor.api.gate_session import GateOptions, open_gate
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.session import AdviceSession, write_locks
 from advisor.domain.target import Target
-from advisor.gate.compare import PackageChange, changes_between, telling_first
+from advisor.gate.compare import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
-from advisor.gate.recommendation import relaxed
-from advisor.gate.update import least_update
+from advisor.gate.recommendation import without_pins
+from advisor.gate.update import find_smallest_update
 from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.project.locks import Lock
@@ -83,8 +83,8 @@ def change_to_best(session: AdviceSession, *, written: Sequence[Path] = ()) -> L
         before=before,
         optimum=advice.optimum,
         prediction=session.estimator.predict(stack, before),
-        effects=sorted(session.estimator.effects(stack, before), key=telling_first),
-        why=advice.why,
+        effects=sorted(session.estimator.effects(stack, before), key=effect_order),
+        why=advice.reasons,
         written=tuple(map(str, written)),
     )
 
@@ -113,28 +113,30 @@ def update_lock(
 
     Raises:
         InputError: If the project or an option is wrong, or it has several targets.
-        Impossible: If no stack passes the gate.
+        NoStackError: If no stack passes the gate.
         SearchLimitError: If the search was not completed.
         UnavailableError: If an index cannot be read.
     """
     with open_gate(files, target, indexes, resolution, GateOptions()) as gate:
         if len(gate.contexts) > 1:
             raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
-        examined, context = gate.result.targets[0], gate.contexts[0]
-        case = examined.case
+        target_result, context = gate.result.targets[0], gate.contexts[0]
+        case = target_result.case
         lock = case.head.lock
-        problem = relaxed(context.problem, lock)
+        problem = without_pins(context.problem, lock)
         # Locked versions stay candidates even if they were withdrawn: the gate decides whether they may stay.
-        policy = replace(problem.policy, kept=frozenset(lock.versions.items()))
-        request = replace(context, problem=replace(problem, policy=policy)).request(case.client, case.outlook.estimator)
-        update = least_update(examined, request, gate.result.policy, today=datetime.now(UTC).date())
+        policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
+        request = replace(context, problem=replace(problem, policy=policy)).request(
+            case.client, case.predictor.estimator
+        )
+        update = find_smallest_update(target_result, request, gate.result.policy, today=datetime.now(UTC).date())
         stack = {str(c.name): c.version for c in update.optimum.stack}
         change = LockChange(
             target=context.target,
             before=lock.versions,
             optimum=update.optimum,
-            prediction=case.outlook.predict(stack, lock.versions),
-            effects=sorted(case.outlook.effects(stack, lock.versions), key=telling_first),
+            prediction=case.predictor.predict(stack, lock.versions),
+            effects=sorted(case.predictor.effects(stack, lock.versions), key=effect_order),
             cleared=update.cleared,
             remaining=update.remaining,
             least=True,

@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.campaign.stack_lock import LOADGEN, StackLocker
 from advisor.index.client import IndexClient
 from advisor.index.page import DistributionFile
-from advisor.resolve.baseline import Impossible
+from advisor.resolve.baseline import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
@@ -156,7 +156,7 @@ def _name(campaign: str, backend: str, python: str) -> str:
 def _lock(combination: Combination, locker: StackLocker) -> StackLock | Dropped:
     try:
         lock = locker.lock(combination.requirements, combination.python, cudnn=combination.cudnn)
-    except Impossible as error:
+    except NoStackError as error:
         return Dropped(label=combination.label, reason=error.message)
     carried = locked_stack(lock, "3").cuda
     if combination.cuda is not None and (carried or "") != combination.cuda:
@@ -209,7 +209,7 @@ def lock_instruments(arms: Iterable[Arm], locker: StackLocker) -> StackLock | No
         if any(run.name == "inference" for run in arm.indicators):
             try:
                 return locker.lock([LOADGEN], arm.lock.python)
-            except Impossible:
+            except NoStackError:
                 return None
     return None
 

@@ -14,7 +14,7 @@ from packaging.version import Version
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target, make_target
 from advisor.index.client import IndexClient
-from advisor.resolve.baseline import Impossible, resolve_baseline
+from advisor.resolve.baseline import NoStackError, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem, admits
 from knowledge.domain.errors import InputError
@@ -61,7 +61,7 @@ class StackLocker:
 
         Raises:
             InputError: If a requirement is malformed.
-            Impossible: If nothing satisfies them, or the replacement is of another major version.
+            NoStackError: If nothing satisfies them, or the replacement is of another major version.
         """
         text = " ".join(requested)
         roots = tuple(RootRequirement(requirement=_parsed(w), origin=f"--stack {text!r}") for w in requested)
@@ -80,9 +80,9 @@ class StackLocker:
     def _resolve(self, problem: ResolutionProblem, text: str) -> tuple[Candidate, ...]:
         try:
             return tuple(resolve_baseline(problem, IndexCandidates(self._client, problem)))
-        except Impossible as error:
+        except NoStackError as error:
             target = problem.target
-            raise Impossible(
+            raise NoStackError(
                 f"stack `{text}` cannot be resolved for Python {target.python} on {target.platform}: {error.message}",
                 details=error.details,
                 hint=error.hint,
@@ -154,9 +154,9 @@ def _with_cudnn(problem: ResolutionProblem, chosen: Sequence[Candidate], cudnn: 
     """
     carried = next((c for c in chosen if c.name.startswith("nvidia-cudnn-cu")), None)
     if carried is None:
-        raise Impossible(f"stack `{text}` carries no cuDNN that could be replaced")
+        raise NoStackError(f"stack `{text}` carries no cuDNN that could be replaced")
     if carried.version.major != Version(cudnn).major:
-        raise Impossible(
+        raise NoStackError(
             f"stack `{text}` asks for cuDNN {carried.version}; {cudnn} is of another major version",
             hint=f"take a release of cuDNN {carried.version.major}",
         )

@@ -43,7 +43,7 @@ def status(
     """Print the progress of campaigns: queued, running, done and failed, per stack and per node."""
     import json
 
-    from advisor.report.campaign import overview, text
+    from advisor.report.campaign import campaign_status, text
 
     check_format(format)
     if campaign is None and home is None:
@@ -53,7 +53,7 @@ def status(
     while True:
         coordinator = _reader(place)
         coordinator.ask()
-        found = overview(coordinator)
+        found = campaign_status(coordinator)
         if format == "json":
             typer.echo(json.dumps(found.record(), indent=None if watch else 2))
         else:
@@ -69,12 +69,12 @@ def _list(knowledge: str | None, format: str) -> None:
     import json
 
     from advisor.campaign.directory import Home
-    from advisor.report.campaign import overview
+    from advisor.report.campaign import campaign_status
 
     folder = campaigns_folder(knowledge)
     found = []
     for path in sorted(folder.glob("*/campaign.json")):
-        found.append(overview(_reader(Home(path.parent))))
+        found.append(campaign_status(_reader(Home(path.parent))))
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in found]}, indent=2))
         return
@@ -165,7 +165,7 @@ def collect(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store the observations so far; nothing is submitted."""
-    from advisor.report.campaign import overview, text
+    from advisor.report.campaign import campaign_status, text
 
     place = _find(campaign, home, knowledge)
     following = Following(home=place, plan=place.plan(), knowledge=knowledge)
@@ -175,7 +175,7 @@ def collect(
             coordinator.read_output(_bytes(path).decode("utf-8", "replace"))
         coordinator.step(None)
         gained = len(place.cells(place.kept)) - before
-        found = overview(coordinator)
+        found = campaign_status(coordinator)
     typer.echo(text(found))
     waiting = len(place.cells(place.spool))
     typer.echo(f"{count(gained, 'result')} collected{f', {waiting} not yet stored' if waiting else ''}")

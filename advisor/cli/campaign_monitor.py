@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from advisor.campaign.coordinator import Coordinator
     from advisor.campaign.directory import CampaignPlan, Home
     from advisor.campaign.engines import Engine
-    from advisor.report.campaign import Overview
+    from advisor.report.campaign import CampaignStatus
     from knowledge.domain.observation import Observation
     from knowledge.store.sql import SqlKnowledgeBase
 
@@ -113,7 +113,7 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
 
 def follow(following: Following, coordinator: Coordinator, *, detach: bool = False) -> bool:
     """Coordinate a campaign until no task runs or waits; return whether it is complete."""
-    from advisor.report.campaign import overview, text
+    from advisor.report.campaign import campaign_status, text
 
     engine = following.engine
     assert engine is not None
@@ -122,14 +122,14 @@ def follow(following: Following, coordinator: Coordinator, *, detach: bool = Fal
             waiting = coordinator.step(engine)
             reported: set[str] = set()
             while waiting and not detach:
-                found = overview(coordinator)
+                found = campaign_status(coordinator)
                 show(found)
                 for remark in set(found.remarks) - reported:
                     say(remark)
                 reported.update(found.remarks)
                 time.sleep(engine.seconds)
                 waiting = coordinator.step(engine)
-            found = overview(coordinator)
+            found = campaign_status(coordinator)
             show(found)
     except KeyboardInterrupt:
         _interrupted(engine, coordinator)
@@ -172,14 +172,14 @@ def observations(following: Following) -> tuple[Observation, ...]:
 
 
 @contextmanager
-def _display() -> Iterator[Callable[[Overview], None]]:
+def _display() -> Iterator[Callable[[CampaignStatus], None]]:
     """Show the table in place on a terminal; elsewhere a line whenever the counts change."""
     from advisor.report.campaign import COLUMNS, text
 
     if not sys.stderr.isatty():
         last: list[Mapping[str, int]] = []
 
-        def line(found: Overview) -> None:
+        def line(found: CampaignStatus) -> None:
             counts = found.total
             if not last or last[-1] != counts:
                 last.append(counts)
@@ -190,4 +190,4 @@ def _display() -> Iterator[Callable[[Overview], None]]:
 
         yield line
         return
-    yield lambda overview: redraw(text(overview), err=True)
+    yield lambda campaign_status: redraw(text(campaign_status), err=True)

@@ -45,7 +45,7 @@ def check(
     from advisor.cli.options import check_format
     from advisor.gate.check import GateResult, unreadable
     from advisor.project.read_errors import UnreadableFileError
-    from advisor.report.check.formats import FORMATS, formatted
+    from advisor.report.check.formats import FORMATS, format_report
     from knowledge.domain.atomic_file import write_atomically
 
     check_format(format, among=FORMATS)
@@ -53,8 +53,8 @@ def check(
 
     def report(result: GateResult) -> None:
         for kind, path in files:
-            write_atomically(path, formatted(result, kind) + "\n")
-        typer.echo(formatted(result, format))
+            write_atomically(path, format_report(result, kind) + "\n")
+        typer.echo(format_report(result, format))
 
     try:
         options = GateOptions(base=base, policy_from_base=policy_from_base)
@@ -75,12 +75,12 @@ def check(
 
 def _files(words: Sequence[str]) -> list[tuple[str, Path]]:
     """Return the format and path of each file; options are checked before anything is resolved."""
-    from advisor.report.check.formats import FORMATS, written_as
+    from advisor.report.check.formats import FORMATS, parse_report_option
     from knowledge.domain.errors import InputError
 
     files = []
     for word in words:
-        file = written_as(word)
+        file = parse_report_option(word)
         if file is None:
             raise InputError(
                 f"`{word}` names no format",

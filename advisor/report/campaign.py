@@ -35,7 +35,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+class CampaignStatus:
     """How far a campaign is.
 
     Attributes:
@@ -83,7 +83,7 @@ class Overview:
         }
 
 
-def overview(coordinator: Coordinator) -> Overview:
+def campaign_status(coordinator: Coordinator) -> CampaignStatus:
     """Work out how far a campaign is, from its folder and what was polled last."""
     plan, home = coordinator.plan, coordinator.home
     tasks = coordinator.states()
@@ -108,7 +108,7 @@ def overview(coordinator: Coordinator) -> Overview:
             if node:
                 nodes.setdefault(node, Counter())[column] += 1
     observations = Counter(status for path in files.values() for status in statuses(path))
-    return Overview(
+    return CampaignStatus(
         name=plan.name,
         folder=home.folder,
         state=_state(coordinator, tasks),
@@ -120,7 +120,7 @@ def overview(coordinator: Coordinator) -> Overview:
     )
 
 
-def text(found: Overview) -> str:
+def text(found: CampaignStatus) -> str:
     """Return an overview for people."""
     total = found.total
     done = total["done"] + total["failed"]

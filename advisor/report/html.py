@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.report.interface import changes, target_line
@@ -15,9 +15,6 @@ from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
 from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
-
-if TYPE_CHECKING:
-    pass
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
 _TICKED = re.compile(r"`([^`]*)`")
@@ -154,7 +151,7 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
         title=f"{count(len(stack), 'package')}, {quality}",
         target=target_line(report.target),
         report=report,
-        stack=[(c.name, str(c.version), advice.why[c.name], c.name in report.direct) for c in stack],
+        stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
         changes=changes(report),
         overall=plot([_predicted("predicted speed over the baseline", prediction)]),
         evidence=plot(evidence_of(prediction.changes)),

@@ -38,11 +38,11 @@ def advice_json(report: AdviceResult) -> str:
         },
         "baseline": {
             "packages": [_package(c, report) for c in advice.baseline],
-            "libyears": round(report.advice.behind[1], 3),
+            "libyears": round(report.advice.libyears[1], 3),
         },
         "stack": {
-            "packages": [{**_package(c, report), "why": advice.why[c.name]} for c in advice.optimum.stack],
-            "libyears": round(report.advice.behind[0], 3),
+            "packages": [{**_package(c, report), "why": advice.reasons[c.name]} for c in advice.optimum.stack],
+            "libyears": round(report.advice.libyears[0], 3),
             "cuda": carried[0],
             "cudnn": carried[1],
         },

@@ -23,7 +23,7 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     advice = report.advice
     yield f"target     {target_line(report.target)}"
     basis = "" if report.dated else ", by release counts: the index gives no upload times"
-    size, (behind, baseline_behind) = count(len(advice.optimum.stack), "package"), report.advice.behind
+    size, (behind, baseline_behind) = count(len(advice.optimum.stack), "package"), report.advice.libyears
     yield f"stack      {size}, {behind:.1f} libyears behind the newest"
     yield f"baseline   {count(len(advice.baseline), 'package')}, {baseline_behind:.1f} libyears behind{basis}"
     if advice.current is not None:
@@ -99,7 +99,7 @@ def _changes(report: AdviceResult) -> Iterator[str]:
     width = max((len(name) for name, _, _ in told), default=0)
     yield "against the baseline (newest first, as pip):"
     for name, before, after in told:
-        yield f"  {name:{width}}  {before} -> {after}  {report.advice.why.get(name, 'not needed any more')}"
+        yield f"  {name:{width}}  {before} -> {after}  {report.advice.reasons.get(name, 'not needed any more')}"
     rest = [c for c in found if c not in told]
     if rest:
         added = sum(before == "-" for _, before, _ in rest)

@@ -11,7 +11,7 @@ from advisor.api.update import LockChange
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange
 from advisor.report.check.markdown import effect_lines, table
-from advisor.report.check.summary import change_words, speed_words
+from advisor.report.check.summary import describe_changes, describe_prediction
 from advisor.report.digits import rounded
 from advisor.report.interface import target_line
 from advisor.report.words import count
@@ -54,7 +54,7 @@ def pull_request_body(change: LockChange) -> str:
 def _text(change: LockChange) -> Iterator[str]:
     yield f"target     {target_line(change.target)}"
     yield f"update     {_size(change)}"
-    yield f"prediction {speed_words(change.prediction)}, against the lock"
+    yield f"prediction {describe_prediction(change.prediction)}, against the lock"
     if change.changes:
         yield ""
         width = max(len(c.package) for c in change.changes)
@@ -74,7 +74,7 @@ def _text(change: LockChange) -> Iterator[str]:
 def _size(change: LockChange) -> str:
     if not change.changes:
         return "nothing changes: the gate finds nothing that fails" if change.least else "nothing changes"
-    words = f"{change_words(change.changes)}, of {count(len(change.before), 'package')}"
+    words = f"{describe_changes(change.changes)}, of {count(len(change.before), 'package')}"
     if change.least:
         state = "proven to be the fewest" if change.optimum.bounds[0].gap == 0 else "not proven to be the fewest"
         if any(finding.code == "ADV008" for finding in change.cleared):
@@ -85,17 +85,17 @@ def _size(change: LockChange) -> str:
 
 def _reason(c: PackageChange, change: LockChange) -> str:
     for finding in change.cleared:
-        if finding.package == c.package or c.package in dict(finding.versions):
+        if finding.package == c.package or c.package in dict(finding.cause.versions):
             return f"clears {finding.code}"
     return "" if change.least else change.why.get(c.package, "")
 
 
 def _markdown(change: LockChange) -> Iterator[str]:
-    yield f"## Dependency stack: {change_words(change.changes)}"
+    yield f"## Dependency stack: {describe_changes(change.changes)}"
     yield ""
     yield f"For {target_line(change.target)}. {_size(change)[0].upper()}{_size(change)[1:]}; verified by resolvelib."
     yield ""
-    yield f"**Predicted speed against the lock:** {speed_words(change.prediction)}."
+    yield f"**Predicted speed against the lock:** {describe_prediction(change.prediction)}."
     yield ""
     if change.cleared:
         yield "### What it clears"

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 import advisor.api
 from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
-from advisor.resolve.baseline import Impossible
+from advisor.resolve.baseline import NoStackError
 from knowledge.domain.errors import InputError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -89,7 +89,7 @@ def test_errors_are_exceptions_with_a_hint_and_the_exit_code(project: Path, opti
     assert (wrong.value.exit_code, wrong.value.hint[:8]) == (2, "take one")
 
     (project / "requirements.in").write_text("a==2\nb<2\n")
-    with pytest.raises(Impossible) as conflict:
+    with pytest.raises(NoStackError) as conflict:
         advisor.api.advise(project, **options)
     assert conflict.value.exit_code == 3
 

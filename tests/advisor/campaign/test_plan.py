@@ -13,7 +13,7 @@ from advisor.campaign.stack_lock import StackLocker
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.resolve.baseline import Impossible
+from advisor.resolve.baseline import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.hardware.detect import detect
 from pi_runners.environment import FullDiskError
@@ -53,9 +53,9 @@ def test_cudnn_is_replaced_within_its_major_version(client: IndexClient) -> None
 
     versions = {p.package.name: p.package.version for p in lock.packages}
     assert versions["nvidia-cudnn-cu12"] == "9.8.0.87"
-    with pytest.raises(Impossible, match="of another major version"):
+    with pytest.raises(NoStackError, match="of another major version"):
         locker.lock(["torch==2.7.0"], sys.executable, cudnn="8.9")
-    with pytest.raises(Impossible, match="carries no cuDNN"):
+    with pytest.raises(NoStackError, match="carries no cuDNN"):
         locker.lock(["numpy"], sys.executable, cudnn="9.8")
 
 

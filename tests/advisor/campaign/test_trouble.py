@@ -13,7 +13,7 @@ from advisor.campaign.coordinator import Coordinator
 from advisor.campaign.directory import CampaignPlan, Cell, Home, HomeError, cell_files, plan_document, plan_from
 from advisor.campaign.engines import open_engine
 from advisor.campaign.worker import UnsuitableNodeError, cell_line, cells_in, check_node
-from advisor.report.campaign import overview
+from advisor.report.campaign import campaign_status
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Driver, HardwareProfile
 from knowledge.exchange.files import observation_file
@@ -145,9 +145,9 @@ def test_clocks_that_differ_are_told(home: Home) -> None:
     submission.mkdir()
     (submission / "submission.json").write_text('{"tasks": [0], "at": 2000000000.0, "engine": "local"}')
     home.note(0, {"node": "n7", "clock": 2000000000.0 - 90})
-    (behind,) = overview(coordinator).remarks
+    (behind,) = campaign_status(coordinator).remarks
     home.note(0, {"node": "n7", "clock": 4000000000.0})
-    (ahead,) = overview(coordinator).remarks
+    (ahead,) = campaign_status(coordinator).remarks
 
     assert "the clock of node `n7` is 90 s behind" in behind
     assert "s ahead" in ahead
