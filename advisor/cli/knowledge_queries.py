@@ -39,7 +39,12 @@ def compare(
     framework: Annotated[str | None, typer.Option("--framework", help="Only this distribution.")] = None,
     stack: Annotated[
         list[str] | None,
-        typer.Option("--stack", metavar="NAME==VERSION", help="Only these stacks, with each other (repeatable)."),
+        typer.Option(
+            "--stack",
+            metavar="NAME==VERSION",
+            help="Compare this stack with the other named ones (repeatable); by default each stack with the reference "
+            "of its block.",
+        ),
     ] = None,
     scaling: Annotated[
         bool, typer.Option("--scaling", help="MLPerf: what more accelerators gain, instead of other software.")
@@ -67,7 +72,9 @@ def compare(
             (f"{stack_name(c.observation)}: {c.indicator}", math.exp(c.mean), math.exp(c.low), math.exp(c.high))
             for c in standings.comparisons
         ]
-        _draw(plot, ratios_plot(rows, title=f"{indicator}: times as fast as the reference of its block"), len(rows))
+        references = {stack_name(c.reference) for c in standings.comparisons}
+        reference = f"`{min(references)}`" if len(references) == 1 else "the reference of the block"
+        _draw(plot, ratios_plot(rows, title=f"{indicator}: times as fast as {reference}"), len(rows))
 
 
 def _compare_mlperf(observations: Sequence[Observation], *, scaling: bool, plot: Path | None, format: str) -> None:
