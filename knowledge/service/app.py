@@ -129,7 +129,9 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     def runner(request: Request, known: Annotated[Token, Depends(token)]) -> Token:
         if known.role != "runner":
             access_of(request.scope).reason = f"role `{known.role}`"
-            raise ServiceError(403, "not-allowed", f"token `{known.id}` may only read", "use one of role `runner`")
+            raise ServiceError(
+                403, "not-allowed", f"token `{known.id}` may only read", "use a token with the role `runner`"
+            )
         return known
 
     _refusals(app)

@@ -161,6 +161,15 @@ class KnowledgeService:
             self._ask("POST", "/observations", data=content, headers={"Content-Type": _NDJSON}), self.address
         )
 
+    def check_delivery_allowed(self) -> None:
+        """Check that the token may deliver, with an empty delivery, which changes nothing.
+
+        Raises:
+            TokenError: If the token is missing, invalid or may only read.
+            UnavailableError: If the service does not answer.
+        """
+        self.deliver(b"")
+
     def _ask(self, method: str, path: str, *, most: int | None = None, **more: Any) -> bytes:
         headers = {**self._headers, **more.pop("headers", {})}
         for wait in (*self._waits, None):
@@ -237,7 +246,15 @@ def _receipt(content: bytes, address: str) -> Delivered:
 
 
 def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> Delivered:
-    """Deliver every block that a service has not, or has otherwise; what it has of one is not counted twice."""
+    """Deliver every block that a service does not have, or has with other observations.
+
+    Observations that the service has already are not counted twice.
+
+    Raises:
+        TokenError: If the token may only read, even if there is nothing to deliver.
+        UnavailableError: If the service does not answer.
+    """
+    service.check_delivery_allowed()
     there = {block.name: block.digest for block in service.blocks()}
     total = Delivered(added=0, known=0, quarantined=())
     for block in store.blocks():

@@ -120,6 +120,31 @@ def test_a_wrong_token_is_one_sentence(mine: SqlKnowledgeBase, service: str, sto
         push(mine, KnowledgeService(service, ended), progress=lambda _: None)
 
 
+def test_a_push_with_a_reader_s_token_is_refused_although_the_service_has_every_block(
+    mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase
+) -> None:
+    mine.add(block({"2.0.0": 1.0}))
+    store.add(block({"2.0.0": 1.0}))
+    reader, _ = store.create_token(role="reader", source="s")
+
+    with pytest.raises(TokenError, match="may only read") as refused:
+        push(mine, KnowledgeService(service, reader), progress=lambda _: None)
+
+    assert refused.value.exit_code == 4
+    assert "`runner`" in refused.value.hint
+
+
+def test_a_push_of_nothing_new_adds_nothing(
+    mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase, token: str
+) -> None:
+    mine.add(block({"2.0.0": 1.0}))
+    store.add(block({"2.0.0": 1.0}))
+
+    done = push(mine, KnowledgeService(service, token), progress=lambda _: None)
+
+    assert done == Delivered(added=0, known=0, quarantined=())
+
+
 @pytest.mark.parametrize("address", ["knowledge", "ftp://host", "https://user:secret@host"])
 def test_a_wrong_address_is_one_sentence(address: str) -> None:
     with pytest.raises(InputError):
