@@ -19,6 +19,13 @@ from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tables import HEAD
 from knowledge.store.transactions import FILE_STATE, begin, for_writing
 
+_OPENING_HINTS = {
+    "sqlite": "if the file is damaged, move it away and run the command again; or name another knowledge base with "
+    "`--knowledge`",
+    "postgresql": "check the address, that the server is running and reachable from here, and the user name and "
+    "password; or name another knowledge base with `--knowledge`",
+}
+
 
 def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBase:
     """Open a knowledge base.
@@ -59,8 +66,7 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
         engine.dispose()
         cause = " ".join(str(getattr(error, "orig", None) or error).split())
         raise KnowledgeBaseError(
-            f"the knowledge base `{shown}` cannot be opened: {cause}",
-            hint="name another one with `--knowledge`, or move a damaged file away and start anew",
+            f"the knowledge base `{shown}` cannot be opened: {cause}", hint=_OPENING_HINTS[engine.dialect.name]
         ) from None
     return store
 
