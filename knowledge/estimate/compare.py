@@ -20,7 +20,7 @@ References = Mapping[tuple[str, str], int]
 """Arm that the others of a block are compared with, by block and label of the indicator run."""
 
 
-@dataclass(frozen=True, arms=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """How much faster one arm of a block is than the reference of its backend, for one indicator.
 
@@ -100,7 +100,7 @@ class Comparison:
         return min(half, _WIDEST_HALF)
 
 
-@dataclass(frozen=True, arms=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """An arm that is not compared with its reference.
 

@@ -18,7 +18,7 @@ class NotComparableError(InputError):
     code = "not-comparable"
 
 
-@dataclass(frozen=True, arms=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standings:
     """The comparisons of one indicator, and what was not compared.
 

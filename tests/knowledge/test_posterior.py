@@ -18,7 +18,7 @@ from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.compare import common_shares
 from knowledge.estimate.evidence import Side, evidence_of, gather
-from knowledge.estimate.gaussian_process import GaussianProcess, Term, foresee
+from knowledge.estimate.gaussian_process import GaussianProcess, Term, predict_held_out
 from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.kernel import distances
 from knowledge.estimate.model_cache import Fits, frameworks_of, of_framework, shipped_amplitudes
@@ -101,7 +101,7 @@ def test_intervals_of_left_out_versions_hold() -> None:
     for version in ("2.4.0", "2.5.0", "2.6.0"):
         shown = [c for c in contrasts if c.side.version != version]
         asked = [c for c in contrasts if c.side.version == version]
-        mean, deviation = foresee(shown, asked)
+        mean, deviation = predict_held_out(shown, asked)
         inside += [abs(m - c.mean) < 1.645 * d for m, d, c in zip(mean, deviation, asked, strict=True)]
         widths += list(deviation)
 
@@ -264,7 +264,7 @@ def test_what_nobody_measured_keeps_its_prior_uncertainty(store: SqlKnowledgeBas
     near = process.posterior([Term(side=sides[0]), Term(side=replace(sides[0], version="2.6.0"))], shares, MACHINE_SEEN)
     far = process.posterior([Term(side=side) for side in sides], shares, MACHINE_SEEN)
 
-    assert far.less([1], 0).variance[0] > near.less([1], 0).variance[0] > 0
+    assert far.difference_from([1], 0).variance[0] > near.difference_from([1], 0).variance[0] > 0
 
 
 MACHINE_SEEN = next(iter(evidence_of(torch_block(1)).contrasts)).machine
