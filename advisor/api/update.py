@@ -13,7 +13,7 @@ from advisor.api.gate_session import GateOptions, open_gate
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.session import AdviceSession, write_locks
 from advisor.domain.target import Target
-from advisor.gate.compare import PackageChange, changes_between, telling_first
+from advisor.gate.compare import PackageChange, changes_between, effect_sort_key
 from advisor.gate.findings import Finding
 from advisor.gate.recommendation import relaxed
 from advisor.gate.update import least_update
@@ -83,7 +83,7 @@ def change_to_best(session: AdviceSession, *, written: Sequence[Path] = ()) -> L
         before=before,
         optimum=advice.optimum,
         prediction=session.estimator.predict(stack, before),
-        effects=sorted(session.estimator.effects(stack, before), key=telling_first),
+        effects=sorted(session.estimator.effects(stack, before), key=effect_sort_key),
         why=advice.why,
         written=tuple(map(str, written)),
     )
@@ -134,7 +134,7 @@ def update_lock(
             before=lock.versions,
             optimum=update.optimum,
             prediction=case.outlook.predict(stack, lock.versions),
-            effects=sorted(case.outlook.effects(stack, lock.versions), key=telling_first),
+            effects=sorted(case.outlook.effects(stack, lock.versions), key=effect_sort_key),
             cleared=update.cleared,
             remaining=update.remaining,
             least=True,

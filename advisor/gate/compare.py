@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from advisor.gate.findings import Finding, Place
-from advisor.gate.prediction import Outlook, telling
+from advisor.gate.prediction import Outlook, performance_versions
 from advisor.gate.recommendation import Recommended
 from advisor.gate.scope import Scope
 from advisor.project.switches import Switch
@@ -73,12 +73,12 @@ def compare(base: str, before: Mapping[str, Version], after: Mapping[str, Versio
         base=base,
         changes=changes_between(before, after),
         prediction=outlook.predict(after, before),
-        effects=tuple(sorted(outlook.effects(after, before), key=telling_first)),
+        effects=tuple(sorted(outlook.effects(after, before), key=effect_sort_key)),
     )
 
 
-def telling_first(effect: Effect) -> tuple[bool, float, str]:
-    """Order effects: those that are beyond doubt first, the greatest first."""
+def effect_sort_key(effect: Effect) -> tuple[bool, float, str]:
+    """Sort key of effects: significant ones first, then the largest."""
     return effect.low <= 1 <= effect.high, -abs(math.log(effect.speedup)), effect.subject
 
 
@@ -94,7 +94,7 @@ def regression(scope: Scope, comparison: LockComparison) -> Iterator[Finding]:
         f"`{slower.package} {before.after}` is predicted to run workload `{found.workload}` at {found.speedup:.3f}x "
         f"the speed of {before.before} [{found.low:.3f}, {found.high:.3f}]; {1 - allowed:.3f}x is allowed",
         package=slower.package,
-        versions=telling(scope.lock.versions),
+        versions=performance_versions(scope.lock.versions),
     )
 
 
@@ -116,7 +116,7 @@ def gap(scope: Scope, best: Recommended, prediction: Prediction) -> Iterator[Fin
         f"[{prediction.low:.3f}, {prediction.high:.3f}], with `{faster.package} {best.versions[faster.package]}` "
         f"in place of {scope.lock.versions[faster.package]}; {1 + allowed:.3f}x is allowed",
         package=faster.package,
-        versions=telling(scope.lock.versions),
+        versions=performance_versions(scope.lock.versions),
     )
 
 

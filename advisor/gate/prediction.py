@@ -119,7 +119,7 @@ class Outlook:
         return PosteriorEstimator(fits, hardware=self._hardware, workload=workload, frameworks=frozenset(FRAMEWORKS))
 
 
-def telling(versions: Versions) -> dict[str, Version]:
+def performance_versions(versions: Versions) -> dict[str, Version]:
     """Return the versions that predictions depend on, by name."""
     from knowledge.estimate.evidence import COMPANIONS
     from pi_runners.backends import FRAMEWORKS
@@ -128,7 +128,7 @@ def telling(versions: Versions) -> dict[str, Version]:
 
 
 def _spelled(versions: Versions) -> dict[str, str]:
-    return {name: str(version) for name, version in telling(versions).items()}
+    return {name: str(version) for name, version in performance_versions(versions).items()}
 
 
 def _prediction(document: dict[str, Any]) -> Prediction:

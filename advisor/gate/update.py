@@ -13,7 +13,7 @@ from advisor.gate.check import Examined, examine
 from advisor.gate.compare import lies_behind
 from advisor.gate.findings import Finding
 from advisor.gate.policy import ABOUT_EXCEPTIONS, GatePolicy
-from advisor.gate.prediction import telling
+from advisor.gate.prediction import performance_versions
 from advisor.project.lock_formats import LockedFile
 from advisor.project.locks import Lock, LockedVersion
 from advisor.resolve.baseline import Impossible
@@ -114,7 +114,9 @@ def _refusals(
         for candidate in inquiry.source.candidates(NormalizedName(finding.package)):
             other = {**stack, finding.package: candidate.version}
             if lies_behind(after.case.outlook.predict(after.recommended.versions, other), policy.max_gap):
-                yield frozenset((NormalizedName(name), version) for name, version in telling(other).items())
+                yield frozenset(
+                    (NormalizedName(name), version) for name, version in performance_versions(other).items()
+                )
 
 
 def lock_of(stack: Sequence[Candidate]) -> Lock:
