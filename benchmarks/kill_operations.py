@@ -125,8 +125,8 @@ def knowledge_of(folder: Path) -> dict[str, Any]:
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(knowledge_in(folder).parent, copy)
     with open_knowledge_base(str(copy / "knowledge.sqlite"), shipped=False) as store:
-        if damages := list(store.damages()):
-            raise Violation(f"the knowledge base is damaged: {damages[0]}")
+        if damage := list(store.find_damage()):
+            raise Violation(f"the knowledge base is damaged: {damage[0]}")
         return {
             "content": replace(store.content(), address=""),
             "blocks": {block.name: (block.observations, block.digest, block.source) for block in store.blocks()},

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from advisor.resolve.alternatives import Explanation
     from advisor.resolve.prices import Price
     from knowledge.domain.observation import Observation
-    from knowledge.estimate.stacks import Standings
+    from knowledge.estimate.stacks import StackComparisons
 
 __all__ = [
     "IndexOptions",
@@ -175,7 +175,7 @@ def compare(
     hardware: str | None = None,
     framework: str | None = None,
     knowledge: str | None = None,
-) -> Standings:
+) -> StackComparisons:
     """Compare measured stacks at one indicator.
 
     Args:

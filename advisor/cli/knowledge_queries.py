@@ -55,7 +55,7 @@ def compare(
 ) -> None:
     """Compare stacks for an indicator: paired ratios, intervals, significance."""
     from advisor.api.queries import compare_measured, select_observations
-    from advisor.report.evidence import ratios_plot, standings_record, standings_text
+    from advisor.report.evidence import ratios_plot, stack_comparisons_record, stack_comparisons_text
     from knowledge.exchange.mlperf.tree import INDICATOR
 
     check_format(format)
@@ -64,7 +64,11 @@ def compare(
         _compare_mlperf(observations, scaling=scaling, plot=plot, format=format)
         return
     standings = compare_measured(indicator, stack or (), hardware=hardware, framework=framework, knowledge=knowledge)
-    typer.echo(json.dumps(standings_record(standings), indent=2) if format == "json" else standings_text(standings))
+    typer.echo(
+        json.dumps(stack_comparisons_record(standings), indent=2)
+        if format == "json"
+        else stack_comparisons_text(standings)
+    )
     if plot is not None:
         from knowledge.estimate.stacks import stack_name
 

@@ -13,10 +13,10 @@ from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:
-    from knowledge.admission.admit import Admitted
+    from knowledge.admission.admit import AdmissionResult
     from knowledge.domain.observation import Observation
-    from knowledge.service.client import Delivered
-    from knowledge.store.base import KnowledgeBase, Quarantined
+    from knowledge.service.client import DeliveryResult
+    from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Address of a knowledge base's service.")]
 TokenOption = Annotated[
@@ -44,14 +44,14 @@ class AdmittingSink:
 
         self._admission = Admission(store, Indicators(), source=source)
 
-    def add(self, observations: Iterable[Observation]) -> Admitted:
+    def add(self, observations: Iterable[Observation]) -> AdmissionResult:
         """Store what is plausible, and keep the rest apart."""
         done = self._admission.add(observations)
-        tell_apart([(q.observation.identity, q.reason) for q in done.quarantined])
+        warn_of_quarantine([(q.observation.identity, q.reason) for q in done.quarantined])
         return done
 
 
-def tell_apart(entries: Sequence[tuple[str, str]]) -> None:
+def warn_of_quarantine(entries: Sequence[tuple[str, str]]) -> None:
     """Tell what is kept apart, the first few each with its reason."""
     if entries:
         warn(
@@ -74,22 +74,22 @@ def pull(
     url: UrlArgument, token: TokenOption = "", source: SourceOption = None, knowledge: KnowledgeOption = None
 ) -> None:
     """Fetch from a service what is not here; it is checked as everything that comes from others."""
-    from knowledge.service.client import Delivered, KnowledgeService
+    from knowledge.service.client import DeliveryResult, KnowledgeService
     from knowledge.service.client import pull as fetch
 
     service = KnowledgeService(url, token)
     with open_writable_store(knowledge) as store:
         sink = AdmittingSink(store, source=source or service.name)
 
-        def add(observations: Iterable[Observation]) -> Delivered:
+        def add(observations: Iterable[Observation]) -> DeliveryResult:
             done = sink.add(observations)
             apart = tuple((q.observation.identity, q.reason) for q in done.quarantined)
-            return Delivered(added=done.added, known=done.known, quarantined=apart)
+            return DeliveryResult(added=done.added, known=done.known, quarantined=apart)
 
         _tell(fetch(service, store, add, progress=say), "fetched")
 
 
-def _tell(done: Delivered, verb: str) -> None:
+def _tell(done: DeliveryResult, verb: str) -> None:
     typer.echo(f"{verb}: {done.added} added, {done.known} known already, {len(done.quarantined)} kept apart")
     for identity, reason in done.quarantined[:_FEW]:
         say(f"  {identity[:12]} kept apart: {reason}")
@@ -193,7 +193,7 @@ def _chosen(store: KnowledgeBase, begins: Sequence[str], *, all_: bool, source: 
     """
     from knowledge.domain.errors import InputError
 
-    found: tuple[Quarantined, ...] = store.quarantined()
+    found: tuple[QuarantinedObservation, ...] = store.quarantined()
     if not begins and not all_ and source is None:
         raise InputError("nothing says which observations are meant", hint="name identities, `--source` or `--all`")
     chosen = [q.observation.identity for q in found if all_ or (source is not None and q.source == source)]

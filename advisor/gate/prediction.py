@@ -81,9 +81,9 @@ class Outlook:
     def state(self) -> str:
         """Hash of what the answers depend on, beside the question."""
         from knowledge.estimate.workloads import catalogue_digest
-        from knowledge.store.state_hash import glance
+        from knowledge.store.state_hash import state_hash
 
-        seen = glance(self._address)
+        seen = state_hash(self._address)
         if seen is None:
             # The tables are those of an older program, or a server's; opening fills in what ships.
             seen = content_hash([block.state for block in self._store.blocks()])
@@ -109,13 +109,13 @@ class Outlook:
     @cached_property
     def estimator(self) -> PosteriorEstimator:
         """What gives the answers that are not remembered."""
-        from knowledge.estimate.model_cache import Fits
+        from knowledge.estimate.model_cache import ModelCache
         from knowledge.estimate.posterior import PosteriorEstimator
         from knowledge.estimate.workloads import find_workload
         from pi_runners.backends import FRAMEWORKS
 
         workload = find_workload(self._workload)
-        fits = Fits(self._store)
+        fits = ModelCache(self._store)
         return PosteriorEstimator(fits, hardware=self._hardware, workload=workload, frameworks=frozenset(FRAMEWORKS))
 
 

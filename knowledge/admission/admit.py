@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from knowledge.admission.plausibility import IndicatorCatalogue, complaints
+from knowledge.admission.plausibility import IndicatorCatalogue, implausibilities
 from knowledge.domain.observation import Observation
-from knowledge.store.base import KnowledgeBase, Quarantined
+from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
 _Key = tuple[int, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class AdmissionResult:
     """What became of the observations of one delivery.
 
     Attributes:
@@ -26,7 +26,7 @@ class Admitted:
 
     added: int
     known: int
-    quarantined: tuple[Quarantined, ...]
+    quarantined: tuple[QuarantinedObservation, ...]
 
 
 class Admission:
@@ -56,7 +56,7 @@ class Admission:
         self._source = source
         self._clock = clock
 
-    def add(self, observations: Iterable[Observation]) -> Admitted:
+    def add(self, observations: Iterable[Observation]) -> AdmissionResult:
         """Store what is plausible, keep the rest apart; both or neither.
 
         Raises:
@@ -68,7 +68,7 @@ class Admission:
         now = self._clock()
         reasons = {**self._clashes(fresh), **self._oddities(fresh, now)}
         apart = tuple(
-            Quarantined(
+            QuarantinedObservation(
                 observation=o,
                 source=self._source,
                 reason=reasons[o.identity],
@@ -79,7 +79,7 @@ class Admission:
         )
         sound = [o for o in fresh if o.identity not in reasons]
         ingest = self._store.add(sound, source=self._source, quarantine=apart)
-        return Admitted(
+        return AdmissionResult(
             added=ingest.added,
             known=len(incoming) - len(fresh) + ingest.known,
             quarantined=apart,
@@ -88,7 +88,7 @@ class Admission:
     def _oddities(self, fresh: Iterable[Observation], now: datetime) -> dict[str, str]:
         found = {}
         for o in fresh:
-            if against := tuple(complaints(o, self._catalogue, now=now)):
+            if against := tuple(implausibilities(o, self._catalogue, now=now)):
                 found[o.identity] = "; ".join(against)
         return found
 

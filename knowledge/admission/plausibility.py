@@ -31,7 +31,7 @@ class IndicatorCatalogue(Protocol):
         """Return floating-point operations and bytes of a call, by the formulae; none where they do not apply."""
 
 
-def complaints(o: Observation, catalogue: IndicatorCatalogue, *, now: datetime) -> Iterator[str]:
+def implausibilities(o: Observation, catalogue: IndicatorCatalogue, *, now: datetime) -> Iterator[str]:
     """Yield what speaks against an observation, one sentence each; nothing where nothing does.
 
     Args:

@@ -195,8 +195,8 @@ class GaussianProcess:
 def predict_held_out(fitted: Sequence[Contrast], held_out: Sequence[Contrast]) -> tuple[Array, Array]:
     """Predict contrasts that the model was not fitted to, with their own noise, to check the model.
 
-    A contrast of the same block and indicator shares the error of the reference with the contrasts of the fit. Advice is
-    about the process without noise.
+    A contrast of the same block and indicator shares the error of the reference with the contrasts of the fit. Advice
+    is about the process without noise.
 
     Args:
         fitted: Contrasts that the model is fitted to.

@@ -19,7 +19,7 @@ class NotComparableError(InputError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standings:
+class StackComparisons:
     """The comparisons of one indicator, and what was not compared.
 
     Attributes:
@@ -45,7 +45,7 @@ def is_machine(hardware: HardwareProfile, wanted: str) -> bool:
     return len(wanted) > 5 and hardware.identity.startswith(wanted)
 
 
-def compare_stacks(observations: Iterable[Observation], *, stacks: Sequence[str] = ()) -> Standings:
+def compare_stacks(observations: Iterable[Observation], *, stacks: Sequence[str] = ()) -> StackComparisons:
     """Compare stacks within the blocks that they share.
 
     Without ``stacks``, each stack is compared with the reference of its block. Stacks that are named are compared with
@@ -63,7 +63,7 @@ def compare_stacks(observations: Iterable[Observation], *, stacks: Sequence[str]
     """
     observations = tuple(observations)
     if not stacks:
-        return Standings(
+        return StackComparisons(
             comparisons=compare_block(observations),
             refused=(*_refused(observations, measured_references(observations)), *_alone(observations)),
         )
@@ -78,7 +78,7 @@ def compare_stacks(observations: Iterable[Observation], *, stacks: Sequence[str]
     refused = _refused([o for o in observations if _requirement(o) in chosen], references)
     if not comparisons:
         raise _nothing_compared(chosen, refused)
-    return Standings(comparisons=comparisons, refused=refused)
+    return StackComparisons(comparisons=comparisons, refused=refused)
 
 
 def _references(observations: Sequence[Observation], stacks: Sequence[str]) -> dict[tuple[str, str], int]:

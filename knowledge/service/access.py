@@ -25,7 +25,7 @@ _MOST = 300
 
 
 @dataclass(slots=True)
-class Access:
+class AccessRecord:
     """What is known of a request while it is answered.
 
     Attributes:
@@ -43,9 +43,9 @@ class Access:
     counts: dict[str, int] | None = None
 
 
-def access_of(scope: Scope) -> Access:
+def access_record(scope: Scope) -> AccessRecord:
     """Return what is to be logged of a request."""
-    found: Access = scope.setdefault(_KEY, Access())
+    found: AccessRecord = scope.setdefault(_KEY, AccessRecord())
     return found
 
 
@@ -61,7 +61,7 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        access = access_of(scope)
+        access = access_record(scope)
         begun, started = datetime.now(UTC), time.perf_counter()
         # What raises is answered with 500, by those around this.
         status, complete = 500, False

@@ -26,9 +26,9 @@ from knowledge.admission.plausibility import IndicatorCatalogue
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.exchange.files import read_observations, write_observations
-from knowledge.service.access import AccessLog, access_of
+from knowledge.service.access import AccessLog, access_record
 from knowledge.service.metrics import ServiceMetrics
-from knowledge.service.streams import StreamedLines, Streams
+from knowledge.service.streams import StreamedLines, StreamQuota
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tokens import Token
@@ -49,19 +49,19 @@ class ProblemDetails(BaseModel):
     hint: str = Field(default="", description="What to do next.")
 
 
-class Apart(BaseModel):
+class QuarantineEntry(BaseModel):
     """An observation that was not let in."""
 
     id: str
     reason: str
 
 
-class Received(BaseModel):
+class DeliveryReceipt(BaseModel):
     """What became of a delivery."""
 
     added: int = Field(description="New, and in the knowledge base.")
     known: int = Field(description="There already: a delivery may be repeated.")
-    quarantined: list[Apart] = Field(description="Kept apart, until the operator decides.")
+    quarantined: list[QuarantineEntry] = Field(description="Kept apart, until the operator decides.")
 
 
 class BlockEntry(BaseModel):
@@ -101,7 +101,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     metrics = ServiceMetrics(store)
     # Whether a cell was measured already is looked up before it is written: one delivery at a time.
     admitting = threading.Lock()
-    streams = Streams()
+    streams = StreamQuota()
 
     app = FastAPI(
         title="Seshat knowledge base",
@@ -114,7 +114,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     bearer = HTTPBearer(auto_error=False, description="`advisor knowledge token create` makes one.")
 
     def token(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Token:
-        access = access_of(request.scope)
+        access = access_record(request.scope)
         known = store.token_of(given.credentials) if given is not None else None
         if known is None:
             access.reason = _why_no_token(request, given)
@@ -128,7 +128,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
 
     def runner(request: Request, known: Annotated[Token, Depends(token)]) -> Token:
         if known.role != "runner":
-            access_of(request.scope).reason = f"role `{known.role}`"
+            access_record(request.scope).reason = f"role `{known.role}`"
             raise ServiceError(
                 403, "not-allowed", f"token `{known.id}` may only read", "use a token with the role `runner`"
             )
@@ -148,20 +148,20 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
             }
         },
     )
-    async def deliver(request: Request, known: Annotated[Token, Depends(runner)]) -> Received:
+    async def deliver(request: Request, known: Annotated[Token, Depends(runner)]) -> DeliveryReceipt:
         """Add observations: all of a delivery, or nothing. What is known already is not counted twice."""
         content = await _body(request, most_bytes)
 
-        def take_in() -> Received:
+        def take_in() -> DeliveryReceipt:
             with admitting:
                 lines = lines_of(content.decode("utf-8"))
                 found = tuple(read_observations(lines, where="line"))
                 done = Admission(store, catalogue, source=known.source).add(found)
             counts = {"added": done.added, "known": done.known, "quarantined": len(done.quarantined)}
             metrics.received(counts, known.source)
-            access_of(request.scope).counts = counts
-            apart = [Apart(id=q.observation.identity, reason=q.reason) for q in done.quarantined]
-            return Received(added=done.added, known=done.known, quarantined=apart)
+            access_record(request.scope).counts = counts
+            apart = [QuarantineEntry(id=q.observation.identity, reason=q.reason) for q in done.quarantined]
+            return DeliveryReceipt(added=done.added, known=done.known, quarantined=apart)
 
         try:
             return await run_in_threadpool(take_in)
@@ -183,16 +183,16 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
         indicator: Annotated[str | None, Query(**_NAME, description="Only those of one indicator.")] = None,
     ) -> StreamingResponse:
         """Read observations, as an observation file."""
-        if not streams.take(known.id):
+        if not streams.reserve(known.id):
             raise ServiceError(429, "too-many-streams", "too many answers are being read", "try again later")
         lines = _lines(store, block, indicator)
         try:
             # The first is asked for while a failure can still be answered.
             first = next(lines, None)
         except BaseException:
-            streams.give_back(known.id)
+            streams.release(known.id)
             raise
-        return StreamedLines(first, lines, media_type=NDJSON, ended=lambda: streams.give_back(known.id))
+        return StreamedLines(first, lines, media_type=NDJSON, ended=lambda: streams.release(known.id))
 
     @app.get("/blocks", dependencies=reading, responses=_problems(401, 503))
     def blocks() -> list[BlockEntry]:
@@ -290,12 +290,12 @@ def _refusals(app: FastAPI) -> None:
 
     @app.exception_handler(ServiceError)
     async def refuse(request: Request, error: ServiceError) -> Response:
-        access_of(request.scope).error = error.problem.error
+        access_record(request.scope).error = error.problem.error
         return answer(error.status, error.problem, _HEADERS.get(error.status))
 
     @app.exception_handler(KnowledgeBaseError)
     async def unavailable(request: Request, error: KnowledgeBaseError) -> Response:
-        access = access_of(request.scope)
+        access = access_record(request.scope)
         # What the database says stays in the log: it may name hosts and users.
         access.error, access.reason = error.code, error.message
         problem = ProblemDetails(
@@ -305,7 +305,7 @@ def _refusals(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        access_of(request.scope).error = "unreadable-input"
+        access_record(request.scope).error = "unreadable-input"
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         return answer(422, ProblemDetails(error="unreadable-input", message=f"`{where}`: {first['msg'].lower()}"))

@@ -56,7 +56,7 @@ class _BlockEntry(BaseModel):
     source: str
 
 
-class _Apart(BaseModel):
+class _QuarantineEntry(BaseModel):
     """An observation that a service keeps apart."""
 
     id: str
@@ -68,7 +68,7 @@ class _Receipt(BaseModel):
 
     added: Annotated[int, Field(ge=0, lt=2**63)]
     known: Annotated[int, Field(ge=0, lt=2**63)]
-    quarantined: list[_Apart]
+    quarantined: list[_QuarantineEntry]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class _Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivered:
+class DeliveryResult:
     """What became of observations that were delivered.
 
     Attributes:
@@ -150,7 +150,7 @@ class KnowledgeService:
             raise InputError(f"`{where}` cannot be read: {error}") from None
         yield from read_observations(lines, where=where)
 
-    def deliver(self, content: bytes) -> Delivered:
+    def deliver(self, content: bytes) -> DeliveryResult:
         """Deliver an observation file; repeating it changes nothing.
 
         Raises:
@@ -238,14 +238,14 @@ def _validated(kind: type[_T], content: bytes, address: str) -> _T:
         raise InputError(f"`{address}` did not answer as a knowledge base's service: {reason}", hint=_HINT) from None
 
 
-def _receipt(content: bytes, address: str) -> Delivered:
+def _receipt(content: bytes, address: str) -> DeliveryResult:
     done = _validated(_Receipt, content, address)
-    return Delivered(
+    return DeliveryResult(
         added=done.added, known=done.known, quarantined=tuple((entry.id, entry.reason) for entry in done.quarantined)
     )
 
 
-def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> Delivered:
+def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> DeliveryResult:
     """Deliver every block that a service does not have, or has with other observations.
 
     Observations that the service has already are not counted twice.
@@ -256,7 +256,7 @@ def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[
     """
     service.check_delivery_allowed()
     there = {block.name: block.digest for block in service.blocks()}
-    total = Delivered(added=0, known=0, quarantined=())
+    total = DeliveryResult(added=0, known=0, quarantined=())
     for block in store.blocks():
         if there.get(block.name) != block.digest:
             progress(block.name)
@@ -268,10 +268,10 @@ def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[
 def pull(
     service: KnowledgeService,
     store: KnowledgeBase,
-    add: Callable[[Iterable[Observation]], Delivered],
+    add: Callable[[Iterable[Observation]], DeliveryResult],
     *,
     progress: Callable[[str], None],
-) -> Delivered:
+) -> DeliveryResult:
     """Fetch every block that a knowledge base has not, or has otherwise.
 
     Args:
@@ -281,7 +281,7 @@ def pull(
         progress: Called with the name of each block.
     """
     here = {block.name: block.digest for block in store.blocks()}
-    total = Delivered(added=0, known=0, quarantined=())
+    total = DeliveryResult(added=0, known=0, quarantined=())
     for block in service.blocks():
         if here.get(block.name) != block.digest:
             progress(block.name)
@@ -307,8 +307,8 @@ def _file(observations: Iterable[Observation]) -> bytes:
     return "".join(f"{line}\n" for line in write_observations(observations)).encode()
 
 
-def _sum(a: Delivered, b: Delivered) -> Delivered:
-    return Delivered(added=a.added + b.added, known=a.known + b.known, quarantined=a.quarantined + b.quarantined)
+def _sum(a: DeliveryResult, b: DeliveryResult) -> DeliveryResult:
+    return DeliveryResult(added=a.added + b.added, known=a.known + b.known, quarantined=a.quarantined + b.quarantined)
 
 
 def _cause(error: requests.RequestException) -> str:

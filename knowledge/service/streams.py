@@ -22,14 +22,14 @@ SEND_SECONDS = 60.0
 """How long a client may read nothing before its answer ends."""
 
 
-class Streams:
+class StreamQuota:
     """Counts the answers that are being streamed. Safe for many threads."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def take(self, token: str) -> bool:
+    def reserve(self, token: str) -> bool:
         """Reserve a stream for a token; false where it has its share, or there are none left."""
         with self._lock:
             if self._open[token] >= MOST_OF_TOKEN or self._open.total() >= MOST:
@@ -37,7 +37,7 @@ class Streams:
             self._open[token] += 1
             return True
 
-    def give_back(self, token: str) -> None:
+    def release(self, token: str) -> None:
         """End a reservation."""
         with self._lock:
             self._open[token] -= 1

@@ -36,7 +36,7 @@ class KnowledgeBaseError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ingest:
+class IngestResult:
     """What became of the observations of one ``add``.
 
     Attributes:
@@ -92,7 +92,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quarantined:
+class QuarantinedObservation:
     """An observation that is kept apart.
 
     Attributes:
@@ -137,8 +137,12 @@ class KnowledgeBase(Protocol):
     """What every knowledge base does."""
 
     def add(
-        self, observations: Iterable[Observation], *, source: str = "", quarantine: Iterable[Quarantined] = ()
-    ) -> Ingest:
+        self,
+        observations: Iterable[Observation],
+        *,
+        source: str = "",
+        quarantine: Iterable[QuarantinedObservation] = (),
+    ) -> IngestResult:
         """Store observations in one transaction.
 
         Args:
@@ -156,10 +160,10 @@ class KnowledgeBase(Protocol):
     def machines_of(self, block: str) -> frozenset[str]:
         """Return the identities of the machines on which a block was measured."""
 
-    def quarantined(self) -> tuple[Quarantined, ...]:
+    def quarantined(self) -> tuple[QuarantinedObservation, ...]:
         """Return what is kept apart, oldest first."""
 
-    def release(self, identities: Collection[str]) -> Ingest:
+    def release(self, identities: Collection[str]) -> IngestResult:
         """Let in what is kept apart, in one transaction."""
 
     def drop(self, identities: Collection[str]) -> int:
@@ -198,10 +202,10 @@ class KnowledgeBase(Protocol):
     def remove(self, blocks: Collection[str]) -> int:
         """Remove whole blocks in one transaction, and return how many observations went."""
 
-    def damages(self) -> Iterator[str]:
+    def find_damage(self) -> Iterator[str]:
         """Read everything, and tell one by one what is not as it was stored; nothing where all is well."""
 
-    def recall(self, kind: str, seen: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    def load_derived(self, kind: str, seen: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """Return the derived values of a kind by key, of those keys that were worked out of the state that is asked.
 
         Args:
@@ -209,7 +213,7 @@ class KnowledgeBase(Protocol):
             seen: Key and digest of what the value must have been worked out of.
         """
 
-    def remember(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
+    def store_derived(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
         """Leave derived values, JSON-ready, by key and digest of what they saw; nothing where it cannot be written."""
 
     def content(self) -> Content:

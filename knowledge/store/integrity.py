@@ -16,7 +16,7 @@ from knowledge.store import tables
 from knowledge.store.digest import EMPTY, combine
 
 
-def find_damages(connection: Connection) -> Iterator[str]:
+def find_damage(connection: Connection) -> Iterator[str]:
     """Yield one sentence for everything that is not as it was stored."""
     if connection.dialect.name == "sqlite":
         for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(20)"):

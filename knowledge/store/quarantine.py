@@ -8,11 +8,11 @@ from sqlalchemy import Connection, delete, insert, select
 
 from knowledge.domain.lines import lines_of
 from knowledge.exchange.files import read_observations, write_observations
-from knowledge.store.base import Quarantined
+from knowledge.store.base import QuarantinedObservation
 from knowledge.store.tables import quarantine
 
 
-def put_apart(connection: Connection, entries: Iterable[Quarantined]) -> None:
+def quarantine_observations(connection: Connection, entries: Iterable[QuarantinedObservation]) -> None:
     """Keep observations apart; those that are apart already stay as they are."""
     rows = {
         entry.observation.identity: {
@@ -25,12 +25,12 @@ def put_apart(connection: Connection, entries: Iterable[Quarantined]) -> None:
         }
         for entry in entries
     }
-    known = known_apart(connection, rows)
+    known = quarantined_identities(connection, rows)
     if new := [row for identity, row in rows.items() if identity not in known]:
         connection.execute(insert(quarantine), new)
 
 
-def known_apart(connection: Connection, identities: Iterable[str]) -> frozenset[str]:
+def quarantined_identities(connection: Connection, identities: Iterable[str]) -> frozenset[str]:
     """Return which observations are kept apart."""
     asked = sorted(identities)
     if not asked:
@@ -38,16 +38,20 @@ def known_apart(connection: Connection, identities: Iterable[str]) -> frozenset[
     return frozenset(connection.execute(select(quarantine.c.id).where(quarantine.c.id.in_(asked))).scalars())
 
 
-def read_apart(connection: Connection, identities: Iterable[str] | None = None) -> Iterator[Quarantined]:
+def read_quarantine(
+    connection: Connection, identities: Iterable[str] | None = None
+) -> Iterator[QuarantinedObservation]:
     """Yield what is kept apart, by time and identity."""
     query = select(quarantine).order_by(quarantine.c.received_at, quarantine.c.id)
     if identities is not None:
         query = query.where(quarantine.c.id.in_(sorted(identities)))
     for row in connection.execute(query):
         for found in read_observations(lines_of(row.document), where=f"quarantine {row.id[:12]}"):
-            yield Quarantined(observation=found, source=row.source, reason=row.reason, received_at=row.received_at)
+            yield QuarantinedObservation(
+                observation=found, source=row.source, reason=row.reason, received_at=row.received_at
+            )
 
 
-def take_out(connection: Connection, identities: Iterable[str]) -> int:
+def delete_from_quarantine(connection: Connection, identities: Iterable[str]) -> int:
     """Remove observations from those that are kept apart, and return how many there were."""
     return int(connection.execute(delete(quarantine).where(quarantine.c.id.in_(sorted(identities)))).rowcount)

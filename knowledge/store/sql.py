@@ -18,11 +18,16 @@ from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
 from knowledge.store import tables
-from knowledge.store.base import Content, Ingest, KnowledgeBaseError, Quarantined, Source, StoredBlock
+from knowledge.store.base import Content, IngestResult, KnowledgeBaseError, QuarantinedObservation, Source, StoredBlock
 from knowledge.store.digest import EMPTY, combine
 from knowledge.store.ingest import absent, add_observations
-from knowledge.store.integrity import find_damages
-from knowledge.store.quarantine import known_apart, put_apart, read_apart, take_out
+from knowledge.store.integrity import find_damage
+from knowledge.store.quarantine import (
+    delete_from_quarantine,
+    quarantine_observations,
+    quarantined_identities,
+    read_quarantine,
+)
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.tokens import Token, all_tokens, create_token, revoke_token, token_of
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
@@ -46,13 +51,17 @@ class SqlKnowledgeBase:
         return self._engine.url.render_as_string(hide_password=True)
 
     def add(
-        self, observations: Iterable[Observation], *, source: str = "", quarantine: Iterable[Quarantined] = ()
-    ) -> Ingest:
+        self,
+        observations: Iterable[Observation],
+        *,
+        source: str = "",
+        quarantine: Iterable[QuarantinedObservation] = (),
+    ) -> IngestResult:
         """Store observations in one transaction."""
         with self._write() as connection:
             added, known = add_observations(connection, observations, source=source)
-            put_apart(connection, quarantine)
-        return Ingest(added=added, known=known)
+            quarantine_observations(connection, quarantine)
+        return IngestResult(added=added, known=known)
 
     def identities(self, asked: Iterable[str]) -> frozenset[str]:
         """Return which identities are known, let in or kept apart."""
@@ -61,7 +70,9 @@ class SqlKnowledgeBase:
             known: set[str] = set()
             for start in range(0, len(ordered), _TOGETHER):
                 some = ordered[start : start + _TOGETHER]
-                known |= (set(some) - absent(connection, tables.observation, some)) | known_apart(connection, some)
+                known |= (set(some) - absent(connection, tables.observation, some)) | quarantined_identities(
+                    connection, some
+                )
         return frozenset(known)
 
     def machines_of(self, block: str) -> frozenset[str]:
@@ -71,25 +82,25 @@ class SqlKnowledgeBase:
         with self._read() as connection:
             return frozenset(connection.execute(query).scalars())
 
-    def quarantined(self) -> tuple[Quarantined, ...]:
+    def quarantined(self) -> tuple[QuarantinedObservation, ...]:
         """Return what is kept apart, oldest first."""
         with self._read() as connection:
-            return tuple(read_apart(connection))
+            return tuple(read_quarantine(connection))
 
-    def release(self, identities: Collection[str]) -> Ingest:
+    def release(self, identities: Collection[str]) -> IngestResult:
         """Let in what is kept apart, in one transaction."""
         added = known = 0
         with self._write() as connection:
-            for entry in tuple(read_apart(connection, identities)):
+            for entry in tuple(read_quarantine(connection, identities)):
                 new, old = add_observations(connection, [entry.observation], source=entry.source)
                 added, known = added + new, known + old
-            take_out(connection, identities)
-        return Ingest(added=added, known=known)
+            delete_from_quarantine(connection, identities)
+        return IngestResult(added=added, known=known)
 
     def drop(self, identities: Collection[str]) -> int:
         """Remove what is kept apart, in one transaction, and return how many observations went."""
         with self._write() as connection:
-            return take_out(connection, identities)
+            return delete_from_quarantine(connection, identities)
 
     def sources(self) -> tuple[Source, ...]:
         """Return who delivered something, or is known by its trust, by name."""
@@ -198,12 +209,12 @@ class SqlKnowledgeBase:
             connection.execute(delete(tables.derived))
         return gone
 
-    def damages(self) -> Iterator[str]:
+    def find_damage(self) -> Iterator[str]:
         """Read everything, and tell one by one what is not as it was stored."""
         with self._read() as connection:
-            yield from find_damages(connection)
+            yield from find_damage(connection)
 
-    def recall(self, kind: str, seen: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    def load_derived(self, kind: str, seen: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """Return the derived values of a kind by key, of those keys that were worked out of the state that is asked."""
         table = tables.derived
         asked = dict(seen)
@@ -214,7 +225,7 @@ class SqlKnowledgeBase:
             rows = connection.execute(query).all()
         return {key: json.loads(document) for key, digest, document in rows if asked.get(key) == digest}
 
-    def remember(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
+    def store_derived(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
         """Leave derived values, by key and digest of what they saw; nothing where it cannot be written."""
         rows = [{"kind": kind, "key": k, "seen": s, "document": canonical_json(v)} for k, s, v in values]
         if not (rows and self._writable):

@@ -39,7 +39,7 @@ def default_address() -> str:
     return f"sqlite:///{path}"
 
 
-def glance(address: str) -> str | None:
+def state_hash(address: str) -> str | None:
     """Return a hash of the blocks that a SQLite file holds; none where only opening it would tell.
 
     Args:

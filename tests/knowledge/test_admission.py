@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from knowledge.admission.admit import Admission
-from knowledge.admission.plausibility import complaints, peak_flops
+from knowledge.admission.plausibility import implausibilities, peak_flops
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.domain.observation import Observation
-from knowledge.estimate.evidence import gather
+from knowledge.estimate.evidence import load_evidence
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
@@ -42,7 +42,7 @@ def admission(store: SqlKnowledgeBase, source: str = "") -> Admission:
 
 
 def test_what_a_run_can_give_is_let_in() -> None:
-    assert list(complaints(multiplied(0.01), Indicators(), now=NOW)) == []
+    assert list(implausibilities(multiplied(0.01), Indicators(), now=NOW)) == []
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_a_run_can_give_is_let_in() -> None:
     ],
 )
 def test_what_no_run_can_give_is_told(changed: Callable[[Observation], Observation], reason: str) -> None:
-    assert any(reason in told for told in complaints(changed(multiplied(0.01)), Indicators(), now=NOW))
+    assert any(reason in told for told in implausibilities(changed(multiplied(0.01)), Indicators(), now=NOW))
 
 
 def test_peaks_are_from_above_and_grow_with_the_hardware() -> None:
@@ -89,7 +89,7 @@ def test_what_ships_is_let_in(tmp_path_factory: pytest.TempPathFactory) -> None:
         shipped = list(store.observations())
 
     assert len(shipped) > 300
-    assert [told for o in shipped for told in complaints(o, Indicators(), now=datetime.now(UTC))] == []
+    assert [told for o in shipped for told in implausibilities(o, Indicators(), now=datetime.now(UTC))] == []
 
 
 def test_an_implausible_observation_is_kept_apart_until_somebody_decides(store: SqlKnowledgeBase) -> None:
@@ -144,7 +144,7 @@ def test_a_block_is_of_one_machine_and_of_one_source(store: SqlKnowledgeBase) ->
 
 
 def _contrasts(store: SqlKnowledgeBase) -> list[tuple[float, float]]:
-    return [(round(c.mean, 9), c.error**2) for c in gather(store).contrasts]
+    return [(round(c.mean, 9), c.error**2) for c in load_evidence(store).contrasts]
 
 
 def _told(source: str, observations: Iterable[Observation], store: SqlKnowledgeBase) -> None:
@@ -166,10 +166,10 @@ def test_half_the_trust_is_twice_the_variance(store: SqlKnowledgeBase) -> None:
 
 def test_the_interval_of_a_source_that_is_half_trusted_is_wider_on_both_sides(store: SqlKnowledgeBase) -> None:
     _told("lab-a", block({"2.0.0": 1.0, "2.1.0": 1.2}), store)
-    (full,) = gather(store).contrasts
+    (full,) = load_evidence(store).contrasts
 
     store.trust("lab-a", 0.25)
-    (weighed,) = gather(store).contrasts
+    (weighed,) = load_evidence(store).contrasts
 
     assert weighed.low == pytest.approx(full.mean - 2 * (full.mean - full.low))
     assert weighed.high == pytest.approx(full.mean + 2 * (full.high - full.mean))
@@ -178,8 +178,8 @@ def test_the_interval_of_a_source_that_is_half_trusted_is_wider_on_both_sides(st
 
 def test_who_is_not_trusted_cannot_say_that_a_version_does_not_run(store: SqlKnowledgeBase) -> None:
     _told("lab-a", [observation("2.0.0", status="import-error")], store)
-    assert [run.status for run in gather(store).runs] == ["import-error"]
+    assert [run.status for run in load_evidence(store).runs] == ["import-error"]
 
     store.trust("lab-a", 0.4)
 
-    assert gather(store).runs == ()
+    assert load_evidence(store).runs == ()

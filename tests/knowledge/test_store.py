@@ -115,7 +115,7 @@ def test_a_killed_first_use_leaves_nothing_half_made(tmp_path: Path) -> None:
     assert killed.returncode == 9
     with open_knowledge_base(str(path)) as store, open_knowledge_base(str(tmp_path / "whole.sqlite")) as whole:
         assert store.content().digest == whole.content().digest
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
 
 
 def test_several_processes_may_be_the_first(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_several_processes_may_be_the_first(tmp_path: Path) -> None:
         open_knowledge_base(str(tmp_path / "alone.sqlite")) as alone,
     ):
         assert store.content().digest == alone.content().digest
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
 
 
 def test_tables_of_a_newer_program_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from knowledge.admission.admit import Admission
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
 from knowledge.service import client
-from knowledge.service.client import Delivered, KnowledgeService, ServiceUnavailableError, TokenError, pull, push
+from knowledge.service.client import DeliveryResult, KnowledgeService, ServiceUnavailableError, TokenError, pull, push
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
@@ -30,10 +30,10 @@ def mine(tmp_path: Path) -> Iterable[SqlKnowledgeBase]:
         yield opened
 
 
-def fetch(service: KnowledgeService, store: SqlKnowledgeBase) -> Delivered:
-    def add(observations: Iterable[Observation]) -> Delivered:
+def fetch(service: KnowledgeService, store: SqlKnowledgeBase) -> DeliveryResult:
+    def add(observations: Iterable[Observation]) -> DeliveryResult:
         done = Admission(store, Indicators(), source=service.name).add(observations)
-        return Delivered(added=done.added, known=done.known, quarantined=())
+        return DeliveryResult(added=done.added, known=done.known, quarantined=())
 
     return pull(service, store, add, progress=lambda _: None)
 
@@ -69,7 +69,7 @@ def test_an_interrupted_push_goes_on(
     deliver = remote.deliver
     sent: list[bytes] = []
 
-    def cut(content: bytes) -> Delivered:
+    def cut(content: bytes) -> DeliveryResult:
         if len(sent) == 3:
             raise KeyboardInterrupt
         sent.append(content)
@@ -91,7 +91,7 @@ def test_a_service_that_comes_back_is_waited_for(mine: SqlKnowledgeBase, store: 
     mine.add(block({"2.0.0": 1.0}))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    told: list[Delivered] = []
+    told: list[DeliveryResult] = []
     remote = KnowledgeService(f"http://127.0.0.1:{port}", token, waits=(0.2,) * 50)
     thread = threading.Thread(target=lambda: told.append(push(mine, remote, progress=lambda _: None)))
     thread.start()
@@ -142,7 +142,7 @@ def test_a_push_of_nothing_new_adds_nothing(
 
     done = push(mine, KnowledgeService(service, token), progress=lambda _: None)
 
-    assert done == Delivered(added=0, known=0, quarantined=())
+    assert done == DeliveryResult(added=0, known=0, quarantined=())
 
 
 @pytest.mark.parametrize("address", ["knowledge", "ftp://host", "https://user:secret@host"])

@@ -157,7 +157,7 @@ def test_thirty_two_clients_lose_nothing(post: Post, store: SqlKnowledgeBase) ->
     assert len(sent) == 33 * 4
     assert identities(store) == sent
     assert store.quarantined() == ()
-    assert list(store.damages()) == []
+    assert list(store.find_damage()) == []
 
 
 def test_figures_are_given_in_prometheus_format(post: Post, service: str) -> None:

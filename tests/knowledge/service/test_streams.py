@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from knowledge.service import streams
-from knowledge.service.streams import Streams
+from knowledge.service.streams import StreamQuota
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.samples import observation
 
@@ -89,13 +89,13 @@ def test_clients_that_do_not_read_leave_the_service_to_others(
 
 
 def test_a_token_has_a_share_of_the_streams() -> None:
-    held = Streams()
+    held = StreamQuota()
 
-    assert [held.take("a") for _ in range(5)] == [True] * 4 + [False]
-    assert [held.take("b") for _ in range(5)] == [True] * 4 + [False]
-    assert not held.take("c")
-    held.give_back("a")
-    assert held.take("c")
+    assert [held.reserve("a") for _ in range(5)] == [True] * 4 + [False]
+    assert [held.reserve("b") for _ in range(5)] == [True] * 4 + [False]
+    assert not held.reserve("c")
+    held.release("a")
+    assert held.reserve("c")
 
 
 @pytest.mark.parametrize("end", ["stall", "reset", "complete"])
