@@ -115,7 +115,7 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
 
     def token(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Token:
         access = access_record(request.scope)
-        known = store.token_of(given.credentials) if given is not None else None
+        known = store.find_token(given.credentials) if given is not None else None
         if known is None:
             access.reason = _why_no_token(request, given)
             raise ServiceError(401, "no-token", "there is no valid token with the request", "send a bearer token")

@@ -1,4 +1,4 @@
-"""What is let into a knowledge base, and what is kept apart."""
+"""Admission to a knowledge base: observations that are accepted, and observations that are quarantined."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def test_what_a_run_can_give_is_let_in() -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        (lambda o: replace(o, started_at="2026-06-01T00:06:00Z"), "is still to come"),
-        (lambda o: replace(o, started_at="1970-01-01T00:00:10Z"), "the clock of its machine is wrong"),
-        (lambda o: replace(o, started_at="yesterday"), "which is no time"),
-        (lambda o: replace(o, samples=(1e-6, 2e-6)), "FLOP/s are above"),
+        (lambda o: replace(o, started_at="2026-06-01T00:06:00Z"), "is in the future"),
+        (lambda o: replace(o, started_at="1970-01-01T00:00:10Z"), "the clock of the machine is wrong"),
+        (lambda o: replace(o, started_at="yesterday"), "is not a valid time"),
+        (lambda o: replace(o, samples=(1e-6, 2e-6)), "FLOP/s are above the peak of its hardware"),
         (lambda o: replace(o, flops=2 * o.flops), "the indicator's formula gives"),
         (lambda o: replace(o, bytes=o.bytes / 2), "the indicator's formula gives"),
         (lambda o: replace(o, loops=0), "means over 0 calls"),
-        (lambda o: replace(o, samples=(0.01,) * 5), "its clock does not resolve them"),
+        (lambda o: replace(o, samples=(0.01,) * 5), "the resolution of the clock is too low"),
         (lambda o: replace(o, samples=(1e6, 1.1e6)), "longer than a week"),
-        (lambda o: replace(o, error=1.0, tolerance=1e-6), "and yet `ok`"),
-        (lambda o: replace(o, metrics={"p50_seconds": 2.0, "p90_seconds": 1.0}), "percentiles do not fall"),
-        (lambda o: replace(o, indicator=replace(o.indicator, version=99)), "version 99 of `matmul` is not known"),
+        (lambda o: replace(o, error=1.0, tolerance=1e-6), "its status is `ok` although the error"),
+        (lambda o: replace(o, metrics={"p50_seconds": 2.0, "p90_seconds": 1.0}), "percentiles cannot decrease"),
+        (lambda o: replace(o, indicator=replace(o.indicator, version=99)), "version 99 of `matmul` is unknown"),
         (lambda o: replace(o, indicator=replace(o.indicator, name="guess")), "there is no indicator `guess`"),
     ],
 )
@@ -92,7 +92,7 @@ def test_what_ships_is_let_in(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert [told for o in shipped for told in implausibilities(o, Indicators(), now=datetime.now(UTC))] == []
 
 
-def test_an_implausible_observation_is_kept_apart_until_somebody_decides(store: SqlKnowledgeBase) -> None:
+def test_an_implausible_observation_is_quarantined_until_it_is_accepted(store: SqlKnowledgeBase) -> None:
     good, bad = multiplied(0.01), multiplied(1e-6, round=1)
 
     done = admission(store).add([good, bad])
@@ -100,9 +100,9 @@ def test_an_implausible_observation_is_kept_apart_until_somebody_decides(store: 
 
     assert (done.added, done.known, len(done.quarantined)) == (1, 0, 1)
     assert (again.added, again.known, len(again.quarantined)) == (0, 2, 0)
-    (apart,) = store.quarantined()
-    assert apart.observation == bad
-    assert "FLOP/s are above" in apart.reason
+    (entry,) = store.quarantined()
+    assert entry.observation == bad
+    assert "FLOP/s are above" in entry.reason
     assert [o.identity for o in store.observations()] == [good.identity]
 
     assert store.release([bad.identity]).added == 1
@@ -138,7 +138,7 @@ def test_a_block_is_of_one_machine_and_of_one_source(store: SqlKnowledgeBase) ->
     foreign = admission(store, "lab-b").add([observation(round=1)])
     moved = admission(store, "lab-a").add([observation(round=2, hardware=DESKTOP)])
 
-    assert "block `b1` is `lab-a`" in foreign.quarantined[0].reason
+    assert "block `b1` belongs to source `lab-a`" in foreign.quarantined[0].reason
     assert "another machine" in moved.quarantined[0].reason
     assert [(s.name, s.observations, s.quarantined) for s in store.sources()] == [("lab-a", 1, 1), ("lab-b", 0, 1)]
 

@@ -257,8 +257,8 @@ def test_damage_is_found(tmp_path: Path) -> None:
         damage = "\n".join(store.find_damage())
 
     assert "its content does not match its hash" in damage
-    assert "column `status` says `crashed`, its content `ok`" in damage
-    assert "block `b1` is counted as 6 observations, and has 5" in damage
+    assert "column `status` is `crashed`, but the record has `ok`" in damage
+    assert "block `b1` is recorded with 6 observations, and has 5" in damage
 
 
 def test_removed_blocks_take_their_stacks_and_machines_along(store: SqlKnowledgeBase) -> None:

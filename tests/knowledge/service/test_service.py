@@ -129,8 +129,8 @@ def test_a_token_stands_nowhere(
 
     held = json.dumps([str(t) for t in store.tokens()])
     assert token not in caplog.text + answer.text + held
-    assert store.token_of(token) is not None
-    assert store.token_of(token + "x") is None
+    assert store.find_token(token) is not None
+    assert store.find_token(token + "x") is None
 
 
 def test_a_token_ends_when_it_was_said_to(store: SqlKnowledgeBase) -> None:
