@@ -80,7 +80,8 @@ def compare_measured(
 
     Args:
         indicator: Name of the indicator.
-        stacks: Only these stacks, such as ``torch==2.13.0``, with each other; by default all with their reference.
+        stacks: Stacks to compare with each other, such as ``torch==2.13.0``: with the reference of their block if it is
+            one of them, otherwise with the first. By default every stack is compared with its reference.
         hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
         framework: Only this distribution.
         knowledge: Address of the knowledge base; none for the user's own.

@@ -61,9 +61,9 @@ def import_(
     source: knowledge_sync.SourceOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Store the observations of files and of other knowledge bases; what is known already is not counted twice.
+    """Store the observations of files and of other knowledge bases; observations that are already stored are skipped.
 
-    What cannot be true is kept apart: see `advisor knowledge quarantine`.
+    Implausible observations are quarantined: see `advisor knowledge quarantine`.
     """
     with open_writable_store(knowledge) as store:
         sink = knowledge_sync.AdmittingSink(store, source=source or "")
@@ -75,8 +75,8 @@ def import_(
                 else:
                     ingest, lost = _import_file(sink, Path(place), keep_valid=keep_valid)
             left_out = f", {lost} lines left out" if lost else ""
-            apart = f", {len(ingest.quarantined)} kept apart" if ingest.quarantined else ""
-            typer.echo(f"{place}: {ingest.added} added, {ingest.known} known already{apart}{left_out}")
+            quarantined = f", {len(ingest.quarantined)} quarantined" if ingest.quarantined else ""
+            typer.echo(f"{place}: {ingest.added} added, {ingest.known} already stored{quarantined}{left_out}")
 
 
 def _is_knowledge_base(source: str) -> bool:

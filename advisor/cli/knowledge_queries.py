@@ -209,7 +209,7 @@ def import_mlperf(
     with open_writable_store(knowledge) as store:
         for path, imported in found:
             ingest = store.add(imported.observations)
-            typer.echo(f"{path}: {ingest.added} added, {ingest.known} known already, {len(imported.skipped)} left out")
+            typer.echo(f"{path}: {ingest.added} added, {ingest.known} already stored, {len(imported.skipped)} left out")
 
 
 def mlperf_table(

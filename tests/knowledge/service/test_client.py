@@ -176,18 +176,18 @@ def test_tokens_and_quarantine_have_their_commands(advisor_here: Advisor, tmp_pa
 
     (tmp_path / "twice.jsonl").write_bytes(observation_file([observation(), observation(seconds=5.0)]))
     imported = advisor_here("knowledge", "import", "twice.jsonl", "--source", "lab-b")
-    apart = advisor_here("knowledge", "quarantine", "list")
-    identity = apart.stdout.split()[0]
+    listing = advisor_here("knowledge", "quarantine", "list")
+    identity = listing.stdout.split()[0]
     nothing = advisor_here("knowledge", "quarantine", "drop")
     unknown = advisor_here("knowledge", "quarantine", "accept", "zzz")
     accepted = advisor_here("knowledge", "quarantine", "accept", identity)
     empty = advisor_here("knowledge", "quarantine", "list")
 
-    assert "1 added, 0 known already, 1 kept apart" in imported.stdout
-    assert "was measured already" in apart.stdout
+    assert "1 added, 0 already stored, 1 quarantined" in imported.stdout
+    assert "was measured already" in listing.stdout
     assert (nothing.returncode, unknown.returncode) == (2, 2)
-    assert "1 let in" in accepted.stdout
-    assert "nothing is kept apart" in empty.stdout
+    assert "1 accepted" in accepted.stdout
+    assert "the quarantine is empty" in empty.stdout
 
     made = advisor_here("knowledge", "token", "create", "lab-c", "--days", "30")
     wrong = advisor_here("knowledge", "token", "create", "lab-c", "--role", "king")
