@@ -114,7 +114,7 @@ def test_a_service_that_does_not_come_back_is_one_sentence(mine: SqlKnowledgeBas
 def test_a_wrong_token_is_one_sentence(mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase) -> None:
     ended, _ = store.create_token(role="runner", source="s", days=0)
 
-    with pytest.raises(TokenError, match="there is no valid token"):
+    with pytest.raises(TokenError, match="the request has no valid token"):
         push(mine, KnowledgeService(service, "wrong"), progress=lambda _: None)
     with pytest.raises(TokenError, match="expired"):
         push(mine, KnowledgeService(service, ended), progress=lambda _: None)

@@ -77,7 +77,7 @@ def test_clients_that_do_not_read_leave_the_service_to_others(
     others = [large.create_token(role="reader", source=f"lab-{n}")[0] for n in range(4)]
     with ExitStack() as stack:
         for one in (token, *others):
-            for _ in range(streams.MOST_OF_TOKEN):
+            for _ in range(streams.MOST_STREAMS_PER_TOKEN):
                 stack.enter_context(reading(service, one))
 
         refused = requests.get(f"{service}/observations", headers={"Authorization": f"Bearer {token}"}, timeout=20)
@@ -111,7 +111,9 @@ def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: st
             ended.append("closed")
 
     opened = lines()
-    answer = streams.StreamedLines(next(opened), opened, media_type="text/plain", ended=lambda: ended.append("ended"))
+    answer = streams.StreamedLines(
+        next(opened), opened, media_type="text/plain", on_close=lambda: ended.append("ended")
+    )
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
