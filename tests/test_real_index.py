@@ -18,7 +18,7 @@ from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.index.page import DistributionFile
 from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.model import Capabilities
+from knowledge.rules.model import CapabilityRule
 from pi_runners.environment import find_uv
 from tests.conftest import Advisor
 
@@ -88,7 +88,7 @@ def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path)
 
 def test_default_pytorch_builds_carry_the_cuda_that_the_rules_say(tmp_path: Path) -> None:
     client = IndexClient(read_configuration(tmp_path), cache=DiskCache(tmp_path))
-    rules = [r for r in shipped_rules() if isinstance(r, Capabilities) and r.package == "torch" and r.default]
+    rules = [r for r in shipped_rules() if isinstance(r, CapabilityRule) and r.package == "torch" and r.default]
     wheels: dict[Version, DistributionFile] = {}
     for file in client.files(canonicalize_name("torch")):
         if "-cp311-cp311-manylinux" in file.filename and file.filename.endswith("x86_64.whl"):

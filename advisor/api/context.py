@@ -340,7 +340,7 @@ def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator]:
         InputError: If there is no workload of the name.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    from knowledge.estimate.model_cache import Fits
+    from knowledge.estimate.model_cache import ModelCache
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload
     from pi_runners.backends import FRAMEWORKS
@@ -348,7 +348,7 @@ def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator]:
     workload = find_workload(context.workload)
     with open_readable_store(context.address) as store:
         yield PosteriorEstimator(
-            Fits(store), hardware=context.target.hardware, workload=workload, frameworks=frozenset(FRAMEWORKS)
+            ModelCache(store), hardware=context.target.hardware, workload=workload, frameworks=frozenset(FRAMEWORKS)
         )
 
 

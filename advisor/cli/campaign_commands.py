@@ -14,7 +14,7 @@ import typer
 from advisor.cli.campaign import AttemptsOption, EngineOption
 from advisor.cli.campaign_monitor import Following, HomeOption, campaigns_folder, coordinated, engine_options, follow
 from advisor.cli.console import redraw, say, warn
-from advisor.cli.knowledge_sync import TokenOption, tell_apart
+from advisor.cli.knowledge_sync import TokenOption, warn_of_quarantine
 from advisor.cli.option_groups import expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 from advisor.report.words import count
@@ -300,7 +300,7 @@ def _push(service: KnowledgeService, waiting: list[bytes]) -> UnavailableError |
             # Measuring goes on: what is measured is on the disk, and in the output.
             warn(error.message, hint=f"{len(waiting)} deliveries wait")
             return error
-        tell_apart(done.quarantined)
+        warn_of_quarantine(done.quarantined)
         del waiting[0]
     return None
 

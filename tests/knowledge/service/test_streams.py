@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from knowledge.service import streams
-from knowledge.service.streams import Streams
+from knowledge.service.streams import StreamQuota
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.samples import observation
@@ -78,7 +78,7 @@ def test_clients_that_do_not_read_leave_the_service_to_others(
     others = [large.create_token(role="reader", source=f"lab-{n}")[0] for n in range(4)]
     with ExitStack() as stack:
         for one in (token, *others):
-            for _ in range(streams.MOST_OF_TOKEN):
+            for _ in range(streams.MOST_STREAMS_PER_TOKEN):
                 stack.enter_context(reading(service, one))
 
         refused = requests.get(f"{service}/observations", headers={"Authorization": f"Bearer {token}"}, timeout=20)
@@ -90,13 +90,13 @@ def test_clients_that_do_not_read_leave_the_service_to_others(
 
 
 def test_a_token_has_a_share_of_the_streams() -> None:
-    held = Streams()
+    held = StreamQuota()
 
-    assert [held.take("a") for _ in range(5)] == [True] * 4 + [False]
-    assert [held.take("b") for _ in range(5)] == [True] * 4 + [False]
-    assert not held.take("c")
-    held.give_back("a")
-    assert held.take("c")
+    assert [held.reserve("a") for _ in range(5)] == [True] * 4 + [False]
+    assert [held.reserve("b") for _ in range(5)] == [True] * 4 + [False]
+    assert not held.reserve("c")
+    held.release("a")
+    assert held.reserve("c")
 
 
 def test_a_share_is_given_back_where_the_database_is_gone() -> None:
@@ -148,7 +148,9 @@ def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: st
             ended.append("closed")
 
     opened = lines()
-    answer = streams.StreamedLines(next(opened), opened, media_type="text/plain", ended=lambda: ended.append("ended"))
+    answer = streams.StreamedLines(
+        next(opened), opened, media_type="text/plain", on_close=lambda: ended.append("ended")
+    )
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
