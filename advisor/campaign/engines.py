@@ -11,6 +11,7 @@ from typing import Any
 
 from advisor.campaign.directory import CampaignPlan, Home
 from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
 from pi_runners.executors.base import PLACE, Executor
 
 _SHARE = 0.9
@@ -174,13 +175,7 @@ def _options(kind: Any, given: Mapping[str, Any], engine: str) -> Any:
     known = [f.name.replace("_", "-") for f in fields(kind)]
     for name in given:
         if name.replace("_", "-") not in known:
-            import difflib
-
-            near = difflib.get_close_matches(name, known, n=1)
-            raise InputError(
-                f"executor `{engine}` has no option `{name}`",
-                hint=f"did you mean `{near[0]}`?" if near else f"it has {', '.join(known)}",
-            )
+            raise InputError(f"executor `{engine}` has no option `{name}`", hint=suggest(name, known))
     try:
         return TypeAdapter(kind).validate_python({name.replace("-", "_"): value for name, value in given.items()})
     except ValidationError as error:
