@@ -68,6 +68,9 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
     run(python["with-pip"], "-m", "pip", "install", "--require-hashes", "-r", project / "requirements.txt")
     run(python["with-pip"], "-m", "pip", "install", "--dry-run", "-r", project / "pylock.toml")
 
+    lock = (project / "requirements.txt").read_text()
+    assert re.search(r"^pandas==.*\n.*\n    # via mine \(pyproject.toml\)$", lock, re.MULTILINE)
+    assert re.search(r"^numpy==.*\n.*\n    # via pandas$", lock, re.MULTILINE)
     assert stack.keys() >= {"numpy", "pandas", "threadpoolctl"}
     assert installed(python["with-uv"]) == stack
     assert installed(python["with-uv-lock"]) == stack

@@ -139,15 +139,15 @@ def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequ
     Raises:
         InputError: If the project has no target of a name.
     """
-    from advisor.config import nearest
     from knowledge.domain.errors import InputError
+    from knowledge.domain.suggestions import suggest
 
     tables: Mapping[str, Mapping[str, Any]] = project.settings.get("targets", {})
     for name in options.names:
         if name not in tables:
             raise InputError(
                 f"the project has no target `{name}`",
-                hint=nearest(name, tables) or "define it with `[tool.advisor.targets.NAME]` in `pyproject.toml`",
+                hint=suggest(name, tables) or "define it with `[tool.advisor.targets.NAME]` in `pyproject.toml`",
             )
     if options.names:
         return [(name, tables[name]) for name in dict.fromkeys(options.names)]

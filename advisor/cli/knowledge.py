@@ -177,6 +177,7 @@ def prune(
 ) -> None:
     """Remove whole blocks, for good; what ships with the program does not come back."""
     from knowledge.domain.errors import InputError
+    from knowledge.domain.suggestions import suggest
 
     if not block and before is None:
         raise InputError("nothing says what to remove", hint="name `--block NAME` or `--before 2025-01-01`")
@@ -184,10 +185,7 @@ def prune(
         known = {b.name: b for b in store.blocks()}
         for name in block or ():
             if name not in known:
-                import difflib
-
-                near = difflib.get_close_matches(name, known, n=1)
-                raise InputError(f"there is no block `{name}`", hint=f"did you mean `{near[0]}`?" if near else "")
+                raise InputError(f"there is no block `{name}`", hint=suggest(name, known, otherwise=""))
         chosen = sorted({*(block or ()), *(_ended_before(store, known.values(), before) if before else ())})
         for name in chosen:
             typer.echo(f"{'would remove' if dry_run else 'removed'} `{name}`: {known[name].observations} observations")

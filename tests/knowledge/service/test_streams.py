@@ -110,7 +110,9 @@ def test_a_share_is_given_back_where_the_database_is_gone() -> None:
             raise KnowledgeBaseError("the connection is lost")
 
     opened = lines()
-    answer = streams.StreamedLines(next(opened), opened, media_type="text/plain", ended=lambda: ended.append("ended"))
+    answer = streams.StreamedLines(
+        next(opened), opened, media_type="text/plain", on_close=lambda: ended.append("ended")
+    )
 
     async def send(message: Any) -> None:
         if message.get("body"):
