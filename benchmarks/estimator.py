@@ -182,7 +182,7 @@ def errors_of_left_out_versions(groups: dict[str, list[Contrast]]) -> None:
 
 def errors_of_left_out_machines(groups: dict[str, list[Contrast]]) -> None:
     """Leave out each machine."""
-    for new, title in ((False, "machines"), (True, "machines, indicators nobody ran elsewhere")):
+    for new, title in ((False, "machines"), (True, "machines, at indicators that were not measured on other machines")):
         whole: dict[str, list[float]] = defaultdict(list)
         for contrasts in groups.values():
             machines = sorted({c.machine.identity for c in contrasts})
@@ -277,7 +277,7 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
                 shown = [c for c in every if not hidden & {c.side.version, c.reference.version}]
                 for name, value in regret_of_choices(inside, shown, versions, risks).items():
                     lost[name] += value
-    print("\n| method | choices | not the newest | mean regret | 90th percentile | worst |")
+    print("\n| method | choices | choices other than the newest | mean regret | 90th percentile | worst |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name, choices in lost.items():
         values, left = [value for value, _ in choices], sum(moved for _, moved in choices)

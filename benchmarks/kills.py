@@ -75,7 +75,7 @@ class Tally:
         return f"| {' | '.join(map(str, cells))} |"
 
 
-HEADER = "| operation | kills | while running | old state | between | new state | temporary files | violations |"
+HEADER = "| operation | kills | during the run | old state | intermediate state | new state | temporary files | violations |"
 
 
 def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) -> Tally:
