@@ -141,7 +141,7 @@ def _draw(path: Path, draw: object, rows: int) -> None:
 
 def estimate(
     stack: Annotated[
-        str, typer.Option("--stack", metavar="NAME==VERSION...", help="Stack: a framework and what is beside it.")
+        str, typer.Option("--stack", metavar="NAME==VERSION...", help="Stack: a framework and other packages.")
     ],
     against: Annotated[
         str | None,
@@ -183,7 +183,7 @@ def import_mlperf(
         list[Path], typer.Argument(metavar="PATH...", help="Trees of MLPerf Training results: checkouts or tar files.")
     ],
     round_: Annotated[
-        str | None, typer.Option("--round", metavar="ROUND", help="The round, where no directory's name tells it.")
+        str | None, typer.Option("--round", metavar="ROUND", help="The round, if no directory name contains it.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -191,7 +191,7 @@ def import_mlperf(
     ] = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Store MLPerf Training's published runs; logs that tell no time to train are listed with the reason."""
+    """Store MLPerf Training's published runs; logs without a time to train are listed with the reason."""
     from knowledge.exchange.mlperf.tree import read_results
 
     found = [(path, read_results(path, round_=round_)) for path in paths]
