@@ -25,7 +25,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.kill_operations import BETWEEN, NEW, OLD, OPERATIONS, Operation, Violation
+from benchmarks.kill_operations import BETWEEN, NEW, OLD, OPERATIONS, Operation, ViolationError
 from tests.conftest import first_knowledge_at
 from tests.package_index import PackageIndex
 
@@ -75,7 +75,9 @@ class Tally:
         return f"| {' | '.join(map(str, cells))} |"
 
 
-HEADER = "| operation | kills | during the run | old state | intermediate state | new state | temporary files | violations |"
+HEADER = (
+    "| operation | kills | during the run | old state | intermediate state | new state | temporary files | violations |"
+)
 
 
 def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) -> Tally:
@@ -117,10 +119,10 @@ def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) ->
             states[operation.state(folder, variant, output.read_text(errors="replace"))] += 1
             operation.repeat(folder, variant, process, output)
             if operation.outcome(folder, variant) != known.outcome:
-                raise Violation("repeating it comes to something else than the run that nobody killed")
+                raise ViolationError("repeating it comes to something else than the run that nobody killed")
         except Exception as error:
             # Whatever the state makes the program or this one do is wrong.
-            cause = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
+            cause = str(error) if isinstance(error, ViolationError) else f"{type(error).__name__}: {error}"
             violations.append(f"{operation.name}, kill {number}, variant {variant}, after {moment:.3f} s: {cause}")
             continue
         shutil.rmtree(folder)

@@ -17,10 +17,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 Fault = Callable[[BaseHTTPRequestHandler], None]
 """Answers a request wrongly, or not at all."""
+
+
+class PageFields(TypedDict, total=False):
+    """Optional fields of a file on the project page."""
+
+    requires_python: str | None
+    uploaded: str | None
+    yanked: bool
 
 
 @dataclass
@@ -90,11 +98,9 @@ class PackageIndex:
         *,
         extras: Sequence[str] = (),
         tag: str = "py3-none-any",
-        requires_python: str | None = None,
-        uploaded: str | None = "2025-01-01T00:00:00Z",
-        yanked: bool = False,
         metadata: str | None = None,
         code: str = "#" * 300_000,
+        **fields: Unpack[PageFields],
     ) -> None:
         """Add a wheel of one module."""
         lines = ["Metadata-Version: 2.2", f"Name: {name}", f"Version: {version}"]
@@ -110,7 +116,8 @@ class PackageIndex:
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/WHEEL"), wheel)
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/RECORD"), "")
         filename = f"{stem}-{tag}.whl"
-        self._enter(name, filename, content.getvalue(), requires_python, uploaded, yanked)
+        fields.setdefault("uploaded", "2025-01-01T00:00:00Z")
+        self._enter(name, filename, content.getvalue(), **fields)
         self.files[f"{filename}.metadata"] = text.encode()
 
     def add_sdist(self, name: str, version: str, metadata_version: str = "2.2") -> None:
@@ -121,21 +128,20 @@ class PackageIndex:
             member = tarfile.TarInfo(f"{name}-{version}/PKG-INFO")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text))
-        self._enter(name, f"{name}-{version}.tar.gz", content.getvalue(), None, None, False)
+        self._enter(name, f"{name}-{version}.tar.gz", content.getvalue())
 
     def add_file(self, name: str, filename: str, body: bytes) -> None:
         """Add any file."""
-        self._enter(name, filename, body, None, None, False)
+        self._enter(name, filename, body)
 
-    def _enter(
-        self, name: str, filename: str, body: bytes, requires_python: str | None, uploaded: str | None, yanked: bool
-    ) -> None:
+    def _enter(self, name: str, filename: str, body: bytes, **fields: Unpack[PageFields]) -> None:
         self.files[filename] = body
-        entry: dict[str, Any] = {"filename": filename, "url": f"/files/{filename}", "size": len(body), "yanked": yanked}
+        entry: dict[str, Any] = {"filename": filename, "url": f"/files/{filename}", "size": len(body)}
+        entry["yanked"] = fields.get("yanked", False)
         entry["hashes"] = {"sha256": hashlib.sha256(body).hexdigest()}
-        if requires_python:
+        if requires_python := fields.get("requires_python"):
             entry["requires-python"] = requires_python
-        if uploaded:
+        if uploaded := fields.get("uploaded"):
             entry["upload-time"] = uploaded
         self.entries.setdefault(name, []).append(entry)
 
