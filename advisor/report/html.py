@@ -17,7 +17,7 @@ from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
-_TICKED = re.compile(r"`([^`]*)`")
+_CODE_SPAN = re.compile(r"`([^`]*)`")
 _WIDTH = 200.0
 """Units across a plot of intervals."""
 
@@ -119,9 +119,9 @@ def render(template: str, **values: Any) -> str:
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup, escape
 
-    def ticked(text: object) -> Markup:
+    def code_spans(text: object) -> Markup:
         """Set what stands between backticks as code."""
-        return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(text))))
+        return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(text))))
 
     environment = Environment(
         loader=PackageLoader("advisor.report"),
@@ -130,7 +130,7 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["ticked"] = ticked
+    environment.filters["code"] = code_spans
     return environment.get_template(template).render(**values)
 
 
