@@ -149,10 +149,8 @@ def campaign(
         agreed = _stored_plan(home, name)
         say(f"campaign `{name}` continues: {home.folder}")
     else:
-        # Wrong options and missing programs are reported before anything is resolved or written.
+        # Wrong options are reported before anything is resolved.
         engine = open_engine(executor.executor, options, home, CampaignPlan(name=name, blocks=()))
-        if executor.render is None:
-            engine.executor.check()
         planned = _plan(matrix, group, index_urls, hardware, python=python, elsewhere=not local)
         for dropped in planned.dropped:
             say(f"dropped {dropped.label}: {dropped.reason}")
@@ -160,6 +158,9 @@ def campaign(
             client = make_client(index_urls.indexes(), Path.cwd())
             costs = [estimate(block, client, {}) for block in planned.blocks]
             check_disk(costs, environments, budget_bytes=disk_budget(budget))
+        if executor.render is None:
+            # A campaign that cannot be submitted from here leaves no directory.
+            engine.executor.check()
         agreed = CampaignPlan(name=name, blocks=planned.blocks)
     if executor.render is not None:
         _render(executor.render, executor.executor, options, home, agreed)

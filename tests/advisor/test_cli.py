@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -265,3 +266,15 @@ def test_hardware_is_shown_by_name_and_by_option(advisor_here: Advisor) -> None:
     assert "Tesla V100" in by_name.stdout
     assert by_name.stdout == by_option.stdout
     assert advisor_here("hardware", "show", "h300").returncode == 2
+
+
+def test_a_reader_that_ends_early_ends_the_command_quietly() -> None:
+    read, write = os.pipe()
+    os.close(read)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "advisor", "rules", "list"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+
+    assert (done.returncode, done.stderr) == (141, "")

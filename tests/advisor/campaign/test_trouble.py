@@ -185,7 +185,7 @@ def test_a_node_that_is_what_it_was_planned_for_is_taken() -> None:
         (("-e", "lsf"), 2, "there is no executor `lsf`"),
         (("-e", "slurm", "--engine", "partion=x"), 2, "did you mean `partition`?"),
         (("-e", "slurm", "--engine", "cpus=many"), 2, "option `cpus`"),
-        (("-e", "slurm", "--engine", "gres"), 2, "is not understood"),
+        (("-e", "slurm", "--engine", "gres"), 2, "has no value"),
         (("-e", "kubernetes"), 2, "needs an image"),
         (("-e", "kubernetes", "--engine", "image=x", "--python", "/usr/bin/python3"), 2, "not of the image"),
         (("--render", "out"), 2, "only Kubernetes has manifests"),

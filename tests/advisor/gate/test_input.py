@@ -22,7 +22,7 @@ from tests.package_index import PackageIndex
         (lambda p: git(p, "init", "-q"), ("--base", "--output=x"), 2, "neither a file nor a commit"),
         (lambda p: None, ("--base", "main"), 2, "git cannot read it"),
         (lambda p: None, ("--format", "yaml"), 2, "no format `yaml`"),
-        (lambda p: None, ("-o", "report"), 2, "does not tell a format"),
+        (lambda p: None, ("-o", "report"), 2, "names no format"),
         (lambda p: None, ("-o", "nowhere/report.json"), 2, "not a directory"),
         (lambda p: None, ("--current", "nothing.lock"), 2, "nothing.lock"),
     ],
