@@ -10,6 +10,7 @@ from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.report.interface import changes, target_line
+from advisor.report.score import score_lines
 from advisor.report.words import count
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
@@ -145,10 +146,12 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
     stack = advice.optimum.stack
     required = requirements_within(report.request.problem, report.request.source, stack)
     prediction = advice.prediction
-    quality = "optimal for the score" if advice.optimum.proven else "the best found"
+    quality = "optimal for the score" if advice.optimum.proven else "not proven to be optimal"
     return render(
         "advice.html",
         title=f"{count(len(stack), 'package')}, {quality}",
+        quality=quality,
+        score=score_lines(advice.basis, prediction.workload),
         target=target_line(report.target),
         report=report,
         stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
