@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from advisor.resolve.alternatives import Explanation
     from advisor.resolve.prices import Price
     from knowledge.domain.observation import Observation
-    from knowledge.estimate.stacks import Standings
+    from knowledge.estimate.stacks import StackComparisons
 
 __all__ = [
     "IndexOptions",
@@ -175,12 +175,13 @@ def compare(
     hardware: str | None = None,
     framework: str | None = None,
     knowledge: str | None = None,
-) -> Standings:
+) -> StackComparisons:
     """Compare measured stacks at one indicator.
 
     Args:
         indicator: Name of the indicator.
-        stacks: Only these stacks, such as ``torch==2.13.0``, with each other; by default all with their reference.
+        stacks: Stacks to compare with each other, such as ``torch==2.13.0``: with the reference of their block if it is
+            one of them, otherwise with the first. By default every stack is compared with its reference.
         hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
         framework: Only this distribution.
         knowledge: Address of the knowledge base; by default the user's own.

@@ -139,15 +139,15 @@ def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequ
     Raises:
         InputError: If the project has no target of a name.
     """
-    from advisor.config import nearest
     from knowledge.domain.errors import InputError
+    from knowledge.domain.suggestions import suggest
 
     tables: Mapping[str, Mapping[str, Any]] = project.settings.get("targets", {})
     for name in options.names:
         if name not in tables:
             raise InputError(
                 f"the project has no target `{name}`",
-                hint=nearest(name, tables) or "define it with `[tool.advisor.targets.NAME]` in `pyproject.toml`",
+                hint=suggest(name, tables) or "define it with `[tool.advisor.targets.NAME]` in `pyproject.toml`",
             )
     if options.names:
         return [(name, tables[name]) for name in dict.fromkeys(options.names)]
@@ -340,7 +340,7 @@ def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator]:
         InputError: If there is no workload of the name.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    from knowledge.estimate.model_cache import Fits
+    from knowledge.estimate.model_cache import ModelCache
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload
     from pi_runners.backends import FRAMEWORKS
@@ -348,7 +348,7 @@ def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator]:
     workload = find_workload(context.workload)
     with open_readable_store(context.address) as store:
         yield PosteriorEstimator(
-            Fits(store), hardware=context.target.hardware, workload=workload, frameworks=frozenset(FRAMEWORKS)
+            ModelCache(store), hardware=context.target.hardware, workload=workload, frameworks=frozenset(FRAMEWORKS)
         )
 
 

@@ -15,7 +15,7 @@ from advisor.api.context import TargetContext, load_project, make_problem, open_
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.gate.base import export_commit, has_commit, read_file_at
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
-from advisor.gate.change_files import base_knowledge, refuse_tracked_cache
+from advisor.gate.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.check import GateCase, GateResult, ProjectState, check
 from advisor.gate.findings import Finding, Place
 from advisor.gate.git_objects import commit_of
@@ -109,6 +109,8 @@ def open_gate(
         changes: tuple[Finding, ...] = ()
         source = _policy_source(files, base, switches, stack) if options.policy_from_base else None
         base_policy = None
+        if (commit := source or base) is not None and commit.files is not None:
+            refuse_changed_configuration(commit.name, commit.reference, files.directory)
         if source is not None and source.files is not None:
             base_policy = _read_base_policy(source, source.files.directory, files.directory)
             policy = earlier = base_policy.policy

@@ -135,7 +135,7 @@ def plan_block(
     """
     import psutil
 
-    from advisor.campaign.plan import lock_instruments
+    from advisor.campaign.plan import lock_loadgen
     from advisor.campaign.stack_lock import StackLocker
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
@@ -177,7 +177,7 @@ def plan_block(
         min_seconds=sampling.min_seconds,
         timeout_seconds=sampling.timeout_seconds,
         memory_limit_bytes=sampling.memory_limit_bytes,
-        instruments=lock_instruments(arms, locker),
+        instruments=lock_loadgen(arms, locker),
     )
 
 

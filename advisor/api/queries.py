@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from knowledge.domain.observation import Observation
     from knowledge.estimate.framework_model import Estimate
-    from knowledge.estimate.stacks import Standings
+    from knowledge.estimate.stacks import StackComparisons
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +75,13 @@ def compare_measured(
     hardware: str | None = None,
     framework: str | None = None,
     knowledge: str | None = None,
-) -> Standings:
+) -> StackComparisons:
     """Compare measured stacks at one indicator.
 
     Args:
         indicator: Name of the indicator.
-        stacks: Only these stacks, such as ``torch==2.13.0``, with each other; by default all with their reference.
+        stacks: Stacks to compare with each other, such as ``torch==2.13.0``: with the reference of their block if it is
+            one of them, otherwise with the first. By default every stack is compared with its reference.
         hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
         framework: Only this distribution.
         knowledge: Address of the knowledge base; none for the user's own.
@@ -122,7 +123,7 @@ def estimate_stack(
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
     from knowledge.domain.errors import InputError
-    from knowledge.estimate.model_cache import Fits
+    from knowledge.estimate.model_cache import ModelCache
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import Workload, find_workload
     from knowledge.hardware.profiles import find_profile
@@ -138,7 +139,9 @@ def estimate_stack(
         )
     profile = find_profile(hardware)
     with open_readable_store(knowledge) as store:
-        estimator = PosteriorEstimator(Fits(store), hardware=profile, workload=chosen, frameworks=frozenset(FRAMEWORKS))
+        estimator = PosteriorEstimator(
+            ModelCache(store), hardware=profile, workload=chosen, frameworks=frozenset(FRAMEWORKS)
+        )
         model = estimator.model(framework)
         if model is None:
             raise InputError(

@@ -227,7 +227,7 @@ def write_locks(paths: Sequence[Path], optimum: Optimum, request: ResolutionRequ
             files,
             problem=request.problem,
             source=request.source,
-            configuration=client.configuration,
+            client=client,
         )
         for path in paths
     ]

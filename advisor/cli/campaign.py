@@ -27,7 +27,7 @@ from advisor.cli.options import HardwareOption, KnowledgeOption
 from advisor.user_directories import cache_directory
 
 if TYPE_CHECKING:
-    from advisor.campaign.directory import CampaignPlan, Home
+    from advisor.campaign.directory import CampaignDirectory, CampaignPlan
     from advisor.campaign.plan import Campaign
     from knowledge.domain.hardware import HardwareProfile
     from pi_runners.matrix_file import Matrix
@@ -88,14 +88,14 @@ class ExecutorGroup:
 @expand_options
 def plan(group: MatrixGroup, index_urls: IndexUrlOptions, knowledge: KnowledgeOption = None) -> None:
     """Print what a matrix expands to, which combinations are dropped and why, and the cost. Nothing is installed."""
-    from advisor.campaign.plan import estimate, history_of
+    from advisor.campaign.plan import estimate, run_seconds_by_label
     from pi_runners.matrix_file import read_matrix
 
     client = make_client(index_urls.indexes(), Path.cwd())
     matrix = read_matrix(group.matrix)
     planned = _plan(matrix, group, index_urls, _hardware(group), python=group.python or sys.executable)
     with open_writable_store(knowledge) as store:
-        history = history_of(store.observations())
+        history = run_seconds_by_label(store.observations())
     total = 0.0
     for block in planned.blocks:
         e = estimate(block, client, history)
@@ -129,7 +129,7 @@ def campaign(
     After an interruption the same command continues. A task is one round of one block on one machine. A task whose
     machine is lost is tried again; a stack that crashes, hangs or cannot be installed is an observation.
     """
-    from advisor.campaign.directory import CampaignPlan, Home
+    from advisor.campaign.directory import CampaignDirectory, CampaignPlan
     from advisor.campaign.engines import open_engine
     from advisor.campaign.plan import campaign_name, check_disk, estimate
     from pi_runners.matrix_file import read_matrix
@@ -140,14 +140,14 @@ def campaign(
     here = f"{sys.version_info.major}.{sys.version_info.minor}" if executor.executor == "kubernetes" else sys.executable
     python = group.python or here
     name = campaign_name(matrix, hardware=hardware, python=python, repetition=group.repetition)
-    home = Home(executor.home or campaigns_folder(results.knowledge) / name)
+    home = CampaignDirectory(executor.home or campaigns_folder(results.knowledge) / name)
     environments = cache_directory(index_urls.cache_dir) / "environments"
     options = engine_options(executor.engine)
     if local:
         options = {"environments": str(environments), **options}
     if home.exists:
         agreed = _stored_plan(home, name)
-        say(f"campaign `{name}` continues: {home.folder}")
+        say(f"campaign `{name}` continues: {home.path}")
     else:
         # Wrong options are reported before anything is resolved.
         engine = open_engine(executor.executor, options, home, CampaignPlan(name=name, blocks=()))
@@ -187,7 +187,9 @@ def campaign(
     raise typer.Exit(4)
 
 
-def _render(folder: Path, executor: str, options: dict[str, str], home: Home, planned: CampaignPlan) -> None:
+def _render(
+    folder: Path, executor: str, options: dict[str, str], home: CampaignDirectory, planned: CampaignPlan
+) -> None:
     """Write the manifests of a whole campaign, with a kustomization that names them."""
     import json
     import shlex
@@ -222,7 +224,7 @@ def _render(folder: Path, executor: str, options: dict[str, str], home: Home, pl
     typer.echo(f"advisor pi collect {shlex.quote(planned.name)} --logs output.log")
 
 
-def _stored_plan(home: Home, name: str) -> CampaignPlan:
+def _stored_plan(home: CampaignDirectory, name: str) -> CampaignPlan:
     """Return the plan of a directory, which must be of this campaign.
 
     Raises:
@@ -233,7 +235,7 @@ def _stored_plan(home: Home, name: str) -> CampaignPlan:
     stored = home.plan()
     if stored.name != name:
         raise InputError(
-            f"`{home.folder}` holds the campaign `{stored.name}`, not `{name}`",
+            f"`{home.path}` holds the campaign `{stored.name}`, not `{name}`",
             hint="the matrix, the interpreter or the hardware has changed: name another `--home`",
         )
     return stored
@@ -263,16 +265,19 @@ def _plan(
     python: str,
     elsewhere: bool = False,
 ) -> Campaign:
-    from advisor.campaign.plan import plan_campaign
+    from advisor.campaign.plan import CampaignTarget, plan_campaign
 
-    return plan_campaign(
-        matrix,
-        client=make_client(index_urls.indexes(), Path.cwd()),
+    target = CampaignTarget(
         hardware=hardware,
         device=choose_device(matrix.content.device, hardware),
         python=python,
-        most=group.most,
+        is_remote=elsewhere,
+    )
+    return plan_campaign(
+        matrix,
+        target,
+        client=make_client(index_urls.indexes(), Path.cwd()),
+        max_runs=group.most,
         repetition=group.repetition,
-        elsewhere=elsewhere,
         progress=say,
     )

@@ -14,14 +14,14 @@ import typer
 from advisor.cli.campaign import AttemptsOption, EngineOption
 from advisor.cli.campaign_monitor import Following, HomeOption, campaigns_folder, coordinated, engine_options, follow
 from advisor.cli.console import redraw, say, warn
-from advisor.cli.knowledge_sync import TokenOption, tell_apart
+from advisor.cli.knowledge_sync import TokenOption, warn_of_quarantine
 from advisor.cli.option_groups import expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 from advisor.report.words import count
 
 if TYPE_CHECKING:
     from advisor.campaign.coordinator import Coordinator
-    from advisor.campaign.directory import Home
+    from advisor.campaign.directory import CampaignDirectory
     from knowledge.domain.errors import UnavailableError
     from knowledge.service.client import KnowledgeService
 
@@ -52,7 +52,7 @@ def status(
     place = _find(campaign, home, knowledge)
     while True:
         coordinator = _reader(place)
-        coordinator.ask()
+        coordinator.poll()
         found = campaign_status(coordinator)
         if format == "json":
             typer.echo(json.dumps(found.record(), indent=None if watch else 2))
@@ -68,13 +68,13 @@ def _list(knowledge: str | None, format: str) -> None:
     """Print every campaign in one line."""
     import json
 
-    from advisor.campaign.directory import Home
+    from advisor.campaign.directory import CampaignDirectory
     from advisor.report.campaign import campaign_status
 
     folder = campaigns_folder(knowledge)
     found = []
     for path in sorted(folder.glob("*/campaign.json")):
-        found.append(campaign_status(_reader(Home(path.parent))))
+        found.append(campaign_status(_reader(CampaignDirectory(path.parent))))
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in found]}, indent=2))
         return
@@ -91,10 +91,10 @@ def cancel(campaign: CampaignArgument = None, home: HomeOption = None, knowledge
 
     place = _find(campaign, home, knowledge)
     following = Following(home=place, plan=place.plan(), knowledge=knowledge)
-    (place.folder / "cancelled").touch()
+    (place.path / "cancelled").touch()
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        with place.coordinated() as alone:
+        with place.lock_coordinator() as alone:
             mine = alone
         if not mine:
             # The process that coordinates the campaign sees the file, and cancels the tasks.
@@ -102,9 +102,9 @@ def cancel(campaign: CampaignArgument = None, home: HomeOption = None, knowledge
             continue
         with coordinated(following) as coordinator:
             coordinator.cancel()
-            while coordinator.step(None) and coordinator.under_way:
+            while coordinator.step(None) and coordinator.is_active:
                 time.sleep(0.2)
-            taken = len(place.cells(place.kept))
+            taken = len(place.cells(place.stored))
         typer.echo(f"cancelled; {count(taken, 'result')} stored")
         return
     raise UnavailableError(
@@ -170,11 +170,11 @@ def collect(
     place = _find(campaign, home, knowledge)
     following = Following(home=place, plan=place.plan(), knowledge=knowledge)
     with coordinated(following) as coordinator:
-        before = len(place.cells(place.kept))
+        before = len(place.cells(place.stored))
         for path in logs or ():
             coordinator.read_output(_bytes(path).decode("utf-8", "replace"))
         coordinator.step(None)
-        gained = len(place.cells(place.kept)) - before
+        gained = len(place.cells(place.stored)) - before
         found = campaign_status(coordinator)
     typer.echo(text(found))
     waiting = len(place.cells(place.spool))
@@ -198,7 +198,7 @@ def forget(
 
     place = _find(campaign, home, knowledge)
     plan = place.plan()
-    with place.coordinated() as alone:
+    with place.lock_coordinator() as alone:
         if not alone:
             raise InputError(
                 f"another process coordinates campaign `{plan.name}`", hint="cancel it with `advisor pi cancel`"
@@ -208,13 +208,13 @@ def forget(
                 f"campaign `{plan.name}` has results that are not stored",
                 hint="store them with `advisor pi collect`, or add `--force`",
             )
-        if not force and _reader(place).under_way:
+        if not force and _reader(place).is_active:
             raise InputError(
                 f"campaign `{plan.name}` has tasks that run or wait",
                 hint="cancel them with `advisor pi cancel`, or add `--force`",
             )
-        shutil.rmtree(place.folder)
-    typer.echo(f"forgot campaign `{plan.name}`: deleted `{place.folder}`")
+        shutil.rmtree(place.path)
+    typer.echo(f"forgot campaign `{plan.name}`: deleted `{place.path}`")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,14 +247,14 @@ def work(
     plan: Annotated[Path | None, typer.Option("--plan", help="File of the plan, if it is not in HOME.")] = None,
 ) -> None:
     """Measure one task of a campaign on this machine: what batch jobs run."""
-    from advisor.campaign.directory import Cell, Home, plan_from
-    from advisor.campaign.worker import cell_line, work
+    from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
+    from advisor.campaign.worker import WorkerSettings, cell_line, run_task
     from knowledge.domain.errors import InputError
     from knowledge.hardware.detect import detect
     from knowledge.service.client import KnowledgeService
 
-    home = Home(folder)
-    agreed = home.plan() if plan is None else plan_from(_bytes(plan), where=str(plan))
+    home = CampaignDirectory(folder)
+    agreed = home.plan() if plan is None else read_plan(_bytes(plan), where=str(plan))
     if task >= len(agreed.tasks):
         raise InputError(f"campaign `{agreed.name}` has no task {task}", hint=f"it has {len(agreed.tasks)}, from 0")
     home.create(agreed)
@@ -273,17 +273,13 @@ def work(
     with tempfile.TemporaryDirectory(
         prefix="seshat-", dir=None if options.keep_environments else options.environments
     ) as own:
-        taken = work(
-            home,
-            agreed,
-            task,
+        settings = WorkerSettings(
             hardware=detect(),
             environments=options.environments if options.keep_environments and options.environments else Path(own),
             keep_environments=options.keep_environments,
             memory_limit_bytes=None if options.memory_limit is None else options.memory_limit * 1e9,
-            deliver=deliver,
-            progress=say,
         )
+        taken = run_task(home, agreed, task, settings, deliver=deliver, progress=say)
     say(f"task {task}: {taken} observations")
     if service is not None and (problem := _push(service, waiting)) is not None:
         raise problem
@@ -300,7 +296,7 @@ def _push(service: KnowledgeService, waiting: list[bytes]) -> UnavailableError |
             # Measuring goes on: what is measured is on the disk, and in the output.
             warn(error.message, hint=f"{len(waiting)} deliveries wait")
             return error
-        tell_apart(done.quarantined)
+        warn_of_quarantine(done.quarantined)
         del waiting[0]
     return None
 
@@ -333,29 +329,29 @@ class _NoSink:
         raise AssertionError("a command that only reads stored observations")
 
 
-def _reader(place: Home) -> Coordinator:
+def _reader(place: CampaignDirectory) -> Coordinator:
     """Return a coordinator that only reads."""
     from advisor.campaign.coordinator import Coordinator
 
     return Coordinator(place, place.plan(), sink=_NoSink(), warn=lambda message, hint: warn(message, hint=hint))
 
 
-def _find(campaign: str | None, home: Path | None, knowledge: str | None) -> Home:
+def _find(campaign: str | None, home: Path | None, knowledge: str | None) -> CampaignDirectory:
     """Return the folder of a campaign.
 
     Raises:
         InputError: If there is none of that name, or several.
     """
-    from advisor.campaign.directory import Home
+    from advisor.campaign.directory import CampaignDirectory
     from knowledge.domain.errors import InputError
 
     if home is not None:
-        return Home(home)
+        return CampaignDirectory(home)
     folder = campaigns_folder(knowledge)
     names = [path.parent.name for path in sorted(folder.glob("*/campaign.json"))]
     found = [name for name in names if campaign in (None, name)] or [n for n in names if n.startswith(campaign or "")]
     if len(found) == 1:
-        return Home(folder / found[0])
+        return CampaignDirectory(folder / found[0])
     if not found:
         raise InputError(
             f"there is no campaign `{campaign}` in `{folder}`" if campaign else f"there is no campaign in `{folder}`",

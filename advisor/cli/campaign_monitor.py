@@ -18,7 +18,7 @@ from advisor.cli.knowledge_sync import AdmittingSink
 
 if TYPE_CHECKING:
     from advisor.campaign.coordinator import Coordinator
-    from advisor.campaign.directory import CampaignPlan, Home
+    from advisor.campaign.directory import CampaignDirectory, CampaignPlan
     from advisor.campaign.engines import Engine
     from advisor.report.campaign import CampaignStatus
     from knowledge.domain.observation import Observation
@@ -45,7 +45,7 @@ class Following:
         attempts: Give up on a task after this many attempts without a new result.
     """
 
-    home: Home
+    home: CampaignDirectory
     plan: CampaignPlan
     knowledge: str | None
     engine: Engine | None = None
@@ -95,9 +95,9 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
         store: SqlKnowledgeBase = opened.enter_context(open_writable_store(following.knowledge))
         sink = AdmittingSink(store)
         following.home.create(following.plan)
-        if not opened.enter_context(following.home.coordinated()):
+        if not opened.enter_context(following.home.lock_coordinator()):
             raise InputError(
-                f"another process coordinates the campaign in `{following.home.folder}`",
+                f"another process coordinates the campaign in `{following.home.path}`",
                 hint="`advisor pi status --watch` follows it, `advisor pi cancel` ends it",
             )
         coordinator = Coordinator(
@@ -107,7 +107,7 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
             attempts=following.attempts,
             warn=lambda message, hint: warn(message, hint=hint),
         )
-        coordinator.recall(store)
+        coordinator.import_results(store)
         yield coordinator
 
 
@@ -127,7 +127,7 @@ def follow(following: Following, coordinator: Coordinator, *, detach: bool = Fal
                 for remark in set(found.remarks) - reported:
                     say(remark)
                 reported.update(found.remarks)
-                time.sleep(engine.seconds)
+                time.sleep(engine.poll_seconds)
                 waiting = coordinator.step(engine)
             found = campaign_status(coordinator)
             show(found)
@@ -149,9 +149,9 @@ def follow(following: Following, coordinator: Coordinator, *, detach: bool = Fal
 
 
 def _interrupted(engine: Engine, coordinator: Coordinator) -> None:
-    if engine.ends_with_us:
+    if engine.cancel_on_interrupt:
         coordinator.cancel()
-        coordinator.take_in()
+        coordinator.collect()
         say("interrupted: the observations so far are stored; the same command continues")
     else:
         say("interrupted: the tasks continue; the same command follows them, `advisor pi cancel` cancels them")
@@ -161,7 +161,7 @@ def names(following: Following) -> tuple[str, ...]:
     """Return the names of the campaign's blocks, as the machines that ran them made them."""
     from advisor.campaign.directory import block_name
 
-    cells = following.home.cells(following.home.kept)
+    cells = following.home.cells(following.home.stored)
     return tuple(dict.fromkeys(block_name(following.plan.blocks[cell.block], cell.machine) for cell in cells))
 
 

@@ -17,7 +17,7 @@ from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_moment
 
 if TYPE_CHECKING:
-    from knowledge.admission.admit import Admitted
+    from knowledge.admission.admit import AdmissionResult
     from knowledge.store.base import KnowledgeBase, StoredBlock
 
 app = typer.Typer(
@@ -61,9 +61,9 @@ def import_(
     source: knowledge_sync.SourceOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Store the observations of files and of other knowledge bases; what is known already is not counted twice.
+    """Store the observations of files and of other knowledge bases; observations that are already stored are skipped.
 
-    What cannot be true is kept apart: see `advisor knowledge quarantine`.
+    Implausible observations are quarantined: see `advisor knowledge quarantine`.
     """
     with open_writable_store(knowledge) as store:
         sink = knowledge_sync.AdmittingSink(store, source=source or "")
@@ -75,8 +75,8 @@ def import_(
                 else:
                     ingest, lost = _import_file(sink, Path(place), keep_valid=keep_valid)
             left_out = f", {lost} lines left out" if lost else ""
-            apart = f", {len(ingest.quarantined)} kept apart" if ingest.quarantined else ""
-            typer.echo(f"{place}: {ingest.added} added, {ingest.known} known already{apart}{left_out}")
+            quarantined = f", {len(ingest.quarantined)} quarantined" if ingest.quarantined else ""
+            typer.echo(f"{place}: {ingest.added} added, {ingest.known} already stored{quarantined}{left_out}")
 
 
 def _is_knowledge_base(source: str) -> bool:
@@ -96,7 +96,7 @@ def _other(source: str) -> KnowledgeBase:
     return open_knowledge_base(source, shipped=False)
 
 
-def _import_file(sink: knowledge_sync.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[Admitted, int]:
+def _import_file(sink: knowledge_sync.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
     from knowledge.domain.errors import InputError
     from knowledge.exchange.files import DamagedLine, read_lines, read_observations
 
@@ -150,13 +150,16 @@ def export(
 def verify(knowledge: KnowledgeOption = None) -> None:
     """Read everything and check it against its hashes; exit code 1 where something is damaged."""
     with open_readable_store(knowledge) as store:
-        damages = 0
-        for damage in store.damages():
-            damages += 1
-            typer.echo(f"damaged: {damage}")
+        damaged = 0
+        for description in store.find_damage():
+            damaged += 1
+            typer.echo(f"damaged: {description}")
         total = sum(block.observations for block in store.blocks())
-    if damages:
-        say(f"{damages} damages; export what is sound with `advisor knowledge export`, and start anew")
+    if damaged:
+        say(
+            f"{damaged} damaged records; export the others with `advisor knowledge export` and import them into a new "
+            "knowledge base"
+        )
         raise typer.Exit(1)
     typer.echo(f"{total} observations: every one is as it was stored")
 
@@ -174,6 +177,7 @@ def prune(
 ) -> None:
     """Remove whole blocks, for good; what ships with the program does not come back."""
     from knowledge.domain.errors import InputError
+    from knowledge.domain.suggestions import suggest
 
     if not block and before is None:
         raise InputError("nothing says what to remove", hint="name `--block NAME` or `--before 2025-01-01`")
@@ -181,10 +185,7 @@ def prune(
         known = {b.name: b for b in store.blocks()}
         for name in block or ():
             if name not in known:
-                import difflib
-
-                near = difflib.get_close_matches(name, known, n=1)
-                raise InputError(f"there is no block `{name}`", hint=f"did you mean `{near[0]}`?" if near else "")
+                raise InputError(f"there is no block `{name}`", hint=suggest(name, known, otherwise=""))
         chosen = sorted({*(block or ()), *(_ended_before(store, known.values(), before) if before else ())})
         for name in chosen:
             typer.echo(f"{'would remove' if dry_run else 'removed'} `{name}`: {known[name].observations} observations")

@@ -39,7 +39,12 @@ def compare(
     framework: Annotated[str | None, typer.Option("--framework", help="Only this distribution.")] = None,
     stack: Annotated[
         list[str] | None,
-        typer.Option("--stack", metavar="NAME==VERSION", help="Only these stacks, with each other (repeatable)."),
+        typer.Option(
+            "--stack",
+            metavar="NAME==VERSION",
+            help="Compare this stack with the other named ones (repeatable); by default each stack with the reference "
+            "of its block.",
+        ),
     ] = None,
     scaling: Annotated[
         bool, typer.Option("--scaling", help="MLPerf: what more accelerators gain, instead of other software.")
@@ -50,7 +55,7 @@ def compare(
 ) -> None:
     """Compare stacks for an indicator: paired ratios, intervals, significance."""
     from advisor.api.queries import compare_measured, select_observations
-    from advisor.report.evidence import ratios_plot, standings_record, standings_text
+    from advisor.report.evidence import ratios_plot, stack_comparisons_record, stack_comparisons_text
     from knowledge.exchange.mlperf.tree import INDICATOR
 
     check_format(format)
@@ -59,7 +64,11 @@ def compare(
         _compare_mlperf(observations, scaling=scaling, plot=plot, format=format)
         return
     standings = compare_measured(indicator, stack or (), hardware=hardware, framework=framework, knowledge=knowledge)
-    typer.echo(json.dumps(standings_record(standings), indent=2) if format == "json" else standings_text(standings))
+    typer.echo(
+        json.dumps(stack_comparisons_record(standings), indent=2)
+        if format == "json"
+        else stack_comparisons_text(standings)
+    )
     if plot is not None:
         from knowledge.estimate.stacks import stack_name
 
@@ -67,7 +76,9 @@ def compare(
             (f"{stack_name(c.observation)}: {c.indicator}", math.exp(c.mean), math.exp(c.low), math.exp(c.high))
             for c in standings.comparisons
         ]
-        _draw(plot, ratios_plot(rows, title=f"{indicator}: times as fast as the reference of its block"), len(rows))
+        references = {stack_name(c.reference) for c in standings.comparisons}
+        reference = f"`{min(references)}`" if len(references) == 1 else "the reference of the block"
+        _draw(plot, ratios_plot(rows, title=f"{indicator}: times as fast as {reference}"), len(rows))
 
 
 def _compare_mlperf(observations: Sequence[Observation], *, scaling: bool, plot: Path | None, format: str) -> None:
@@ -198,7 +209,7 @@ def import_mlperf(
     with open_writable_store(knowledge) as store:
         for path, imported in found:
             ingest = store.add(imported.observations)
-            typer.echo(f"{path}: {ingest.added} added, {ingest.known} known already, {len(imported.skipped)} left out")
+            typer.echo(f"{path}: {ingest.added} added, {ingest.known} already stored, {len(imported.skipped)} left out")
 
 
 def mlperf_table(

@@ -1,4 +1,4 @@
-"""Checks of a cache or a knowledge base inside the repository: a change must not supply its own."""
+"""Checks of a cache, a knowledge base or a pip configuration in the repository: a change must not supply its own."""
 
 from __future__ import annotations
 
@@ -31,6 +31,27 @@ def refuse_tracked_cache(directory: Path, cache: Path) -> None:
             f"the cache `{cache}` contains files of the repository, such as `{files[0]}`: a change could replace "
             "cached results of the gate",
             hint="use a cache outside of the checkout (`--cache-dir`), or remove these files from the repository",
+        )
+
+
+def refuse_changed_configuration(name: str, reference: str, directory: Path) -> None:
+    """Make sure that pip's configuration, where it is a file of the repository, is that of the base: it names indexes.
+
+    Args:
+        name: The base, for people.
+        reference: What names the base for git.
+        directory: The project's directory.
+
+    Raises:
+        InputError: If the change has it otherwise.
+    """
+    path = Path(os.environ.get("PIP_CONFIG_FILE") or os.devnull)
+    if not tracked_files(directory, path) or not path.is_file():
+        return
+    if read_file_at(reference, directory, Path(os.path.relpath(path, directory))) != path.read_bytes():
+        raise InputError(
+            f"the change has another `{path}` than {name}, and `PIP_CONFIG_FILE` names it: its indexes would count",
+            hint="merge it first, or keep pip's configuration outside of the checkout",
         )
 
 

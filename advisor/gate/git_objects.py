@@ -72,7 +72,7 @@ class CommitTree:
             requests.seek(0)
             if not count:
                 return
-            command = ["git", "-C", str(self._directory), "cat-file", "--batch"]
+            command = _git(self._directory, "cat-file", "--batch")
             with subprocess.Popen(command, stdin=requests, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as git:
                 assert git.stdout is not None
                 try:
@@ -148,9 +148,17 @@ def _resolved(path: str, links: Mapping[str, str]) -> str | None:
     return "/".join(resolved_parts)
 
 
+def _git(directory: Path, *arguments: str) -> list[str]:
+    """Return a command of git in a directory.
+
+    A commit may hold a folder that git takes for a repository of its own, with objects and programs that it names.
+    """
+    return ["git", "-c", "safe.bareRepository=explicit", "-C", str(directory), *arguments]
+
+
 def _run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(["git", "-C", str(directory), *arguments], capture_output=True, check=False)
+        return subprocess.run(_git(directory, *arguments), capture_output=True, check=False)
     except FileNotFoundError:
         raise InputError("`--base` needs `git`, and `git` is not installed", hint="name a lock file instead") from None
     except (OSError, ValueError) as error:

@@ -10,11 +10,11 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from advisor.config import nearest
 from advisor.gate.codes import Level, gate_codes
 from advisor.gate.findings import Finding, Place
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
+from knowledge.domain.suggestions import suggest
 
 KEYS = ("fail", "extend-fail", "max-regression", "max-gap", "indexes", "ignore")
 _IGNORE_KEYS = ("code", "package", "subject", "reason", "expires")
@@ -135,7 +135,7 @@ def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text:
     """
     for key in table:
         if key not in KEYS:
-            raise InputError(f"`{path}`: `[tool.advisor.gate]` has no key `{key}`", hint=nearest(key, KEYS))
+            raise InputError(f"`{path}`: `[tool.advisor.gate]` has no key `{key}`", hint=suggest(key, KEYS))
     codes = gate_codes()
     fail = {code for code, about in codes.items() if about.level == "error"}
     if "fail" in table:
@@ -164,7 +164,7 @@ def _codes(value: Any, key: str, path: str) -> set[str]:
         if not word or not matching:
             raise InputError(
                 f"`{path}`: `tool.advisor.gate.{key}` names `{word}`, which is not the code or the name of a finding",
-                hint=nearest(word, [*known, *(about.name for about in known.values())]),
+                hint=suggest(word, [*known, *(about.name for about in known.values())]),
             )
         codes |= matching
     return codes
@@ -206,14 +206,14 @@ def _ignore(entry: Mapping[str, Any], path: str, text: str) -> Ignore:
     where = f"`{path}`: an entry of `tool.advisor.gate.ignore`"
     for key in entry:
         if key not in _IGNORE_KEYS:
-            raise InputError(f"{where} has no key `{key}`", hint=nearest(key, _IGNORE_KEYS))
+            raise InputError(f"{where} has no key `{key}`", hint=suggest(key, _IGNORE_KEYS))
     for key in ("code", "reason"):
         if not isinstance(entry.get(key), str) or not entry[key].strip():
             raise InputError(f"{where} has no `{key}`", hint=_EXAMPLE)
     known = gate_codes()
     code = next((c for c, about in known.items() if entry["code"] in (c, about.name)), None)
     if code is None:
-        hint = nearest(entry["code"], known)
+        hint = suggest(entry["code"], known)
         raise InputError(f"{where} names `{entry['code']}`, which is not the code or the name of a finding", hint=hint)
     expires = entry.get("expires")
     if isinstance(expires, str):

@@ -81,9 +81,9 @@ class Predictor:
     def state(self) -> str:
         """Hash of everything that results depend on, except the arguments."""
         from knowledge.estimate.workloads import catalogue_digest
-        from knowledge.store.state_hash import glance
+        from knowledge.store.state_hash import state_hash
 
-        store_state = glance(self._address)
+        store_state = state_hash(self._address)
         if store_state is None:
             # A server, or the tables of an older program; opening it adds the observations that ship.
             store_state = content_hash([block.state for block in self._store.blocks()])
@@ -109,13 +109,13 @@ class Predictor:
     @cached_property
     def estimator(self) -> PosteriorEstimator:
         """The estimator that computes results which are not cached."""
-        from knowledge.estimate.model_cache import Fits
+        from knowledge.estimate.model_cache import ModelCache
         from knowledge.estimate.posterior import PosteriorEstimator
         from knowledge.estimate.workloads import find_workload
         from pi_runners.backends import FRAMEWORKS
 
         workload = find_workload(self._workload)
-        fits = Fits(self._store)
+        fits = ModelCache(self._store)
         return PosteriorEstimator(fits, hardware=self._hardware, workload=workload, frameworks=frozenset(FRAMEWORKS))
 
 

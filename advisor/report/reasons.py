@@ -33,17 +33,20 @@ def _price_lines(prices: Sequence[Price]) -> Iterator[str]:
         if price.obstacle:
             yield f"{price.constraint} ({price.origin}): {price.obstacle}"
         elif price.constraint.startswith("Python "):
-            yield f"{price.constraint} ({price.origin}): estimated gain {_difference(price)}"
+            yield f"{price.constraint} ({price.origin}): {_difference(price, 'gain')}"
             yield f"    with it: {_changes(price.changes)}"
         elif price.binds:
-            yield f"`{price.constraint}` ({price.origin}): estimated cost {_difference(price)}"
+            yield f"`{price.constraint}` ({price.origin}): {_difference(price, 'cost')}"
             yield f"    without it: {_changes(price.changes)}"
         else:
             yield f"`{price.constraint}` ({price.origin}): no cost, the score is not better without it"
 
 
-def _difference(price: Price) -> str:
-    return f"{_speed(price.prediction)}; {price.libyears:.1f} libyears"
+def _difference(price: Price, kind: str) -> str:
+    """Return the speed and the libyears that a constraint costs, or that another interpreter gains."""
+    known = price.prediction is not None and price.prediction.changes
+    speed = f"estimated {kind} {_speed(price.prediction)}" if known else f"{kind} in speed unknown"
+    return f"{speed}; {price.libyears:.1f} libyears"
 
 
 def _speed(prediction: Prediction | None) -> str:

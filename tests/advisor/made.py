@@ -26,7 +26,7 @@ from knowledge.estimate.interface import (
     Prediction,
     ScoreTerms,
 )
-from knowledge.estimate.model_cache import Fits
+from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload
 from knowledge.rules.engine import RuleBook
@@ -58,7 +58,7 @@ def problem_of(
 def no_knowledge() -> PosteriorEstimator:
     """Return an estimator that has seen nothing."""
     empty = open_knowledge_base("sqlite://", shipped=False)
-    return PosteriorEstimator(Fits(empty), hardware=MACHINE, workload=find_workload("equal"), frameworks=())
+    return PosteriorEstimator(ModelCache(empty), hardware=MACHINE, workload=find_workload("equal"), frameworks=())
 
 
 def advise(

@@ -139,7 +139,7 @@ def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
         (("pi", "run", "matmul", "--stack", "six"), 2, "names no framework"),
         (("pi", "run", "matmul", "--stack", "numpy>>1"), 2, "is not a requirement"),
         (("pi", "run", "matmul", "--stack", "numpy", "--device", "cuda"), 2, "has no NVIDIA GPU"),
-        (("pi", "run", "matmul", "--stack", "numpy", "--python", "/none/python"), 2, "does not run"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--python", "/none/python"), 2, "cannot be run"),
         (("pi", "run", "matmul", "--stack", "numpy", "--size", "huge"), 2, "has no size `huge`"),
         (("pi", "run", "matmul", "--stack", "numpy", "--shapes", "shallow"), 2, "there are no shapes `shallow`"),
         (("pi", "run", "matmul", "--stack", "numpy", "--parameters", "m=0,n=1,k=1"), 2, "`m` must be from 1"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.gate.base import export_commit, read_file_at
+from advisor.gate.git_objects import tracked_files
 from knowledge.domain.errors import InputError
 from tests.advisor.gate.steps import Run, change, git
 from tests.conftest import Advisor
@@ -166,6 +167,22 @@ def test_a_file_of_a_commit_is_read_as_it_is(repository: Path) -> None:
 def test_a_reference_that_is_an_option_is_none(repository: Path) -> None:
     with pytest.raises(InputError, match="neither a file nor a commit"), export_commit("--all", repository, warn=print):
         pass
+
+
+def test_a_repository_inside_the_change_is_not_read_and_runs_nothing(repository: Path, advisor_here: Advisor) -> None:
+    # A commit may hold what git takes for a repository without a checkout, with settings that name programs.
+    folder = repository / "packages" / "m"
+    git(repository, "init", "-q", "--bare", "packages/m")
+    (folder / "pyproject.toml").write_text((repository / "pyproject.toml").read_text())
+    (folder / "pylock.toml").write_text((repository / "pylock.toml").read_text())
+    for name, value in {"bare": "false", "worktree": ".", "fsmonitor": f"touch {repository}/ran; false"}.items():
+        git(repository, "config", "--file", str(folder / "config"), f"core.{name}", value)
+
+    done = advisor_here("check", str(folder), "--policy-from-base")
+    found = tracked_files(folder, folder)
+
+    assert (done.returncode, "git does not read it: fatal: cannot use bare repository" in done.stderr) == (2, True)
+    assert (found, (repository / "ran").exists()) == ((), False)
 
 
 def test_a_change_in_a_repository_with_outside_links_is_judged(repository: Path, check: Run) -> None:

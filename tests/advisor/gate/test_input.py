@@ -79,7 +79,7 @@ def test_a_policy_that_cannot_be_meant_is_refused(project: Path, advisor_here: A
         ('[tool.advisor.settings]\nonedn = "off"\n', "did you mean `onednn`?"),
         ("[tool.advisor.settings]\nonednn = true\n", "must be one of on, off"),
         ('[tool.advisor.targets.gpu]\nhardwear = "t4"\n', "did you mean `hardware`?"),
-        ("[tool.advisor.targets.gpu]\npython = 3.12\n", "wrong kind"),
+        ("[tool.advisor.targets.gpu]\npython = 3.12\n", "wrong type"),
         ('[tool.advisor.targets.gpu]\nhardware = "t5"\n', "no hardware profile `t5`"),
         ('[tool.advisor.targets.gpu]\nlock = "pylock.gpu.toml"\n', "which does not exist"),
         ('[tool.advisor]\ntarget = "gpu"\n', "has no key `target`"),

@@ -80,6 +80,25 @@ def test_a_knowledge_base_that_only_the_change_has_is_refused(
     assert "the knowledge base `known.sqlite` is part of the change, but not of `HEAD`" in done.stderr
 
 
+@pytest.mark.parametrize("arguments", [(), ("--base", "HEAD"), ("--policy-from-base",)])
+def test_a_pip_configuration_that_the_change_has_otherwise_is_refused(
+    repository: Path, advisor_here: Advisor, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", "pip.conf")
+    (repository / "pip.conf").write_text("[global]\ntimeout = 60\n")
+    untracked = advisor_here("check", *arguments)
+    git(repository, "add", "pip.conf")
+    git(repository, "commit", "-qm", "configured")
+    same = advisor_here("check", *arguments)
+    (repository / "pip.conf").write_text("[global]\nextra-index-url = https://packages.example.org/simple\n")
+
+    done = advisor_here("check", *arguments, "--offline")
+
+    assert (untracked.returncode, same.returncode) == (0, 0)
+    assert ("the change has another `pip.conf` than `HEAD`" in done.stderr) == bool(arguments)
+    assert (done.returncode == 2) == bool(arguments)
+
+
 PDM = '[[package]]\nname = "{name}"\nversion = "{version}"\ngroups = ["default"]\nfiles = [{files}]\n'
 
 
