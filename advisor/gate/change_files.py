@@ -88,11 +88,13 @@ def base_knowledge(ruling: BasePolicy, reference: str, directory: Path, address:
         return BaseKnowledge(address=address)
     content = content_at(reference, directory, Path(os.path.relpath(path, directory)))
     if content is None:
-        if tracked_files(directory, path):
-            raise InputError(
-                f"the knowledge base `{path}` is part of the change, and {ruling.name} does not have it",
-                hint="merge it first, or name another one with `--knowledge`",
-            )
+        # What lies in a log beside it, SQLite writes into it.
+        for part in (path, Path(f"{path}-wal"), Path(f"{path}-journal")):
+            if tracked_files(directory, part):
+                raise InputError(
+                    f"the knowledge base `{part}` is part of the change, and {ruling.name} does not have it",
+                    hint="merge it first, or name another one with `--knowledge`",
+                )
         return BaseKnowledge(address=address)
     copy = ruling.directory / ".knowledge" / path.name
     copy.parent.mkdir(exist_ok=True)
