@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -162,6 +163,16 @@ def test_a_file_of_a_commit_is_read_as_it_is(repository: Path) -> None:
     assert read_file_at("HEAD", repository, Path("node.yaml")) == b"cpu: 1\n"
     assert read_file_at("HEAD", repository / "nodes", Path("one.yaml")) == b"cpu: 1\n"
     assert read_file_at("HEAD", repository, Path("../x")) is None
+
+
+@pytest.mark.parametrize("name", ["bom.json", "own.cdx.json"])
+def test_a_bill_of_materials_is_compared_with_that_of_the_base(repository: Path, check: Run, name: str) -> None:
+    components = [{"name": n, "version": v, "purl": f"pkg:pypi/{n}@{v}"} for n, v in (("a", "2.0"), ("b", "1.1"))]
+    (repository / name).write_text(json.dumps({"bomFormat": "CycloneDX", "components": components}))
+    git(repository, "add", name)
+    git(repository, "commit", "-qm", "bill")
+
+    assert check("--base", "HEAD", "--current", name)["findings"] == []
 
 
 def test_a_reference_that_is_an_option_is_none(repository: Path) -> None:
