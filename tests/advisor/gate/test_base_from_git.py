@@ -192,7 +192,7 @@ def test_a_repository_inside_the_change_is_not_read_and_runs_nothing(repository:
     done = advisor_here("check", str(folder), "--policy-from-base")
     found = tracked_files(folder, folder)
 
-    assert (done.returncode, "git does not read it: fatal: cannot use bare repository" in done.stderr) == (2, True)
+    assert (done.returncode, "git cannot read it: fatal: cannot use bare repository" in done.stderr) == (2, True)
     assert (found, (repository / "ran").exists()) == ((), False)
 
 

@@ -99,7 +99,9 @@ def test_answers_that_never_begin_use_up_no_share(
 
     monkeypatch.setattr(store, "observations", fail)
 
-    assert [_status(service, token) for _ in range(streams.MOST_OF_TOKEN + 1)] == [503] * (streams.MOST_OF_TOKEN + 1)
+    assert [_status(service, token) for _ in range(streams.MOST_STREAMS_PER_TOKEN + 1)] == [503] * (
+        streams.MOST_STREAMS_PER_TOKEN + 1
+    )
 
 
 def test_a_token_has_a_share_of_the_streams() -> None:
