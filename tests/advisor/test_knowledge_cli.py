@@ -102,7 +102,7 @@ def test_what_was_not_measured_together_is_refused_with_the_reason(advisor_here:
 
     assert (other.returncode, unknown.returncode) == (2, 2)
     assert "they were measured on different machines" in other.stderr
-    assert "`numpy==0.1` was not measured with this indicator" in unknown.stderr
+    assert "`numpy==0.1` was not measured at this indicator" in unknown.stderr
     assert one_sentence(other.stderr)
 
 
