@@ -49,11 +49,11 @@ sys.path.insert(0, sys.argv[1])
 import torch
 import torch.utils.benchmark as benchmark
 from pi_runners.backends import make_backend
-from pi_runners.harness.contract import Plan
+from pi_runners.harness.contract import SamplingPlan
 from pi_runners.harness.timing import measure
 from pi_runners.indicators import INDICATORS
 backend = make_backend("torch", "cpu", "float32", {})
-plan = Plan(samples=20, min_seconds=0.05, max_warmup_seconds=5.0)
+plan = SamplingPlan(samples=20, min_seconds=0.05, max_warmup_seconds=5.0)
 for name, case in json.loads(sys.argv[2]):
     indicator = INDICATORS[name]
     run = indicator.prepare(backend, indicator.complete(case)).run

@@ -317,9 +317,9 @@ def test_ranks_that_end_with_different_weights_are_a_wrong_result(tmp_path: Path
 MEASURE = """
 import sys
 sys.path.insert(0, {root!r})
-from pi_runners.harness.contract import Backend, Plan
+from pi_runners.harness.contract import Backend, SamplingPlan
 from pi_runners.indicators import INDICATORS
-plan = Plan(samples=2, min_seconds=0.001, max_warmup_seconds=0.1, archive={program!r})
+plan = SamplingPlan(samples=2, min_seconds=0.001, max_warmup_seconds=0.1, archive={program!r})
 INDICATORS["communication"].measure(Backend("cpu", "float32", {{}}), {parameters!r}, plan)
 """
 """A program that starts ranks, as the worker does."""
