@@ -14,10 +14,10 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import PackageVersion, Stack, make_stack
-from pi_runners.backends import FRAMEWORKS
 from pi_runners.environment import BuiltEnvironment, StackLock, read_interpreter
 from pi_runners.indicators import INDICATORS
 from pi_runners.matrix import Arm, IndicatorCase, check_fit, choose_cases, fitting, plan_arms
+from pi_runners.vocabulary import FRAMEWORKS
 
 _SMALLER = {"large": "medium", "medium": "small"}
 _CPU_ONLY = ("numpy", "onnxruntime", "tensorflow-cpu")

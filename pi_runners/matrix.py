@@ -17,10 +17,9 @@ from packaging.utils import canonicalize_name
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
-from pi_runners.backends import FRAMEWORKS
 from pi_runners.environment import StackLock
-from pi_runners.harness.settings import SETTINGS, complaint
 from pi_runners.indicators import INDICATORS
+from pi_runners.vocabulary import FRAMEWORKS, SETTINGS, setting_error
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8")
 _CPU_ONLY = ("numpy",)
@@ -161,7 +160,7 @@ def expand_settings(axes: Mapping[str, Sequence[Scalar]]) -> tuple[dict[str, Sca
     """
     for name, values in axes.items():
         for value in values:
-            if (wrong := complaint(name, value)) is not None:
+            if (wrong := setting_error(name, value)) is not None:
                 raise InputError(wrong, hint="`advisor pi settings` tells every setting and its values")
     names = sorted(axes)
     return tuple(dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*(axes[n] for n in names)))

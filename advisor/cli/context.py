@@ -313,7 +313,7 @@ def _estimator(prepared: TargetContext) -> Iterator[PosteriorEstimator]:
     from knowledge.estimate.model_cache import Fits
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload
-    from pi_runners.backends import FRAMEWORKS
+    from pi_runners.vocabulary import FRAMEWORKS
 
     chosen = find_workload(prepared.workload)
     with open_to_read(prepared.address) as store:

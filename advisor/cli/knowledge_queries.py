@@ -178,7 +178,7 @@ def estimate(
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import Workload, find_workload
     from knowledge.hardware.profiles import find_profile
-    from pi_runners.backends import FRAMEWORKS
+    from pi_runners.vocabulary import FRAMEWORKS
 
     asked = _requirements(stack)
     framework = next((name for name in asked if name in FRAMEWORKS and name != "numpy"), None) or next(iter(asked))

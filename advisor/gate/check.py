@@ -31,7 +31,7 @@ from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.engine import RuleBook
-from pi_runners.backends import FRAMEWORKS
+from pi_runners.vocabulary import FRAMEWORKS
 
 
 @dataclass(frozen=True, kw_only=True)

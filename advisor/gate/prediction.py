@@ -112,7 +112,7 @@ class Outlook:
         from knowledge.estimate.model_cache import Fits
         from knowledge.estimate.posterior import PosteriorEstimator
         from knowledge.estimate.workloads import find_workload
-        from pi_runners.backends import FRAMEWORKS
+        from pi_runners.vocabulary import FRAMEWORKS
 
         workload = find_workload(self._workload)
         fits = Fits(self._store)
@@ -122,7 +122,7 @@ class Outlook:
 def telling(versions: Versions) -> dict[str, Version]:
     """Return the versions that predictions depend on, by name."""
     from knowledge.estimate.evidence import COMPANIONS
-    from pi_runners.backends import FRAMEWORKS
+    from pi_runners.vocabulary import FRAMEWORKS
 
     return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
 

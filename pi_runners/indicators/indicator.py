@@ -53,7 +53,7 @@ class Parameter(NamedTuple):
         if self.choices:
             return None if value in self.choices else "must be one of {}".format(", ".join(self.choices))
         if isinstance(value, bool) or not isinstance(value, int):
-            return "must be a whole number"
+            return "must be an integer"
         if not self.least <= value <= self.most:
             return "must be from {} to {}".format(self.least, self.most)
         return None
