@@ -117,10 +117,10 @@ class SlowingProcesses(FreshProcesses):
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
         """Run one job."""
-        settings = dict(job.request["settings"])
+        settings = dict(job.content["settings"])
         if settings.pop("injected", None) is None:
             return super().run(job)
-        return super().run(replace(job, program=self._slow_program, request={**job.request, "settings": settings}))
+        return super().run(replace(job, program=self._slow_program, content={**job.content, "settings": settings}))
 
 
 def slow_program(archive: Path, directory: Path) -> Path:
@@ -169,7 +169,7 @@ def _our_medians(python: Path, archive: Path, case: IndicatorCase) -> list[float
         "max_warmup_seconds": 5.0,
         "indicators": [entry],
     }
-    job = ProcessRequest(python=python, program=archive, request=request, timeout_seconds=600)
+    job = ProcessRequest(python=python, program=archive, content=request, timeout_seconds=600)
     return [statistics.median(FreshProcesses().run(job).results[0]["samples"]) for _ in range(4)]
 
 
@@ -198,7 +198,7 @@ def comparisons(folder: Path, blocks: int) -> None:
     """Print how often equal arms are called different, and how often a slow-down is found."""
     archive = write_program(folder)
     hardware = detect()
-    first, control = plan_arms([(lock("numpy"), {})], CASES, device="cpu", again=True)
+    first, control = plan_arms([(lock("numpy"), {})], CASES, device="cpu", control=True)
     arms = (first, control, replace(control, number=2, settings={"injected": PERCENT}))
     runner = SlowingProcesses(slow_program(archive, folder))
     found: list[Comparison] = []

@@ -33,7 +33,7 @@ from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.base import KnowledgeBase, KnowledgeBaseError
-from pi_runners.campaign import ObservationSink, observed
+from pi_runners.campaign import ObservationSink, measured_cells
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus
 
 _NOISE = ("seshat-cell ", "Try ")
@@ -92,7 +92,7 @@ class Coordinator:
             if block_name(planned, found[0].hardware.identity) != held.name:
                 continue
             # It was planned for other hardware than what measured it, where that is elsewhere.
-            observed(replace(planned, hardware=found[0].hardware), found)
+            measured_cells(replace(planned, hardware=found[0].hardware), found)
             for cell, content in cell_files(self.plan, found):
                 self.home.put(cell, content, kept=True)
                 self.home.keep(cell)

@@ -186,7 +186,7 @@ def _block(
             group[0][1].cases,
             dtypes=content.dtypes,
             device=device,
-            again=True,
+            control=True,
             first=len(arms),
         )
     limit = content.memory_limit_gigabytes

@@ -83,7 +83,7 @@ def run_and_report(
     """Run what is missing of some blocks, and return all their observations, oldest first."""
     from advisor.campaign.plan import check_disk, estimate
     from advisor.report.prometheus import PrometheusSink
-    from pi_runners.campaign import all_but, observed, run_block
+    from pi_runners.campaign import measured_cells, not_among, run_block
     from pi_runners.subprocess_runner import FreshProcesses
 
     environments = cache_directory(cache_dir) / "environments"
@@ -91,13 +91,13 @@ def run_and_report(
         check_disk([estimate(b, client, {}) for b in blocks], environments, budget_bytes=budget_bytes)
     with open_store(knowledge) as store:
         for block in blocks:
-            done = observed(block, store.observations(block=block.name))
+            done = measured_cells(block, store.observations(block=block.name))
             run_block(
                 block,
                 sink=store if prometheus is None else PrometheusSink(store, prometheus),
                 runner=FreshProcesses(),
                 environments=environments,
-                is_missing=all_but(done),
+                is_missing=not_among(done),
                 keep_environments=keep_environments,
                 progress=progress,
             )

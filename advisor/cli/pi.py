@@ -160,7 +160,7 @@ def run(
     locker = StackLocker(client, hardware)
     locks = [locker.lock(text.split(), python) for text in stack]
     stacks = [(lock, chosen) for lock in locks for chosen in switches]
-    arms = plan_arms(stacks, cases, dtypes=dtypes, device=place, again=control)
+    arms = plan_arms(stacks, cases, dtypes=dtypes, device=place, control=control)
     for arm in arms:
         if not arm.indicators:
             warn(f"`{arm.lock.label}` is not measured: {arm.backend} has none of these indicators")

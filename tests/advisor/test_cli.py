@@ -149,7 +149,7 @@ def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
         (
             ("pi", "run", "memory", "--stack", "numpy", "--parameters", "kernel=add,elements=9999999999"),
             2,
-            "takes about",
+            "needs about",
         ),
         (("pi", "plan", "none.toml"), 2, "cannot be read"),
         (("pi", "campaign", "none.toml"), 2, "cannot be read"),

@@ -345,7 +345,7 @@ def test_no_rank_outlives_the_worker(tmp_path: Path, end_of_the_worker: str, tim
     worker.write_text(MEASURE.format(root=ROOT, program=str(rank), parameters=BROADCAST))
 
     FreshProcesses().run(
-        ProcessRequest(python=Path(sys.executable), program=worker, request={}, timeout_seconds=timeout_seconds)
+        ProcessRequest(python=Path(sys.executable), program=worker, content={}, timeout_seconds=timeout_seconds)
     )
 
     pids = [int(file.name) for file in (tmp_path / "pids").iterdir()]

@@ -101,7 +101,7 @@ def test_what_im2col_takes_is_counted_for_numpy_only() -> None:
     case = IndicatorCase(name="conv3d", parameters=INDICATORS["conv3d"].sets["large"][0])
 
     check_fit([case], ["float32"], MACHINE, device="cpu", backends=["torch"], free_bytes=16e9)
-    with pytest.raises(InputError, match="takes about"):
+    with pytest.raises(InputError, match="needs about"):
         check_fit([case], ["float32"], MACHINE, device="cpu", backends=["numpy", "torch"], free_bytes=16e9)
 
 
