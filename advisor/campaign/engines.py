@@ -11,7 +11,7 @@ from typing import Any
 
 from advisor.campaign.directory import CampaignPlan, Home
 from knowledge.domain.errors import InputError
-from pi_runners.executors.base import PLACE, Executor
+from pi_runners.executors.base import TASK_NUMBER, Executor
 
 _SHARE = 0.9
 """Of a task's memory, for what it measures."""
@@ -126,7 +126,7 @@ def _kubernetes(options: Mapping[str, Any], home: Home, plan: CampaignPlan) -> E
                 hint="plan with a version that the image has, such as `--python 3.12`",
             )
     packed = home.folder / "campaign.json.gz"
-    command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", PLACE, "--plan", f"{INPUTS}/{packed.name}"]
+    command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", TASK_NUMBER, "--plan", f"{INPUTS}/{packed.name}"]
     command += ["--environments", f"{SCRATCH}/environments", "--print"]
     command += [*_limit(chosen.memory, "kubernetes"), *(("--push", chosen.push) if chosen.push else ())]
     return Engine(
@@ -160,7 +160,7 @@ def _limit(memory: str, engine: str) -> tuple[str, ...]:
 
 
 def _worker(python: str, home: Home) -> tuple[str, ...]:
-    return (python, "-m", "advisor", "pi", "work", str(home.folder), PLACE)
+    return (python, "-m", "advisor", "pi", "work", str(home.folder), TASK_NUMBER)
 
 
 def _options(kind: Any, given: Mapping[str, Any], engine: str) -> Any:

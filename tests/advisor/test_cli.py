@@ -135,7 +135,7 @@ def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
         (("pi", "show", "no-such-block"), 2, "holds no block `no-such-block`"),
         (("knowledge", "import", "damaged.jsonl"), 2, "damaged.jsonl:1: not a record"),
         (("pi", "run", "dance", "--stack", "numpy"), 2, "there is no indicator `dance`"),
-        (("pi", "run", "matmul", "--stack", "six"), 2, "names no framework"),
+        (("pi", "run", "matmul", "--stack", "six"), 2, "contains no framework"),
         (("pi", "run", "matmul", "--stack", "numpy>>1"), 2, "is not a requirement"),
         (("pi", "run", "matmul", "--stack", "numpy", "--device", "cuda"), 2, "has no NVIDIA GPU"),
         (("pi", "run", "matmul", "--stack", "numpy", "--python", "/none/python"), 2, "does not run"),

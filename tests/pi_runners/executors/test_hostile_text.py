@@ -177,7 +177,7 @@ def test_every_campaign_gives_a_name_that_engines_take(title: str, place: str) -
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "A", "a_b", "a,b", "a b", "a\n", "x" * 51, "é"])
 def test_a_name_that_engines_would_read_otherwise_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="is not a name of a batch"):
+    with pytest.raises(InputError, match="is not a valid name of a batch"):
         replace(batch_in(Path("/x"), "{task}"), name=name)
 
 
