@@ -132,7 +132,7 @@ def _values(setting: Setting) -> str:
 def _meaning(i: Indicator, name: str) -> str:
     p = i.parameters[name]
     values = " or ".join(p.choices) if p.choices else f"{max(p.least, 0)} to {p.most}"
-    default = "" if p.default in (None, -1, 0) else f"; {p.default} where it is not given"
+    default = "" if p.default in (None, -1, 0) else f"; default: {p.default}"
     return f"{p.meaning} ({values}{default})"
 
 

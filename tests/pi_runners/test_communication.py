@@ -33,8 +33,8 @@ rank = int(sys.argv[3])
 import torch
 import torch.distributed as dist
 {change}
-from pi_runners.indicators.communication_rank import take_part
-take_part(*sys.argv[2:])
+from pi_runners.indicators.communication_rank import run_rank
+run_rank(*sys.argv[2:])
 """
 """A program that is one process of the measurement, with a change made to it first."""
 
@@ -311,7 +311,7 @@ def test_ranks_that_end_with_different_weights_are_a_wrong_result(tmp_path: Path
     found = measured(program, {"pattern": "scaling", "processes": 2})
 
     assert found["status"] == "wrong-result"
-    assert "rank 1 holds other weights than rank 0" in found["failure"]
+    assert "rank 1 has other weights than rank 0" in found["failure"]
 
 
 MEASURE = """
