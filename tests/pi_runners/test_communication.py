@@ -88,7 +88,7 @@ def test_a_right_operation_passes_the_check(noticed: dict[str, dict[int, list[st
 def test_the_rank_that_received_nothing_says_so(noticed: dict[str, dict[int, list[str]]], pattern: str) -> None:
     said = noticed[f"float32 {pattern} some ranks only"]
 
-    assert said[1][0].startswith("rank 1 holds ")
+    assert said[1][0].startswith("rank 1 has ")
     assert not any(texts[0] for rank, texts in said.items() if rank != 1)
 
 
@@ -233,7 +233,7 @@ def test_a_broadcast_that_reaches_no_other_process_is_a_wrong_result(tmp_path: P
     found = measured(program)
 
     assert found["status"] == "wrong-result"
-    assert found["failure"].startswith("rank 1 holds 4.0 in element 0 of what rank 0 broadcast, instead of 1.0")
+    assert found["failure"].startswith("rank 1 has 4.0 in element 0 of what rank 0 broadcast, instead of 1.0")
 
 
 def test_a_process_that_is_killed_ends_the_measurement_and_is_named(tmp_path: Path) -> None:
