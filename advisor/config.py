@@ -1,12 +1,16 @@
-"""Settings: flags > ADVISOR_* variables > `[tool.advisor]` > defaults; the command line reads the first two."""
+"""Keys, defaults and validation of the `[tool.advisor]` table of `pyproject.toml`.
+
+A setting is taken from the command-line option, else from its `ADVISOR_*` environment variable, else from
+`[tool.advisor]`, else from the defaults here. The command line reads the first two.
+"""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
 
 KEYS = {
     "hardware": "detect",
@@ -18,64 +22,62 @@ KEYS = {
     "min-age": "14",
     "index-strategy": None,
 }
-"""Keys of `[tool.advisor]` that hold text or a number, with their defaults; none means that the command decides."""
+"""Keys of `[tool.advisor]` with a text or a number as value, and their defaults; `None`: each command has its own."""
 
 DEFAULT_WORKLOAD = "equal"
-"""Workload of a project that names none, and whose sources speak for none."""
+"""Workload of a project that sets none and whose source files indicate none."""
 
 LISTS = ("constraints", "overrides")
-"""Keys that hold lists of requirements."""
+"""Keys whose value is a list of requirements."""
 
 TABLES = ("package-index", "settings")
-"""Keys that hold tables of text: packages' indexes, and the run-time switches that the project sets."""
+"""Keys whose value is a table: the index of a package, and the run-time settings of the project."""
 
 TARGET_KEYS = ("hardware", "python", "platform", "workload", "lock")
-"""Keys of a table of `[tool.advisor.targets]`."""
+"""Keys of each table `[tool.advisor.targets.NAME]`."""
 
 
 def variable_of(key: str) -> str:
-    """Return the environment variable that stands for a key."""
+    """Return the name of the environment variable that sets a key."""
     return "ADVISOR_" + key.upper().replace("-", "_")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names the nearest known word, or else all of them; empty where there are none."""
-    known = list(known)
-    near = difflib.get_close_matches(word, known, n=1)
-    if near:
-        return f"did you mean `{near[0]}`?"
-    return f"known are {', '.join(f'`{k}`' for k in known)}" if known else ""
-
-
 def check_table(table: Mapping[str, Any], where: str) -> None:
-    """Refuse keys of `[tool.advisor]` that do not exist, and values of another kind than theirs.
+    """Check that every key of `[tool.advisor]` exists and has a value of the right type.
 
-    The table `gate` is read by :mod:`advisor.gate.policy`.
+    The contents of the table `gate` are checked by :mod:`advisor.gate.policy`.
+
+    Args:
+        table: The contents of `[tool.advisor]`.
+        where: The file, for messages.
 
     Raises:
-        InputError: At the first one; the message names the nearest key.
+        InputError: At the first invalid key or value; the hint of an invalid key is the most similar valid key.
     """
     for key, value in table.items():
         if key in LISTS:
-            fits, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["numpy<2"]'
+            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["numpy<2"]'
         elif key in TABLES:
-            kinds = str if key == "package-index" else str | int
-            fits = isinstance(value, dict) and all(isinstance(v, kinds) for v in value.values())
+            types = str if key == "package-index" else str | int
+            valid = isinstance(value, dict) and all(isinstance(v, types) for v in value.values())
             example = '{ torch = "https://..." }' if key == "package-index" else '{ onednn = "on" }'
         elif key == "targets":
-            fits, example = isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()), "{ gpu = {} }"
-            if fits:
+            valid, example = (
+                isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()),
+                "{ gpu = {} }",
+            )
+            if valid:
                 _check_targets(value, where)
         elif key == "gate":
-            fits, example = isinstance(value, dict), "{ max-gap = 0.1 }"
+            valid, example = isinstance(value, dict), "{ max-gap = 0.1 }"
         elif key in KEYS:
-            fits, example = isinstance(value, str) or (key == "min-age" and type(value) is int), '"..."'
+            valid, example = isinstance(value, str) or (key == "min-age" and type(value) is int), '"..."'
         else:
-            known = (*KEYS, *LISTS, *TABLES, "targets", "gate")
-            raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=nearest(key, known))
-        if not fits:
+            hint = suggest(key, (*KEYS, *LISTS, *TABLES, "targets", "gate"))
+            raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)
+        if not valid:
             raise InputError(
-                f"`{where}`: `tool.advisor.{key}` has a value of the wrong kind",
+                f"`{where}`: `tool.advisor.{key}` has a value of the wrong type",
                 hint=f"write it as `{key} = {example}`",
             )
 
@@ -85,26 +87,38 @@ def _check_targets(targets: Mapping[str, Mapping[str, Any]], where: str) -> None
         for key, value in table.items():
             if key not in TARGET_KEYS:
                 raise InputError(
-                    f"`{where}`: `[tool.advisor.targets.{name}]` has no key `{key}`", hint=nearest(key, TARGET_KEYS)
+                    f"`{where}`: `[tool.advisor.targets.{name}]` has no key `{key}`", hint=suggest(key, TARGET_KEYS)
                 )
             if not isinstance(value, str):
                 raise InputError(
-                    f"`{where}`: `tool.advisor.targets.{name}.{key}` has a value of the wrong kind",
+                    f"`{where}`: `tool.advisor.targets.{name}.{key}` has a value of the wrong type",
                     hint=f'write it as `{key} = "..."`',
                 )
 
 
-def choose(key: str, given: str | None, table: Mapping[str, Any]) -> str | None:
-    """Return what was given on the command line, else the project's table, else the default."""
-    if given is not None:
-        return given
-    found = table.get(key, KEYS[key])
-    return None if found is None else str(found)
+def choose(key: str, option: str | None, table: Mapping[str, Any]) -> str | None:
+    """Return the value of a setting: of the command-line option, else of the project's table, else the default.
+
+    Args:
+        key: One of :data:`KEYS`.
+        option: Value of the command-line option or its environment variable; none if neither is set.
+        table: The contents of `[tool.advisor]`.
+    """
+    if option is not None:
+        return option
+    value = table.get(key, KEYS[key])
+    return None if value is None else str(value)
 
 
 def line_in(text: str, *parts: str) -> int:
-    """Return the line of a text, from 1, that holds the last of some parts, each searched for behind the one before."""
-    place = 0
+    """Return the number of the line that contains the last of several parts, from 1.
+
+    Args:
+        text: The text to search.
+        parts: Strings in the order in which they occur; each is searched for after the one before. One that does not
+            occur is skipped.
+    """
+    position = 0
     for part in parts:
-        place = max(place, text.find(part, place))
-    return text.count("\n", 0, place) + 1
+        position = max(position, text.find(part, position))
+    return text.count("\n", 0, position) + 1

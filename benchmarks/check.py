@@ -22,7 +22,7 @@ from pathlib import Path
 
 OTHERS = ("2.4.6", "2.4.2", "2.3.5", "2.3.3", "2.3.1", "2.2.6", "2.2.4", "2.2.2", "2.1.3", "2.1.1")
 ROOTS = ("jupyterlab", "pandas", "scikit-learn", "onnxruntime")
-REMEMBERED = ("outlook", "recommended")
+REMEMBERED = ("predictions", "recommended")
 
 
 def run(*arguments: str, folder: Path, cache: Path) -> tuple[float, float, str]:

@@ -43,14 +43,14 @@ class Outcome:
         acknowledged: Observations that writers were told are stored, by block.
         found: Observations that were there afterwards, by block.
         torn: Readings that saw a part of a transaction, one sentence each.
-        damages: What the knowledge base says of itself, one sentence each.
+        damage: One sentence for each record of the knowledge base that is damaged.
     """
 
     seconds: dict[str, list[float]]
     acknowledged: dict[str, int]
     found: dict[str, int]
     torn: tuple[str, ...]
-    damages: tuple[str, ...]
+    damage: tuple[str, ...]
 
 
 def write(number: int, address: str, until: float, done: Any) -> None:
@@ -134,7 +134,7 @@ def measure(address: str, seconds: float, *, writers: int = WRITERS, readers: in
             acknowledged=dict(acknowledged),
             found={block.name: block.observations for block in store.blocks()},
             torn=tuple(text for _, _, texts in told for text in texts),
-            damages=tuple(store.damages()),
+            damage=tuple(store.find_damage()),
         )
 
 
@@ -153,7 +153,7 @@ def show(label: str, outcome: Outcome) -> None:
     print(
         f"{label}: {acknowledged.total()} observations acknowledged, {(acknowledged - found).total()} lost, "
         f"{f'{surplus} that nobody acknowledged, ' if surplus else ''}"
-        f"{len(outcome.torn)} torn readings, {len(outcome.damages)} damages",
+        f"{len(outcome.torn)} torn readings, {len(outcome.damage)} damages",
         flush=True,
     )
 

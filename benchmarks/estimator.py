@@ -28,7 +28,7 @@ from scipy.stats import norm, spearmanr
 from advisor.resolve.objectives import SPEED_STEP, speed_steps
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Machine, Side, evidence_of
-from knowledge.estimate.gaussian_process import GaussianProcess, Term, foresee
+from knowledge.estimate.gaussian_process import GaussianProcess, Term, predict_held_out
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.mlperf import score_submissions, software_gains
 from knowledge.estimate.workloads import workload_catalogue
@@ -121,7 +121,7 @@ def leave_out(
         simple = [c for c in shown if plain(c)]
         if not asked or len(simple) < 3:
             continue
-        mean, deviation = foresee(shown, asked)
+        mean, deviation = predict_held_out(shown, asked)
         found["truth"] += [c.mean for c in asked]
         found["error"] += [c.error for c in asked]
         found["model"] += list(mean)
@@ -322,7 +322,7 @@ def regret_of_choices(
         shares = {(label, family): share[label] for label, family in labels}
         found = process.posterior([Term(side=sides[v]) for v in versions], shares, inside[0].machine)
         # The newest is what the advice departs from.
-        gained = found.less(range(len(versions)), len(versions) - 1)
+        gained = found.difference_from(range(len(versions)), len(versions) - 1)
         widened = process.amplitudes.widening**2 * gained.variance
         # What gains less than a step counts as none, as in the advice.
         steps = {f"model, risk {risk:g}": np.trunc((gained.mean - risk / 2 * widened) / SPEED_STEP) for risk in risks}

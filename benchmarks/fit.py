@@ -19,8 +19,8 @@ from importlib.resources import files
 from packaging.version import Version
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.evidence import gather
-from knowledge.estimate.model_cache import Fits
+from knowledge.estimate.evidence import load_evidence
+from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload
 from knowledge.exchange.files import read_lines, read_observations
@@ -47,11 +47,11 @@ def main() -> None:
             store.add(itertools.islice(generate(), count))
             hardware = next(store.observations()).hardware
             start = time.perf_counter()
-            contrasts = len(gather(store).contrasts)
+            contrasts = len(load_evidence(store).contrasts)
             gathered = time.perf_counter()
-            Fits(store).process("tensorflow-cpu", "cpu")
+            ModelCache(store).process("tensorflow-cpu", "cpu")
             fitted = time.perf_counter()
-            fits = Fits(store)
+            fits = ModelCache(store)
             fits.process("tensorflow-cpu", "cpu")
             recalled = time.perf_counter()
             estimator = PosteriorEstimator(

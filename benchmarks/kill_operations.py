@@ -125,8 +125,8 @@ def knowledge_of(folder: Path) -> dict[str, Any]:
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(knowledge_in(folder).parent, copy)
     with open_knowledge_base(str(copy / "knowledge.sqlite"), shipped=False) as store:
-        if damages := list(store.damages()):
-            raise Violation(f"the knowledge base is damaged: {damages[0]}")
+        if damage := list(store.find_damage()):
+            raise Violation(f"the knowledge base is damaged: {damage[0]}")
         return {
             "content": replace(store.content(), address=""),
             "blocks": {block.name: (block.observations, block.digest, block.source) for block in store.blocks()},
@@ -202,7 +202,7 @@ class _Import(Operation):
         self._files.mkdir()
         for name, size in zip(self.blocks, self.sizes, strict=True):
             found = [observation(block=name, round=r, seconds=1.0 + r / size) for r in range(size)]
-            # One of each file cannot be true, and is kept apart.
+            # One observation of each file is implausible, and is quarantined.
             found.append(replace(observation(block=name, round=size), started_at="1999-01-01T00:00:00Z"))
             (self._files / f"{name}.jsonl").write_bytes(observation_file(found))
         self._knowledge = knowledge
@@ -225,13 +225,13 @@ class _Import(Operation):
         if not knowledge_in(folder).exists():
             return self._checked(output, 0)
         found = knowledge_of(folder)
-        apart = len(found["quarantine"])
+        quarantined = len(found["quarantine"])
         for place, (name, size) in enumerate(zip(self.blocks, self.sizes, strict=True)):
-            # A file is one transaction, with what is kept apart of it.
-            expected = size if place < apart else 0
+            # A file is one transaction, with its quarantined observations.
+            expected = size if place < quarantined else 0
             if (there := found["blocks"].get(name, (0,))[0]) != expected:
-                raise Violation(f"block `{name}` has {there} of {size} observations, and {apart} are kept apart")
-        return self._checked(output, apart)
+                raise Violation(f"block `{name}` has {there} of {size} observations, and {quarantined} are quarantined")
+        return self._checked(output, quarantined)
 
     def _checked(self, output: str, stored: int) -> str:
         if (acknowledged := output.count(" added, ")) > stored:
@@ -336,8 +336,8 @@ class _Campaign(Operation):
         found = self._bench(folder).cells
         if found != every_cell(self.rounds, self.arms):
             raise Violation(f"the rounds and arms {found} are stored, which is not each of them once")
-        if apart := knowledge_of(folder)["quarantine"]:
-            raise Violation(f"{len(apart)} observations are kept apart: {apart[0][2]}")
+        if entries := knowledge_of(folder)["quarantine"]:
+            raise Violation(f"{len(entries)} observations are quarantined: {entries[0][2]}")
         return found
 
     def state(self, folder: Path, variant: int, output: str) -> str:

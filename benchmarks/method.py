@@ -22,8 +22,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from advisor.api.context import make_client
+from advisor.api.options import IndexOptions
 from advisor.campaign.stack_lock import StackLocker
-from advisor.cli.options import open_client
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block
 from knowledge.hardware.detect import detect
@@ -135,7 +136,7 @@ def slow_program(archive: Path, directory: Path) -> Path:
 
 def lock(*requested: str) -> StackLock:
     """Lock a stack for this interpreter."""
-    return StackLocker(open_client(Path.cwd()), detect()).lock(requested, sys.executable)
+    return StackLocker(make_client(IndexOptions(), Path.cwd()), detect()).lock(requested, sys.executable)
 
 
 def agreement(folder: Path, repetitions: int) -> None:

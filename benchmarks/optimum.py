@@ -118,7 +118,7 @@ def prove(document: dict[str, Any], effort: Effort) -> tuple[Decimal, Decimal]:
         start=(),
         effort=effort,
         # Scores without order and metadata that is all known: there is nothing to gain from looking at few.
-        shown=max(map(len, packages.values())),
+        explicit=max(map(len, packages.values())),
         rewarded=map(NormalizedName, packages),
     )
     return -found.bounds[0].value / scale, -found.bounds[0].bound / scale

@@ -100,7 +100,7 @@ def measure(knowledge: str, label: str, seconds: float, folder: Path) -> None:
                 )
     with open_knowledge_base(knowledge, shipped=False) as store:
         held = sum(block.observations for block in store.blocks()) - before
-        print(f"{label:11} {total} answered with 200, {held} there, {len(store.quarantined())} kept apart", flush=True)
+        print(f"{label:11} {total} answered with 200, {held} there, {len(store.quarantined())} quarantined", flush=True)
 
 
 def main() -> None:

@@ -84,10 +84,10 @@ def measure(store: SqlKnowledgeBase, most: int) -> None:
             store.add(itertools.islice(generate(like, here), 100_000))
             here += 100_000
         here = size
-        store.remember("fit", [("torch/cpu", "0" * 64, fit)])
+        store.store_derived("fit", [("torch/cpu", "0" * 64, fit)])
         columns = [
             timed(store.blocks),
-            timed(lambda: store.recall("fit", [("torch/cpu", "0" * 64)])),
+            timed(lambda: store.load_derived("fit", [("torch/cpu", "0" * 64)])),
             timed(lambda: sum(1 for _ in store.observations(block="generated-00001")), calls=3),
             timed(store.content, calls=3),
         ]

@@ -13,10 +13,14 @@ author = "The Seshat developers"
 copyright = author
 release = importlib.metadata.version("seshat-advisor")
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 # A link to something that does not exist is a warning, and `python -m docs` makes warnings errors.
 nitpicky = True
+# Types in signatures are names of Python and of other packages, which have no page here.
+nitpick_ignore_regex = [("py:.*", ".*")]
+autodoc_typehints = "signature"
+autodoc_class_signature = "separated"
 # Headings get the anchors that GitHub gives them, so that the same link works in both places.
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]

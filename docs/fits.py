@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
-from knowledge.estimate.evidence import gather
+from knowledge.estimate.evidence import load_evidence
 from knowledge.estimate.model_cache import USUAL, frameworks_of, of_framework
 from knowledge.store.engine import open_knowledge_base
 
@@ -49,7 +49,7 @@ def usual(fitted: Sequence[Amplitudes]) -> Amplitudes:
 def main() -> None:
     """Fit and write."""
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
-        evidence = gather(store)
+        evidence = load_evidence(store)
     fitted: dict[str, Amplitudes] = {}
     for framework, device in frameworks_of(evidence):
         contrasts = of_framework(evidence, framework, device)

@@ -200,7 +200,9 @@ def find_uv() -> str:
     except (ImportError, FileNotFoundError):
         path = shutil.which("uv")
         if path is None:
-            raise EnvironmentBuildError("`uv` is not installed", hint="install it with `pip install uv`") from None
+            raise EnvironmentBuildError(
+                "`uv` is not installed", hint="install it with `pip install 'seshat-advisor[measure]'`"
+            ) from None
         return path
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
 from knowledge.domain.requirements import requirement_from
+from knowledge.domain.suggestions import suggest
 from knowledge.domain.toml import parse_toml
 from pi_runners.matrix import IndicatorCase, choose_cases, expand_settings
 
@@ -72,6 +73,15 @@ class _File(_MatrixTable):
     timeout: Annotated[float, Field(ge=1)] = 600.0
     memory_limit_gigabytes: Annotated[float | None, Field(alias="memory-limit-gigabytes", gt=0)] = None
     allow_cudnn_override: Annotated[bool, Field(alias="allow-cudnn-override")] = False
+
+
+_TABLES: Mapping[str, type[_MatrixTable]] = {
+    "stack": _Stack,
+    "include": _Stack,
+    "exclude": _Pattern,
+    "indicators": _Indicator,
+}
+"""Schema of each table of the file, by its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +196,7 @@ def read_matrix(path: Path) -> Matrix:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"`{path}` cannot be read: {error}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("list[", "function", "_")))
-        raise InputError(
-            f"`{path}`: `{place}`: {first['msg'].lower()}", hint="docs/reference/matrix-files.md tells every key"
-        ) from None
+        raise _content_error(path, error) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"`{path}` is no TOML: {error}") from None
     excluded = [pattern.framework for pattern in content.exclude if pattern.framework is not None]
@@ -206,6 +212,27 @@ def read_matrix(path: Path) -> Matrix:
                 hint="say `allow-cudnn-override = true` if that is what you want",
             )
     return Matrix(name=content.name, source=text, content=content)
+
+
+def _content_error(path: Path, error: ValidationError) -> InputError:
+    """Return the error for a matrix file that does not match its schema: an unknown key before anything else."""
+    problems = error.errors()
+    unknown = next((problem for problem in problems if problem["type"] == "extra_forbidden"), None)
+    location = (unknown or problems[0])["loc"]
+    parts = [str(part) for part in location if not str(part).startswith(("list[", "function", "_"))]
+    if unknown is None:
+        return InputError(
+            f"`{path}`: `{'.'.join(parts)}`: {problems[0]['msg'].lower()}",
+            hint="docs/reference/matrix-files.md describes every key",
+        )
+    *table, key = parts
+    models = [_TABLES[part] for part in table if part in _TABLES]
+    fields = (models[-1] if models else _File).model_fields
+    place = f"`{path}`: `{'.'.join(table)}`" if table else f"`{path}`"
+    return InputError(
+        f"{place} has no key `{key}`",
+        hint=suggest(key, [field.alias or name for name, field in fields.items()]),
+    )
 
 
 def _cases(entries: Sequence[str | _Indicator], size: str) -> tuple[IndicatorCase, ...]:

@@ -17,7 +17,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from knowledge.domain.errors import UnavailableError
-from knowledge.estimate.model_cache import Fits
+from knowledge.estimate.model_cache import ModelCache
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.vocabulary import FRAMEWORKS
 from tests.forked import run_forked
@@ -53,7 +53,7 @@ def first_knowledge_at(path: Path) -> Path:
     """Make a knowledge base as first use and first advice leave it."""
     with open_knowledge_base(str(path)) as store:
         for framework in FRAMEWORKS:
-            Fits(store).process(framework, "cpu")
+            ModelCache(store).process(framework, "cpu")
     return path
 
 

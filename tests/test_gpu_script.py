@@ -92,8 +92,8 @@ def test_a_bare_interpreter_measures_what_it_has_and_the_knowledge_base_accepts_
     assert all(o.telemetry.get("memory_bytes_max", 1.0) > 0 for o in found)
     assert "this piece: nothing; 2 of 2 runs are measured" in second
     assert again.returncode == 0
-    assert "2 added, 0 known already" in imported.stdout
-    assert "0 added, 2 known already" in twice.stdout
+    assert "2 added, 0 already stored" in imported.stdout
+    assert "0 added, 2 already stored" in twice.stdout
 
 
 def test_what_is_measured_when_it_is_terminated_is_kept_and_the_rest_follows(bare: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.index.page import DistributionFile
 from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.model import Capabilities
+from knowledge.rules.model import CapabilityRule
 from pi_runners.environment import find_uv
 from tests.conftest import Advisor
 
@@ -68,6 +68,9 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
     run(python["with-pip"], "-m", "pip", "install", "--require-hashes", "-r", project / "requirements.txt")
     run(python["with-pip"], "-m", "pip", "install", "--dry-run", "-r", project / "pylock.toml")
 
+    lock = (project / "requirements.txt").read_text()
+    assert re.search(r"^pandas==.*\n.*\n    # via mine \(pyproject.toml\)$", lock, re.MULTILINE)
+    assert re.search(r"^numpy==.*\n.*\n    # via pandas$", lock, re.MULTILINE)
     assert stack.keys() >= {"numpy", "pandas", "threadpoolctl"}
     assert installed(python["with-uv"]) == stack
     assert installed(python["with-uv-lock"]) == stack
@@ -88,7 +91,7 @@ def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path)
 
 def test_default_pytorch_builds_carry_the_cuda_that_the_rules_say(tmp_path: Path) -> None:
     client = IndexClient(read_configuration(tmp_path), cache=DiskCache(tmp_path))
-    rules = [r for r in shipped_rules() if isinstance(r, Capabilities) and r.package == "torch" and r.default]
+    rules = [r for r in shipped_rules() if isinstance(r, CapabilityRule) and r.package == "torch" and r.default]
     wheels: dict[Version, DistributionFile] = {}
     for file in client.files(canonicalize_name("torch")):
         if "-cp311-cp311-manylinux" in file.filename and file.filename.endswith("x86_64.whl"):

@@ -1,9 +1,9 @@
-"""Brings a campaign's tasks to an engine and its observations home.
+"""Submits the tasks of a campaign to an engine and stores their observations in the knowledge base.
 
-Everything that is decided is read from the campaign's folder, so that a coordinator may be killed at any instant and
-another one goes on. What is written before it is done can be done again: a submission is noted before it is made, and
-is made under a name that the engine knows; an observation is in the knowledge base before its file is moved, and adding
-it again changes nothing.
+All decisions are based on the files in the campaign directory, so that a coordinator may be killed at any time and
+another one can continue. Each step can be repeated safely: a submission is written to disk before it is sent to the
+engine, under a name that the engine can look up; an observation is added to the knowledge base before its file is
+moved, and adding it twice changes nothing.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from advisor.campaign.directory import (
+    CampaignDirectory,
+    CampaignDirectoryError,
     CampaignPlan,
     Cell,
-    Home,
-    HomeError,
     block_name,
     cell_files,
     read_document,
-    write_whole,
+    write_file,
 )
 from advisor.campaign.engines import Engine, open_engine
-from advisor.campaign.submission_log import Submission, TaskState, batch_of, submission_from
+from advisor.campaign.submission_log import Submission, TaskState, batch_of, read_submission
 from advisor.campaign.worker import cells_in
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.identity import canonical_json
@@ -37,147 +37,156 @@ from pi_runners.campaign import ObservationSink, measured_cells
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus
 
 _NOISE = ("seshat-cell ", "Try ")
-_TOGETHER = 200
-"""So many cells are stored in one transaction."""
+_CELLS_PER_TRANSACTION = 200
+"""Maximum number of cells that are stored in one transaction."""
 
 
 class Coordinator:
-    """Runs one campaign; one at a time does (see :meth:`advisor.campaign.directory.Home.coordinated`)."""
+    """Runs one campaign. Only one process may coordinate a campaign: see ``CampaignDirectory.lock_coordinator``."""
 
     def __init__(
         self,
-        home: Home,
+        directory: CampaignDirectory,
         plan: CampaignPlan,
         *,
         sink: ObservationSink,
         attempts: int = 3,
         warn: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        """Remember where things are.
+        """Store the parameters; nothing is read or submitted.
 
         Args:
-            home: The campaign's folder.
-            plan: Its plan.
+            directory: The campaign directory.
+            plan: The plan of the campaign.
             sink: Receives the observations.
             attempts: Give up on a task after this many attempts without a new result.
-            warn: Told what does not work for now, once, with a hint.
+            warn: Called once for each temporary problem, with a message and a hint.
         """
-        self.home = home
+        self.directory = directory
         self.plan = plan
         self._sink = sink
         self._attempts = attempts
         self._warn = warn
-        self._told: set[str] = set()
-        self._polled: dict[int, TaskStatus] = {}
-        self._ending = False
-        self._heard: set[tuple[str, int]] = set()
+        self._warned: set[str] = set()
+        self._statuses: dict[int, TaskStatus] = {}
+        self._is_cancelling = False
+        self._collected_outputs: set[tuple[str, int]] = set()
 
-    def recall(self, store: KnowledgeBase) -> None:
-        """Take what the knowledge base has of the campaign's blocks as measured, where the folder does not know it.
+    def import_results(self, store: KnowledgeBase) -> None:
+        """Mark the cells whose observations are in the knowledge base, but not in the directory, as measured.
+
+        Args:
+            store: The knowledge base.
 
         Raises:
-            InputError: If a block was begun with other stacks or settings.
+            InputError: If a block in the knowledge base has other stacks or settings than the plan.
         """
-        names = {block.name: block for block in self.plan.blocks}
-        blocks = {held.name: held for held in store.blocks()}
-        for cell in self.home.cells(self.home.kept):
-            # Another knowledge base may be asked for now, or this one was restored.
+        planned_blocks = {block.name: block for block in self.plan.blocks}
+        blocks = {stored.name: stored for stored in store.blocks()}
+        for cell in self.directory.cells(self.directory.stored):
+            # The knowledge base may be another one than before, or may have been restored from a backup.
             if block_name(self.plan.blocks[cell.block], cell.machine) not in blocks:
-                self.home.keep_again(cell)
-        for held in blocks.values():
-            planned = names.get(held.name.rpartition("-")[0])
+                self.directory.mark_unstored(cell)
+        for stored in blocks.values():
+            planned = planned_blocks.get(stored.name.rpartition("-")[0])
             if planned is None:
                 continue
-            found = tuple(store.observations(block=held.name))
-            if block_name(planned, found[0].hardware.identity) != held.name:
+            observations = tuple(store.observations(block=stored.name))
+            if block_name(planned, observations[0].hardware.identity) != stored.name:
                 continue
-            # It was planned for other hardware than what measured it, where that is elsewhere.
-            measured_cells(replace(planned, hardware=found[0].hardware), found)
-            for cell, content in cell_files(self.plan, found):
-                self.home.put(cell, content, kept=True)
-                self.home.keep(cell)
+            # A block that ran on another machine was planned for the hardware of this one.
+            measured_cells(replace(planned, hardware=observations[0].hardware), observations)
+            for cell, content in cell_files(self.plan, observations):
+                self.directory.put(cell, content, stored=True)
+                self.directory.mark_stored(cell)
 
     def submissions(self) -> tuple[Submission, ...]:
-        """Return what was submitted, oldest first."""
+        """Return all submissions, oldest first."""
         return tuple(
-            submission_from(folder)
-            for folder in sorted(self.home.batches.iterdir())
+            read_submission(folder)
+            for folder in sorted(self.directory.batches.iterdir())
             if (folder / "submission.json").exists()
         )
 
     def step(self, engine: Engine | None) -> bool:
-        """Look after the campaign once; return whether anything is left to wait for.
+        """Check all submissions, collect results, and submit missing tasks if nothing is active.
 
         Args:
-            engine: Where tasks are submitted that are missing; none submits nothing.
+            engine: The engine for missing tasks; none submits nothing.
+
+        Returns:
+            Whether tasks are still active or results still wait to be stored.
         """
-        if self.cancelled and not self._ending:
-            # Marked by another process, such as `advisor pi cancel`.
+        if self.is_cancelled and not self._is_cancelling:
+            # Another process, such as `advisor pi cancel`, marked the campaign as cancelled.
             self.cancel()
         for submission in self.submissions():
-            if not submission.closed:
-                self._follow(submission, submit=engine is not None)
-        self.take_in()
-        if engine is not None and not self.cancelled and not self.under_way:
+            if not submission.outcomes:
+                self._update(submission, submit=engine is not None)
+        self.collect()
+        if engine is not None and not self.is_cancelled and not self.is_active:
             waiting = [state.task for state in self.states() if state.state == "waiting"]
             if waiting:
                 self._submit(engine, waiting)
-        return self.under_way or bool(self.home.cells(self.home.spool))
+        return self.is_active or bool(self.directory.cells(self.directory.spool))
 
-    def ask(self) -> None:
-        """Ask the engines how things are; nothing is changed."""
+    def poll(self) -> None:
+        """Get the current state of all tasks from the engines; nothing else changes."""
         for submission in self.submissions():
-            if submission.handle and not submission.closed:
+            if submission.handle and not submission.outcomes:
                 engine = self._engine(submission)
                 try:
-                    told = engine.executor.poll(self._batch(submission, engine), submission.handle)
+                    statuses = engine.executor.poll(self._batch(submission, engine), submission.handle)
                 except ExecutorError as error:
-                    self._once(error.message, error.hint)
+                    self._warn_once(error.message, error.hint)
                     continue
-                self._polled.update({status.task: status for status in told})
+                self._statuses.update({status.task: status for status in statuses})
 
     def states(self) -> tuple[TaskState, ...]:
-        """Return how far each task is, as far as was asked last."""
-        cells = self.home.cells()
-        done = {task for task in range(len(self.plan.tasks)) if self._whole(task, cells)}
+        """Return the state of each task, as of the last poll."""
+        cells = self.directory.cells()
+        complete = {task for task in range(len(self.plan.tasks)) if self._is_complete(task, cells)}
         submissions = self.submissions()
-        after = read_document(self.home.folder / "retry.json").get("after", "")
+        after = read_document(self.directory.path / "retry.json").get("after", "")
         return tuple(
-            self._state(task, done=task in done, submissions=submissions, after=str(after))
+            self._state(task, is_complete=task in complete, submissions=submissions, after=str(after))
             for task in range(len(self.plan.tasks))
         )
 
     def read_output(self, output: str) -> int:
-        """Put the cells in a task's output where workers put theirs; return how many were new."""
-        return sum(self.home.put(cell, content) for cell, content in cells_in(output))
+        """Write the cells in a task's output to the spool; return the number of new cells."""
+        return sum(self.directory.put(cell, content) for cell, content in cells_in(output))
 
-    def take_in(self) -> int:
-        """Bring what workers have spooled into the knowledge base; return how many cells were."""
-        taken = 0
-        waiting = list(self.home.cells(self.home.spool).items())
-        for start in range(0, len(waiting), _TOGETHER):
-            some = waiting[start : start + _TOGETHER]
-            sound = {cell: found for cell, path in some if (found := self._read(cell, path)) is not None}
+    def collect(self) -> int:
+        """Store the spooled observations in the knowledge base; return the number of stored cells."""
+        count = 0
+        waiting = list(self.directory.cells(self.directory.spool).items())
+        for start in range(0, len(waiting), _CELLS_PER_TRANSACTION):
+            group = waiting[start : start + _CELLS_PER_TRANSACTION]
+            contents = {cell: self._read(path) for cell, path in group}
+            readable = {cell: observations for cell, observations in contents.items() if observations is not None}
             try:
-                self._sink.add(o for found in sound.values() for o in found)
+                self._sink.add(o for observations in readable.values() for o in observations)
             except KnowledgeBaseError as error:
-                self._once(f"{error.message}; {len(waiting) - taken} cells wait in `{self.home.spool}`", error.hint)
-                return taken
-            for cell in sound:
-                self.home.keep(cell)
-            taken += len(sound)
-        return taken
+                rest = len(waiting) - count
+                cells = f"{rest} cell{'' if rest == 1 else 's'} not stored yet, in `{self.directory.spool}`"
+                self._warn_once(f"{error.message}; {cells}", error.hint)
+                return count
+            for cell in readable:
+                self.directory.mark_stored(cell)
+            count += len(readable)
+        return count
 
     def cancel(self) -> None:
-        """End every task that has not ended; what was measured is kept."""
-        (self.home.folder / "cancelled").touch()
-        self._ending = True
+        """Cancel every active task; results so far stay."""
+        (self.directory.path / "cancelled").touch()
+        self._is_cancelling = True
         for submission in self.submissions():
-            if not submission.closed:
+            if not submission.outcomes:
                 engine = self._engine(submission)
                 batch = self._batch(submission, engine)
                 if handle := submission.handle or engine.executor.find(batch):
-                    write_whole(submission.folder / "handle", handle.encode())
+                    write_file(submission.folder / "handle", handle.encode())
                     if not engine.executor.sees_files:
                         for task in batch.tasks:
                             self.read_output(engine.executor.output(batch, handle, task))
@@ -186,78 +195,83 @@ class Coordinator:
                     (submission.folder / "submission.json").unlink()
 
     @property
-    def under_way(self) -> bool:
-        """Whether something was submitted that has not ended."""
-        return any(not s.closed for s in self.submissions())
+    def is_active(self) -> bool:
+        """Whether a submission has not ended."""
+        return any(not s.outcomes for s in self.submissions())
 
     @property
-    def cancelled(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Whether the campaign was cancelled."""
-        return (self.home.folder / "cancelled").exists()
+        return (self.directory.path / "cancelled").exists()
 
     def resume(self, *, retry: bool) -> None:
-        """Take back that the campaign was cancelled; with ``retry`` also that tasks were given up."""
-        (self.home.folder / "cancelled").unlink(missing_ok=True)
+        """Undo a cancellation.
+
+        Args:
+            retry: Also retry tasks that were given up.
+        """
+        (self.directory.path / "cancelled").unlink(missing_ok=True)
         if retry:
             numbers = [s.folder.name for s in self.submissions()]
             document = {"after": max(numbers, default="")}
-            write_whole(self.home.folder / "retry.json", canonical_json(document).encode())
+            write_file(self.directory.path / "retry.json", canonical_json(document).encode())
 
-    def _follow(self, submission: Submission, *, submit: bool) -> None:
-        """Ask how a submission is; where all of it has ended, note how."""
+    def _update(self, submission: Submission, *, submit: bool) -> None:
+        """Poll a submission, collect the output of tasks that ended, and record the outcome once all have ended."""
         engine = self._engine(submission)
         batch = self._batch(submission, engine)
         try:
             if not submission.handle:
                 if not submit:
                     return
-                submission = self._hand_over(submission, engine)
-            told = engine.executor.poll(batch, submission.handle)
-            for status in told:
-                self._polled[status.task] = status
-                if status.final and not engine.executor.sees_files and (batch.name, status.task) not in self._heard:
+                submission = self._send(submission, engine)
+            statuses = engine.executor.poll(batch, submission.handle)
+            for status in statuses:
+                self._statuses[status.task] = status
+                key = (batch.name, status.task)
+                if status.final and not engine.executor.sees_files and key not in self._collected_outputs:
                     self.read_output(engine.executor.output(batch, submission.handle, status.task))
-                    self._note_node(status)
-                    self._heard.add((batch.name, status.task))
+                    self._record_node(status)
+                    self._collected_outputs.add(key)
         except ExecutorError as error:
-            self._once(error.message, error.hint)
+            self._warn_once(error.message, error.hint)
             return
-        cells = self.home.cells()
-        if not all(s.final or (s.state == "queued" and self._whole(s.task, cells)) for s in told):
+        cells = self.directory.cells()
+        if not all(s.final or (s.state == "queued" and self._is_complete(s.task, cells)) for s in statuses):
             return
-        if not all(status.final for status in told):
-            # An engine that was interrupted may ask again for what was measured already.
-            self._cancel(engine, batch, submission.handle)
-        self._close(submission, engine, told)
+        if not all(status.final for status in statuses):
+            # An interrupted engine may have queued tasks again that are already measured.
+            self._cancel_batch(engine, batch, submission.handle)
+        self._close(submission, engine, statuses)
 
-    def _cancel(self, engine: Engine, batch: Batch, handle: str) -> None:
+    def _cancel_batch(self, engine: Engine, batch: Batch, handle: str) -> None:
         try:
             engine.executor.cancel(batch, handle)
         except ExecutorError as error:
-            self._once(error.message, error.hint)
+            self._warn_once(error.message, error.hint)
 
-    def _note_node(self, status: TaskStatus) -> None:
-        """Note where a task ran, where its worker cannot."""
+    def _record_node(self, status: TaskStatus) -> None:
+        """Record where a task ran, for engines whose workers cannot write to the campaign directory."""
         nodes = {str(arm.number): status.node for arm in self.plan.arms(status.task)}
-        self.home.note(status.task, {"node": status.node, "nodes": nodes})
+        self.directory.write_progress(status.task, {"node": status.node, "nodes": nodes})
 
-    def _close(self, submission: Submission, engine: Engine, told: tuple[TaskStatus, ...]) -> None:
-        has = self._counts(submission.tasks)
+    def _close(self, submission: Submission, engine: Engine, statuses: tuple[TaskStatus, ...]) -> None:
+        cells = self._counts(submission.tasks)
         document = {
             str(s.task): {
                 "state": s.state,
-                "node": s.node or str(self.home.noted(s.task).get("node", "")),
+                "node": s.node or str(self.directory.read_progress(s.task).get("node", "")),
                 "reason": "" if s.state == "done" else self._reason(submission, engine, s),
-                "gained": has[s.task] - submission.had.get(s.task, 0),
+                "gained": cells[s.task] - submission.cells_before.get(s.task, 0),
             }
-            for s in told
+            for s in statuses
         }
-        write_whole(submission.folder / "closed.json", canonical_json(document).encode())
+        write_file(submission.folder / "closed.json", canonical_json(document).encode())
 
     def _submit(self, engine: Engine, tasks: list[int]) -> None:
-        """Note a submission, then make it."""
+        """Write a submission to disk, then send it to the engine."""
         number = len(self.submissions()) + 1
-        folder = self.home.batches / f"{number:03}"
+        folder = self.directory.batches / f"{number:03}"
         document = {
             "tasks": tasks,
             "had": {str(task): count for task, count in self._counts(tasks).items()},
@@ -268,86 +282,86 @@ class Coordinator:
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise HomeError(f"`{folder}` cannot be written: {error.strerror}") from None
-        write_whole(folder / "submission.json", canonical_json(document).encode())
+            raise CampaignDirectoryError(f"`{folder}` cannot be written: {error.strerror}") from None
+        write_file(folder / "submission.json", canonical_json(document).encode())
         try:
-            self._hand_over(submission_from(folder), engine)
+            self._send(read_submission(folder), engine)
         except RefusedError:
-            # Nothing of it runs: as if it had never been asked.
+            # The engine rejected it and runs nothing of it.
             (folder / "submission.json").unlink()
             raise
         except ExecutorError as error:
-            # It may run all the same: it is asked for again under its name.
-            self._once(error.message, error.hint)
+            # It may run nevertheless: the next step looks it up by its name.
+            self._warn_once(error.message, error.hint)
 
-    def _hand_over(self, submission: Submission, engine: Engine) -> Submission:
+    def _send(self, submission: Submission, engine: Engine) -> Submission:
         handle = engine.executor.submit(self._batch(submission, engine))
-        write_whole(submission.folder / "handle", handle.encode())
-        return submission_from(submission.folder)
+        write_file(submission.folder / "handle", handle.encode())
+        return read_submission(submission.folder)
 
     def _engine(self, submission: Submission) -> Engine:
-        return open_engine(submission.engine, submission.options, self.home, self.plan)
+        return open_engine(submission.engine, submission.options, self.directory, self.plan)
 
     def _batch(self, submission: Submission, engine: Engine) -> Batch:
-        return batch_of(self.home, self.plan, engine, number=submission.folder.name, tasks=submission.tasks)
+        return batch_of(self.directory, self.plan, engine, number=submission.folder.name, tasks=submission.tasks)
 
-    def _state(self, task: int, *, done: bool, submissions: tuple[Submission, ...], after: str) -> TaskState:
-        if done:
-            return TaskState(task=task, state="done", node=str(self.home.noted(task).get("node", "")))
-        mine = [s for s in submissions if task in s.tasks]
-        if mine and not mine[-1].closed:
-            status = self._polled.get(task)
+    def _state(self, task: int, *, is_complete: bool, submissions: tuple[Submission, ...], after: str) -> TaskState:
+        if is_complete:
+            return TaskState(task=task, state="done", node=str(self.directory.read_progress(task).get("node", "")))
+        own = [s for s in submissions if task in s.tasks]
+        if own and not own[-1].outcomes:
+            status = self._statuses.get(task)
             if status is None:
                 return TaskState(task=task, state="queued")
             return TaskState(task=task, state=status.state, node=status.node, reason=status.reason)
         attempts, last = 0, dict[str, Any](node="", reason="")
-        for submission in mine:
-            last = submission.closed[task]
-            # What gave something new was no failure: it goes on where it stopped.
+        for submission in own:
+            last = submission.outcomes[task]
+            # An attempt with a new result is not a failure: the next one continues where it stopped.
             fruitless = last["gained"] == 0 and last["state"] != "cancelled" and submission.folder.name > after
             attempts = attempts + 1 if fruitless else 0
-        state = "cancelled" if self.cancelled else "given-up" if attempts >= self._attempts else "waiting"
+        state = "cancelled" if self.is_cancelled else "given-up" if attempts >= self._attempts else "waiting"
         return TaskState(task=task, state=state, node=last["node"], reason=last["reason"], attempts=attempts)
 
-    def _whole(self, task: int, cells: Iterable[Cell]) -> bool:
+    def _is_complete(self, task: int, cells: Iterable[Cell]) -> bool:
         """Whether all stacks of a task were measured on one kind of machine."""
         number, round_ = self.plan.tasks[task]
-        wanted = {arm.number for arm in self.plan.arms(task)}
-        found: dict[str, set[int]] = {}
+        required = {arm.number for arm in self.plan.arms(task)}
+        measured: dict[str, set[int]] = {}
         for cell in cells:
             if (cell.block, cell.round) == (number, round_):
-                found.setdefault(cell.machine, set()).add(cell.arm)
-        return not wanted or any(wanted <= arms for arms in found.values())
+                measured.setdefault(cell.machine, set()).add(cell.arm)
+        return not required or any(required <= arms for arms in measured.values())
 
     def _counts(self, tasks: Iterable[int]) -> dict[int, int]:
-        cells = [(cell.block, cell.round) for cell in self.home.cells()]
+        cells = [(cell.block, cell.round) for cell in self.directory.cells()]
         return {task: cells.count(self.plan.tasks[task]) for task in tasks}
 
-    def _read(self, cell: Cell, path: Path) -> tuple[Observation, ...] | None:
-        """Return a cell's observations; one that is damaged is put aside, and will be measured again."""
+    def _read(self, path: Path) -> tuple[Observation, ...] | None:
+        """Return the observations of a cell; none if the file is absent, or damaged, in which case it is renamed."""
         try:
             return tuple(read_observations(read_lines(path.read_bytes(), where=str(path)), where=str(path)))
         except InputError as error:
-            aside = path.with_suffix(".damaged")
-            path.replace(aside)
-            self._once(f"{error.message}; it is kept as `{aside}` and measured again", "")
+            damaged = path.with_suffix(".damaged")
+            path.replace(damaged)
+            self._warn_once(f"{error.message}; it was renamed to `{damaged}`, and the cell is measured again", "")
         except FileNotFoundError:
             pass
         return None
 
     def _reason(self, submission: Submission, engine: Engine, status: TaskStatus) -> str:
-        """Return why a task failed: its own last words, or the engine's."""
+        """Return why a task failed: the engine's reason and the last error in the task's output."""
         try:
             output = engine.executor.output(self._batch(submission, engine), submission.handle, status.task)
         except UnavailableError:
             output = ""
         lines = [line for line in map(str.strip, output.splitlines()) if line and not line.startswith(_NOISE)]
-        # Our own, or those of what starts the worker, such as `srun: error: ...`.
+        # Errors of the worker, or of the program that starts it, such as `srun: error: ...`.
         errors = [line.removeprefix("error: ") for line in lines if re.match(r"([\w-]+: )?error: ", line)]
-        own = errors[-1] if errors else (lines[-1] if lines and status.state == "failed" else "")
-        return ": ".join(part for part in (status.reason, own[-600:]) if part) or status.state
+        error_text = errors[-1] if errors else (lines[-1] if lines and status.state == "failed" else "")
+        return ": ".join(part for part in (status.reason, error_text[-600:]) if part) or status.state
 
-    def _once(self, message: str, hint: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
+    def _warn_once(self, message: str, hint: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
             self._warn(message, hint)

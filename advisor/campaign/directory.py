@@ -1,13 +1,13 @@
-"""A campaign on disk: its plan, what was submitted, and the observations on their way to the knowledge base.
+"""The directory of a campaign: its plan, its submissions, and observations that go to the knowledge base.
 
-    HOME/campaign.json           the plan; never changed once it is there
-    HOME/batches/001/            what was submitted: `submission.json`, `handle`, `closed.json`, the executor's files
-    HOME/tasks/7.json            what the worker of task 7 is doing, where, and by what clock
-    HOME/spool/CELL.jsonl        observations that a worker took; written whole or not at all
-    HOME/kept/CELL.jsonl         the same, when the knowledge base has them
+    HOME/campaign.json           the plan; never changed after it was written
+    HOME/batches/001/            a submission: `submission.json`, `handle`, `closed.json`, the executor's files
+    HOME/tasks/7.json            progress of the worker of task 7: the cell, the node, the node's clock
+    HOME/spool/CELL.jsonl        observations of a worker, written atomically
+    HOME/kept/CELL.jsonl         the same, after they were stored in the knowledge base
 
-A cell is one stack in one round of a block, on one kind of machine. It has one file, and the first that is written
-stays: a task that ran twice, because a node was taken for lost, leaves each cell once.
+A cell is one stack in one round of a block, on one kind of machine. Each cell has one file, which is never replaced:
+if a task runs twice, for example because its node was considered lost, the first result of each cell counts.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from pi_runners.campaign import Block
 from pi_runners.matrix import Arm
 
 _FORMAT = 1
-_MACHINE = 8
+_MACHINE_CHARACTERS = 8
 _CELL = re.compile(r"(?P<block>\d+)-(?P<round>\d+)-(?P<arm>\d+)-(?P<machine>[0-9a-f]{8})\.jsonl")
 
 
-class HomeError(UnavailableError):
-    """Raised when a campaign's folder cannot be read or written."""
+class CampaignDirectoryError(UnavailableError):
+    """Raised when the directory of a campaign cannot be read or written."""
 
     code = "campaign-folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPlan:
-    """What a campaign measures.
+    """The blocks that a campaign measures.
 
     Attributes:
-        name: Its name, unique to matrix, target, interpreter and repetition.
-        blocks: What to take together; their hardware is what they were planned for.
+        name: Name of the campaign, unique to matrix, target, interpreter and repetition.
+        blocks: The blocks; their hardware is the hardware that the campaign was planned for.
     """
 
     name: str
@@ -55,11 +55,11 @@ class CampaignPlan:
 
     @property
     def tasks(self) -> tuple[tuple[int, int], ...]:
-        """Block and round of each task: a round runs on one machine, so that what is compared shares it."""
+        """Block and round of each task. A round runs on one machine, so that compared stacks share the machine."""
         return tuple((b, r) for b, block in enumerate(self.blocks) for r in range(block.rounds))
 
     def arms(self, task: int) -> tuple[Arm, ...]:
-        """Return what a task measures, in the order of the plan."""
+        """Return the arms that a task measures, in the order of the plan."""
         return tuple(arm for arm in self.blocks[self.tasks[task][0]].arms if arm.indicators)
 
 
@@ -80,120 +80,135 @@ class Cell:
     machine: str
 
     @property
-    def file(self) -> str:
-        """Name of its file."""
+    def filename(self) -> str:
+        """Name of the cell's file."""
         return f"{self.block}-{self.round:04}-{self.arm:04}-{self.machine}.jsonl"
 
     @classmethod
-    def of(cls, name: str) -> Cell | None:
-        """Return the cell of a file, or none where it is no cell's."""
-        found = _CELL.fullmatch(name)
-        if found is None:
+    def from_filename(cls, filename: str) -> Cell | None:
+        """Return the cell of a file, or none if the name is not that of a cell."""
+        match = _CELL.fullmatch(filename)
+        if match is None:
             return None
         return cls(
-            block=int(found["block"]), round=int(found["round"]), arm=int(found["arm"]), machine=found["machine"]
+            block=int(match["block"]), round=int(match["round"]), arm=int(match["arm"]), machine=match["machine"]
         )
 
 
-def machine_of(o: Observation) -> str:
-    """Return the prefix of a machine's identity that names cells and blocks."""
-    return o.hardware.identity[:_MACHINE]
+def machine_prefix(observation: Observation) -> str:
+    """Return the prefix of the machine's identity that is part of the names of cells and blocks."""
+    return observation.hardware.identity[:_MACHINE_CHARACTERS]
 
 
-class Home:
-    """A campaign's folder."""
+class CampaignDirectory:
+    """The directory of a campaign.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()
-        self.spool = self.folder / "spool"
-        self.kept = self.folder / "kept"
-        self.batches = self.folder / "batches"
+    Attributes:
+        path: The directory.
+        spool: Directory of cells that are not in the knowledge base yet.
+        stored: Directory of cells that are in the knowledge base.
+        batches: Directory of the submissions.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.spool = self.path / "spool"
+        self.stored = self.path / "kept"
+        self.batches = self.path / "batches"
 
     def create(self, plan: CampaignPlan) -> None:
-        """Write the plan, unless there is one.
+        """Create the directory and write the plan, unless there is a plan.
 
         Raises:
-            HomeError: If the folder cannot be written.
+            CampaignDirectoryError: If the directory cannot be written.
         """
         try:
-            for folder in (self.spool, self.kept, self.batches, self.folder / "tasks"):
+            for folder in (self.spool, self.stored, self.batches, self.path / "tasks"):
                 folder.mkdir(parents=True, exist_ok=True)
-            if not (self.folder / "campaign.json").exists():
+            if not (self.path / "campaign.json").exists():
                 content = plan_document(plan)
-                write_whole(self.folder / "campaign.json.gz", gzip.compress(content, mtime=0))
-                write_whole(self.folder / "campaign.json", content)
+                write_file(self.path / "campaign.json.gz", gzip.compress(content, mtime=0))
+                write_file(self.path / "campaign.json", content)
         except OSError as error:
-            raise HomeError(
-                f"the campaign's folder `{self.folder}` cannot be written: {error.strerror}",
-                hint="name another one with `--home`",
+            raise CampaignDirectoryError(
+                f"the campaign directory `{self.path}` cannot be written: {error.strerror}",
+                hint="choose another directory with `--home`",
             ) from None
 
     @property
     def exists(self) -> bool:
-        """Whether there is a plan."""
-        return (self.folder / "campaign.json").exists()
+        """Whether the directory has a plan."""
+        return (self.path / "campaign.json").exists()
 
     def plan(self) -> CampaignPlan:
         """Return the plan.
 
         Raises:
-            InputError: If there is none, or it is damaged.
+            InputError: If there is no plan, or it is damaged.
         """
-        path = self.folder / "campaign.json"
+        path = self.path / "campaign.json"
         try:
-            return plan_from(path.read_bytes(), where=str(path))
+            return read_plan(path.read_bytes(), where=str(path))
         except OSError:
             raise InputError(
-                f"`{self.folder}` holds no campaign", hint="`advisor pi status` lists the campaigns that there are"
+                f"`{self.path}` is not the directory of a campaign", hint="`advisor pi status` lists all campaigns"
             ) from None
 
     def cells(self, *folders: Path) -> dict[Cell, Path]:
-        """Return the cells whose observations are there, with their files."""
-        found = {}
-        for folder in folders or (self.spool, self.kept):
+        """Return the cells that have a file in some of the directories (default: spool and stored), with the files."""
+        files = {}
+        for folder in folders or (self.spool, self.stored):
             with contextlib.suppress(FileNotFoundError):
                 for entry in os.scandir(folder):
-                    if (cell := Cell.of(entry.name)) is not None:
-                        found[cell] = Path(entry.path)
-        return dict(sorted(found.items()))
+                    if (cell := Cell.from_filename(entry.name)) is not None:
+                        files[cell] = Path(entry.path)
+        return dict(sorted(files.items()))
 
-    def put(self, cell: Cell, content: bytes, *, kept: bool = False) -> bool:
-        """Keep a cell's observations, unless it has some; return whether it had none.
+    def put(self, cell: Cell, content: bytes, *, stored: bool = False) -> bool:
+        """Write the observations of a cell, unless the cell has a file.
+
+        Args:
+            cell: The cell.
+            content: Its observations.
+            stored: Whether the knowledge base has the observations.
+
+        Returns:
+            Whether the file was written.
 
         Raises:
-            HomeError: If they cannot be written.
+            CampaignDirectoryError: If the file cannot be written.
         """
-        if (self.kept / cell.file).exists():
+        if (self.stored / cell.filename).exists():
             return False
         try:
-            return create_atomically((self.kept if kept else self.spool) / cell.file, content)
+            return create_atomically((self.stored if stored else self.spool) / cell.filename, content)
         except InputError as error:
-            raise HomeError(
+            raise CampaignDirectoryError(
                 error.message, hint="free disk space or correct the directory's permissions, then repeat the command"
             ) from None
 
-    def keep(self, cell: Cell) -> None:
-        """Note that the knowledge base has a cell."""
+    def mark_stored(self, cell: Cell) -> None:
+        """Record that the knowledge base has a cell."""
         with contextlib.suppress(FileNotFoundError):
-            os.replace(self.spool / cell.file, self.kept / cell.file)
+            os.replace(self.spool / cell.filename, self.stored / cell.filename)
 
-    def keep_again(self, cell: Cell) -> None:
-        """Note that the knowledge base does not have a cell after all."""
+    def mark_unstored(self, cell: Cell) -> None:
+        """Record that the knowledge base does not have a cell, although it was marked as stored."""
         with contextlib.suppress(FileNotFoundError):
-            os.replace(self.kept / cell.file, self.spool / cell.file)
+            os.replace(self.stored / cell.filename, self.spool / cell.filename)
 
-    def note(self, task: int, document: dict[str, Any]) -> None:
-        """Note what the worker of a task is doing."""
-        write_whole(self.folder / "tasks" / f"{task}.json", json.dumps(document).encode())
+    def write_progress(self, task: int, document: dict[str, Any]) -> None:
+        """Write what the worker of a task is doing."""
+        write_file(self.path / "tasks" / f"{task}.json", json.dumps(document).encode())
 
-    def noted(self, task: int) -> dict[str, Any]:
-        """Return what the worker of a task noted last; nothing where there is none."""
-        return read_document(self.folder / "tasks" / f"{task}.json")
+    def read_progress(self, task: int) -> dict[str, Any]:
+        """Return what :meth:`write_progress` wrote last for a task; empty if nothing was written."""
+        return read_document(self.path / "tasks" / f"{task}.json")
 
     @contextlib.contextmanager
-    def coordinated(self) -> Iterator[bool]:
-        """Yield whether nobody else coordinates the campaign; until the end, nobody else will."""
-        with (self.folder / "coordinator").open("a") as file:
+    def lock_coordinator(self) -> Iterator[bool]:
+        """Lock the campaign for one coordinator; yield false if another process has the lock."""
+        with (self.path / "coordinator").open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -203,32 +218,33 @@ class Home:
 
 
 def cell_files(plan: CampaignPlan, observations: Iterable[Observation]) -> Iterator[tuple[Cell, bytes]]:
-    """Yield the cells of observations of a campaign's blocks, each with its file's content."""
+    """Group observations of a campaign by cell; yield each cell with the content of its file."""
     numbers = {block.name: number for number, block in enumerate(plan.blocks)}
-    found: dict[Cell, list[Observation]] = {}
-    for o in observations:
-        machine = machine_of(o)
-        block = numbers[o.block.removesuffix(f"-{machine}")]
-        found.setdefault(Cell(block=block, round=o.round, arm=o.arm, machine=machine), []).append(o)
-    for cell, members in sorted(found.items()):
+    by_cell: dict[Cell, list[Observation]] = {}
+    for observation in observations:
+        machine = machine_prefix(observation)
+        block = numbers[observation.block.removesuffix(f"-{machine}")]
+        cell = Cell(block=block, round=observation.round, arm=observation.arm, machine=machine)
+        by_cell.setdefault(cell, []).append(observation)
+    for cell, members in sorted(by_cell.items()):
         yield cell, observation_file(members)
 
 
 def block_name(block: Block, machine: str) -> str:
-    """Return the name that a planned block has on one kind of machine: machines are not compared with each other."""
-    return f"{block.name}-{machine[:_MACHINE]}"
+    """Return the name of a planned block on one kind of machine; each kind has blocks of its own to compare."""
+    return f"{block.name}-{machine[:_MACHINE_CHARACTERS]}"
 
 
 def plan_document(plan: CampaignPlan) -> bytes:
-    """Return a plan as JSON; the same plan gives the same bytes."""
+    """Return a plan as JSON. The same plan gives the same bytes."""
     return b'{"format": %d, "plan": %b}\n' % (_FORMAT, _plans().dump_json(plan, by_alias=True))
 
 
-def plan_from(content: bytes, *, where: str) -> CampaignPlan:
+def read_plan(content: bytes, *, where: str) -> CampaignPlan:
     """Read a plan.
 
     Raises:
-        InputError: If it is none, or was written by another version.
+        InputError: If the content is not a plan, or was written by an incompatible version.
     """
     try:
         document = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
@@ -237,8 +253,8 @@ def plan_from(content: bytes, *, where: str) -> CampaignPlan:
         plan: CampaignPlan = _plans().validate_python(document["plan"])
     except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
         raise InputError(
-            f"`{where}` is no plan of a campaign: {str(error).splitlines()[0]}",
-            hint="it was written by another version, or damaged; begin the campaign anew with another `--repetition`",
+            f"`{where}` is not the plan of a campaign: {str(error).splitlines()[0]}",
+            hint="the file is damaged, or from another version; start a new campaign with another `--repetition`",
         ) from None
     return plan
 
@@ -250,23 +266,23 @@ def _plans() -> Any:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Return a JSON document; an empty one where there is none."""
+    """Return a JSON document; an empty one if the file is absent or damaged."""
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        document: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found
+    return document
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and onto the disk.
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file of a campaign atomically.
 
     Raises:
-        HomeError: If it cannot be written.
+        CampaignDirectoryError: If the file cannot be written.
     """
     try:
         write_atomically(path, content)
     except InputError as error:
-        raise HomeError(
+        raise CampaignDirectoryError(
             error.message, hint="free disk space, correct the permissions, or choose another `--home`"
         ) from None

@@ -1,4 +1,4 @@
-"""Engines by name: an executor with its options, and how a worker is started there."""
+"""Engines by name: an executor with its options and the command that starts a worker."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.campaign.directory import CampaignPlan, Home
+from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
 from pi_runners.executors.base import TASK_NUMBER, Executor
 
-_SHARE = 0.9
-"""Of a task's memory, for what it measures."""
+_MEMORY_SHARE = 0.9
+"""Part of a task's memory that a measured process may use."""
 
 ENGINES = ("local", "slurm", "kubernetes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalOptions:
-    """What a batch asks of this machine; it is never submitted elsewhere.
+    """Options of the executor that runs tasks on this machine.
 
     Attributes:
-        environments: Where environments are built, shared by the tasks.
+        environments: Directory in which environments are built; the tasks share it.
     """
 
     environments: str = ""
@@ -32,16 +33,16 @@ class LocalOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """Where a campaign runs.
+    """An executor with everything that a campaign needs to run its tasks there.
 
     Attributes:
-        name: Its name.
-        options: Its options, JSON-ready: with the name, all that is needed to find it again.
+        name: Name of the executor.
+        options: Options of the executor as JSON values; name and options suffice to open the engine again.
         executor: Runs the tasks.
-        command: What each task runs.
+        command: Command of each task.
         inputs: Files that a task reads.
-        seconds: How often it is asked how things are.
-        ends_with_us: Whether its tasks are to end when the user interrupts.
+        poll_seconds: Interval between two polls.
+        cancel_on_interrupt: Whether the tasks are cancelled when the user interrupts the command.
     """
 
     name: str
@@ -49,143 +50,152 @@ class Engine:
     executor: Executor
     command: tuple[str, ...]
     inputs: tuple[Path, ...]
-    seconds: float
-    ends_with_us: bool
+    poll_seconds: float
+    cancel_on_interrupt: bool
 
 
-def open_engine(name: str, options: Mapping[str, Any], home: Home, plan: CampaignPlan) -> Engine:
+def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
     """Return an engine.
 
     Args:
         name: One of :data:`ENGINES`.
-        options: As they were given, or as an engine has them.
-        home: The campaign's folder.
-        plan: The campaign's plan.
+        options: Options from the command line, or from an earlier engine.
+        directory: The campaign directory.
+        plan: The plan of the campaign.
 
     Raises:
-        InputError: If there is no such engine, or an option is not one of its own.
+        InputError: If there is no such engine, or an option does not exist or is invalid.
     """
-    makers: dict[str, Callable[[Mapping[str, Any], Home, CampaignPlan], Engine]] = {
+    makers: dict[str, Callable[[Mapping[str, Any], CampaignDirectory, CampaignPlan], Engine]] = {
         "local": _local,
         "slurm": _slurm,
         "kubernetes": _kubernetes,
     }
     if name not in makers:
-        raise InputError(f"there is no executor `{name}`", hint=f"take one of {', '.join(f'`{n}`' for n in ENGINES)}")
-    return makers[name](options, home, plan)
+        raise InputError(f"there is no executor `{name}`", hint=f"choose one of {', '.join(f'`{n}`' for n in ENGINES)}")
+    return makers[name](options, directory, plan)
 
 
-def _local(options: Mapping[str, Any], home: Home, plan: CampaignPlan) -> Engine:
+def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
     from pi_runners.executors.local import LocalExecutor
 
-    chosen = _options(LocalOptions, options, "local")
+    local_options = _options(LocalOptions, options, "local")
     return Engine(
         name="local",
-        options=asdict(chosen),
+        options=asdict(local_options),
         executor=LocalExecutor(),
-        command=(*_worker(sys.executable, home), "--environments", chosen.environments, "--keep-environments"),
+        command=(
+            *_worker(sys.executable, directory),
+            "--environments",
+            local_options.environments,
+            "--keep-environments",
+        ),
         inputs=(),
-        seconds=0.3,
-        ends_with_us=True,
+        poll_seconds=0.3,
+        cancel_on_interrupt=True,
     )
 
 
-def _slurm(options: Mapping[str, Any], home: Home, plan: CampaignPlan) -> Engine:
+def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
     from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 
-    chosen = _options(SlurmOptions, options, "slurm")
-    place = ("--environments", chosen.scratch) if chosen.scratch else ()
-    limit = _limit(chosen.memory, "slurm")
+    slurm_options = _options(SlurmOptions, options, "slurm")
+    environments = ("--environments", slurm_options.scratch) if slurm_options.scratch else ()
+    limit = _limit(slurm_options.memory, "slurm")
     return Engine(
         name="slurm",
-        options=asdict(chosen),
-        executor=SlurmExecutor(chosen),
-        command=(*_worker(chosen.python or sys.executable, home), *place, *limit),
+        options=asdict(slurm_options),
+        executor=SlurmExecutor(slurm_options),
+        command=(*_worker(slurm_options.python or sys.executable, directory), *environments, *limit),
         inputs=(),
-        seconds=2.0,
-        ends_with_us=False,
+        poll_seconds=2.0,
+        cancel_on_interrupt=False,
     )
 
 
-def _kubernetes(options: Mapping[str, Any], home: Home, plan: CampaignPlan) -> Engine:
+def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
     from pi_runners.executors.kubernetes import KubernetesExecutor
     from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
 
-    chosen: KubernetesOptions = _options(KubernetesOptions, options, "kubernetes")
-    if not chosen.image:
+    kubernetes_options: KubernetesOptions = _options(KubernetesOptions, options, "kubernetes")
+    if not kubernetes_options.image:
         raise InputError(
-            "executor `kubernetes` needs an image", hint="build the Containerfile, push it, name `--engine image=NAME`"
+            "executor `kubernetes` needs an image",
+            hint="build and push the Containerfile, then add `--engine image=NAME`",
         )
     runs = (run for block in plan.blocks for arm in block.arms for run in arm.indicators)
-    if not chosen.gpus and any(run.device == "cuda" for run in runs):
-        chosen = replace(chosen, gpus=1)
+    if not kubernetes_options.gpus and any(run.device == "cuda" for run in runs):
+        kubernetes_options = replace(kubernetes_options, gpus=1)
     for lock in (arm.lock for block in plan.blocks for arm in block.arms):
         if "/" in lock.python:
             raise InputError(
                 f"`{lock.python}` is an interpreter of this machine, not of the image",
                 hint="plan with a version that the image has, such as `--python 3.12`",
             )
-    packed = home.folder / "campaign.json.gz"
+    packed = directory.path / "campaign.json.gz"
     command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", TASK_NUMBER, "--plan", f"{INPUTS}/{packed.name}"]
     command += ["--environments", f"{SCRATCH}/environments", "--print"]
-    command += [*_limit(chosen.memory, "kubernetes"), *(("--push", chosen.push) if chosen.push else ())]
+    command += [
+        *_limit(kubernetes_options.memory, "kubernetes"),
+        *(("--push", kubernetes_options.push) if kubernetes_options.push else ()),
+    ]
     return Engine(
         name="kubernetes",
-        options=asdict(chosen),
-        executor=KubernetesExecutor(chosen, plan.blocks[0].hardware if plan.blocks else None),
+        options=asdict(kubernetes_options),
+        executor=KubernetesExecutor(kubernetes_options, plan.blocks[0].hardware if plan.blocks else None),
         command=tuple(command),
         inputs=(packed,),
-        seconds=2.0,
-        ends_with_us=False,
+        poll_seconds=2.0,
+        cancel_on_interrupt=False,
     )
 
 
 def _limit(memory: str, engine: str) -> tuple[str, ...]:
-    """Return a limit of a process below that of its task, so that what takes too much is an observation, not a loss.
+    """Return a memory limit for a process that is lower than that of its task.
+
+    So a process that uses too much memory gives an observation, instead of ending the task.
 
     Raises:
-        InputError: If it is no amount of memory.
+        InputError: If the option is not a valid memory size.
     """
     if not memory:
         return ()
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMGT]?)(i?)[bB]?", memory)
-    if found is None:
-        raise InputError(f"option `memory` of executor `{engine}`: `{memory}` is no amount", hint="write it as `16G`")
-    # Slurm's units are binary, its plain number counts megabytes; Kubernetes tells `G` and `Gi` apart.
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMGT]?)(i?)[bB]?", memory)
+    if match is None:
+        raise InputError(
+            f"option `memory` of executor `{engine}`: `{memory}` is not a valid memory size", hint="write it as `16G`"
+        )
+    # Slurm has binary units, and a number without a unit is in megabytes; Kubernetes distinguishes `G` and `Gi`.
     slurm = engine == "slurm"
-    base = 1024 if slurm or found[3] else 1000
-    unit = found[2].upper() or ("M" if slurm else "")
-    held = float(found[1]) * base ** " KMGT".index(unit or " ")
-    return ("--memory-limit", f"{_SHARE * held / 1e9:.3f}")
+    base = 1024 if slurm or match[3] else 1000
+    unit = match[2].upper() or ("M" if slurm else "")
+    task_bytes = float(match[1]) * base ** " KMGT".index(unit or " ")
+    return ("--memory-limit", f"{_MEMORY_SHARE * task_bytes / 1e9:.3f}")
 
 
-def _worker(python: str, home: Home) -> tuple[str, ...]:
-    return (python, "-m", "advisor", "pi", "work", str(home.folder), TASK_NUMBER)
+def _worker(python: str, directory: CampaignDirectory) -> tuple[str, ...]:
+    return (python, "-m", "advisor", "pi", "work", str(directory.path), TASK_NUMBER)
 
 
-def _options(kind: Any, given: Mapping[str, Any], engine: str) -> Any:
-    """Read options, whose values may be text.
+def _options(options_class: Any, options: Mapping[str, Any], engine: str) -> Any:
+    """Convert options, whose values may be text, to the option class of an engine.
 
     Raises:
-        InputError: If there is no such option, or its value is of the wrong kind.
+        InputError: If an option does not exist, or its value has the wrong type.
     """
     from pydantic import TypeAdapter, ValidationError
 
-    known = [f.name.replace("_", "-") for f in fields(kind)]
-    for name in given:
-        if name.replace("_", "-") not in known:
-            import difflib
-
-            near = difflib.get_close_matches(name, known, n=1)
-            raise InputError(
-                f"executor `{engine}` has no option `{name}`",
-                hint=f"did you mean `{near[0]}`?" if near else f"it has {', '.join(known)}",
-            )
+    names = [f.name.replace("_", "-") for f in fields(options_class)]
+    for name in options:
+        if name.replace("_", "-") not in names:
+            raise InputError(f"executor `{engine}` has no option `{name}`", hint=suggest(name, names))
     try:
-        return TypeAdapter(kind).validate_python({name.replace("-", "_"): value for name, value in given.items()})
+        return TypeAdapter(options_class).validate_python(
+            {name.replace("-", "_"): value for name, value in options.items()}
+        )
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(
             f"option `{first['loc'][0]}` of executor `{engine}`: {first['msg'].lower()}",
-            hint="`docs/reference/executors.md` tells every option",
+            hint="`docs/reference/executors.md` describes every option",
         ) from None

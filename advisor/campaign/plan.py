@@ -1,4 +1,4 @@
-"""From a matrix file to the blocks of a campaign, with the reason of everything that is left out."""
+"""Turns a matrix file into the blocks of a campaign, and lists what is left out with the reasons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.campaign.stack_lock import LOADGEN, StackLocker
 from advisor.index.client import IndexClient
 from advisor.index.page import DistributionFile
-from advisor.resolve.baseline import Impossible
+from advisor.resolve.baseline import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
@@ -26,16 +26,16 @@ _PROCESS_SECONDS = 4.0
 _WARM_UP_SAMPLES = 8
 _BEFORE_SAMPLES_SECONDS = 0.3
 _UNPACKED_FACTOR = 4.0
-"""Unpacked size over size of a wheel, where it cannot be read; TensorFlow's and NumPy's are 4.0 to 4.5."""
+"""Unpacked size divided by the size of a wheel, if it cannot be read; 4.0 to 4.5 for TensorFlow and NumPy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class DroppedCombination:
     """A combination that is not measured.
 
     Attributes:
-        label: What it would have been.
-        reason: Why it is not.
+        label: Name of the combination.
+        reason: Why it is not measured.
     """
 
     label: str
@@ -47,26 +47,26 @@ class Campaign:
     """Blocks to run, one for each backend and interpreter.
 
     Attributes:
-        name: Name of the campaign, which the names of its blocks begin with.
-        blocks: What to run.
-        dropped: What is left out.
+        name: Name of the campaign; the names of its blocks begin with it.
+        blocks: The blocks.
+        dropped: The combinations that are left out.
     """
 
     name: str
     blocks: tuple[Block, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedCombination, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockCost:
-    """What a block takes, estimated.
+    """Estimated cost of a block.
 
     Attributes:
-        processes: How many processes are started.
-        runs: How many times an indicator is run.
-        download_bytes: Wheels of all stacks, each once; what uv has in its cache is not fetched again.
-        disk_bytes: The same wheels unpacked; environments are hard links to uv's cache.
-        seconds: How long it runs.
+        processes: Number of processes that are started.
+        runs: Number of indicator runs.
+        download_bytes: Size of the wheels of all stacks, each counted once; wheels in uv's cache are not downloaded.
+        disk_bytes: Unpacked size of the same wheels; environments are hard links to uv's cache.
+        seconds: Duration.
     """
 
     processes: int
@@ -76,66 +76,77 @@ class BlockCost:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignTarget:
+    """Machine, device and interpreter that a campaign is planned for.
+
+    Attributes:
+        hardware: The machine.
+        device: ``cpu`` or ``cuda``.
+        python: Interpreter for a matrix that names none: a path or a version.
+        is_remote: Whether the campaign runs on other machines, where interpreters named by version are looked up.
+    """
+
+    hardware: HardwareProfile
+    device: str
+    python: str
+    is_remote: bool = False
+
+
 def plan_campaign(
     matrix: Matrix,
+    target: CampaignTarget,
     *,
     client: IndexClient,
-    hardware: HardwareProfile,
-    device: str,
-    python: str,
-    most: int,
+    max_runs: int,
     repetition: int = 1,
-    elsewhere: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Campaign:
-    """Expand a matrix and lock every stack; what cannot resolve is dropped before anything is installed.
+    """Expand a matrix and lock every stack. Combinations that cannot be resolved are dropped; nothing is installed.
 
     Args:
-        matrix: What the file says.
+        matrix: The contents of the matrix file.
+        target: What the campaign is planned for.
         client: The indexes.
-        hardware: This machine.
-        device: ``cpu`` or ``cuda``.
-        python: Interpreter where the matrix names none.
-        most: Most indicator runs a round.
-        repetition: Which repetition; each has blocks of its own.
-        elsewhere: Whether it runs on other machines, where interpreters that are named by version are looked for.
-        progress: Called before each lock.
+        max_runs: Maximum number of indicator runs in a round.
+        repetition: Number of the repetition; each repetition has blocks of its own.
+        progress: Called with a short text before each lock.
 
     Raises:
-        InputError: If nothing is left.
+        InputError: If no combination can be resolved.
     """
-    locker = StackLocker(client, hardware, elsewhere=elsewhere)
-    combinations = matrix.combinations(locker.versions_of, (python,), most=most)
+    hardware, device = target.hardware, target.device
+    locker = StackLocker(client, hardware, is_remote=target.is_remote)
+    combinations = matrix.combinations(locker.versions_of, (target.python,), most=max_runs)
     for combination in combinations:
         backend = FRAMEWORKS[framework_of(combination.requirements)]
         check_fit(combination.cases, matrix.content.dtypes, hardware, device=device, backends=[backend])
-    locks: dict[tuple[object, ...], StackLock | Dropped] = {}
+    locks: dict[tuple[object, ...], StackLock | DroppedCombination] = {}
     groups: dict[tuple[str, str], list[tuple[StackLock, Combination]]] = defaultdict(list)
-    dropped: list[Dropped] = []
+    dropped: list[DroppedCombination] = []
     for combination in combinations:
         key = (combination.requirements, combination.python, combination.cuda, combination.cudnn)
         if key not in locks:
             progress(f"locking {combination.label}")
             locks[key] = _lock(combination, locker)
         lock = locks[key]
-        if isinstance(lock, Dropped):
+        if isinstance(lock, DroppedCombination):
             if lock not in dropped:
                 dropped.append(lock)
             continue
         groups[FRAMEWORKS[framework_of(lock.requested)], combination.python].append((lock, combination))
     if not groups:
         raise InputError(
-            f"matrix `{matrix.name}` expands to nothing that can be resolved; first: {dropped[0].reason}",
-            hint="`advisor pi plan` lists what is dropped, and why",
+            f"no combination of the matrix `{matrix.name}` can be resolved; the first: {dropped[0].reason}",
+            hint="`advisor pi plan` lists the dropped combinations with the reasons",
         )
-    title = campaign_name(matrix, hardware=hardware, python=python, repetition=repetition)
+    title = campaign_name(matrix, hardware=hardware, python=target.python, repetition=repetition)
     blocks = tuple(
         _block(
             matrix,
             members,
             name=_name(title, backend, version),
-            device=device,
-            hardware=hardware,
+            target=target,
             locker=locker,
         )
         for (backend, version), members in groups.items()
@@ -144,7 +155,7 @@ def plan_campaign(
 
 
 def campaign_name(matrix: Matrix, *, hardware: HardwareProfile, python: str, repetition: int) -> str:
-    """Return the name of a matrix' campaign: another one for other hardware, another interpreter, or a repetition."""
+    """Return the name of the campaign of a matrix; it depends on the hardware, the interpreter and the repetition."""
     return f"{matrix.name}-{content_hash([matrix.source, hardware.identity, python])[:8]}-{repetition}"
 
 
@@ -153,15 +164,16 @@ def _name(campaign: str, backend: str, python: str) -> str:
     return f"{campaign}-{backend}{version}"
 
 
-def _lock(combination: Combination, locker: StackLocker) -> StackLock | Dropped:
+def _lock(combination: Combination, locker: StackLocker) -> StackLock | DroppedCombination:
     try:
         lock = locker.lock(combination.requirements, combination.python, cudnn=combination.cudnn)
-    except Impossible as error:
-        return Dropped(label=combination.label, reason=error.message)
-    carried = locked_stack(lock, "3").cuda
-    if combination.cuda is not None and (carried or "") != combination.cuda:
-        found = f"carries CUDA {carried}" if carried else "carries no CUDA"
-        return Dropped(label=combination.label, reason=f"`{lock.label}` {found}, not {combination.cuda}")
+    except NoStackError as error:
+        return DroppedCombination(label=combination.label, reason=error.message)
+    cuda = locked_stack(lock, "3").cuda
+    if combination.cuda is not None and (cuda or "") != combination.cuda:
+        actual = f"CUDA {cuda}" if cuda else "no CUDA"
+        reason = f"`{lock.label}` contains {actual}, not {combination.cuda}"
+        return DroppedCombination(label=combination.label, reason=reason)
     return lock
 
 
@@ -170,13 +182,12 @@ def _block(
     members: Sequence[tuple[StackLock, Combination]],
     *,
     name: str,
-    device: str,
-    hardware: HardwareProfile,
+    target: CampaignTarget,
     locker: StackLocker,
 ) -> Block:
     content = matrix.content
     arms: list[Arm] = []
-    # Stacks may have indicators of their own; each kind is planned alone, and the first one holds the reference.
+    # Stacks may have indicators of their own: those with equal indicators are planned together, with one reference.
     by_cases: dict[str, list[tuple[StackLock, Combination]]] = defaultdict(list)
     for lock, combination in members:
         by_cases[str(combination.cases)].append((lock, combination))
@@ -185,7 +196,7 @@ def _block(
             [(lock, combination.settings) for lock, combination in group],
             group[0][1].cases,
             dtypes=content.dtypes,
-            device=device,
+            device=target.device,
             control=True,
             first=len(arms),
         )
@@ -194,45 +205,45 @@ def _block(
         name=name,
         arms=tuple(arms),
         rounds=content.rounds,
-        hardware=hardware,
+        hardware=target.hardware,
         samples=content.samples,
         min_seconds=content.min_time,
         timeout_seconds=content.timeout,
         memory_limit_bytes=None if limit is None else limit * 1e9,
-        instruments=lock_instruments(arms, locker),
+        instruments=lock_loadgen(arms, locker),
     )
 
 
-def lock_instruments(arms: Iterable[Arm], locker: StackLocker) -> StackLock | None:
-    """Return the lock of MLCommons' LoadGen, or none where no arm needs it or no wheel of it fits."""
+def lock_loadgen(arms: Iterable[Arm], locker: StackLocker) -> StackLock | None:
+    """Return the lock of MLCommons' LoadGen; none if no arm needs it or it has no compatible wheel."""
     for arm in arms:
         if any(run.name == "inference" for run in arm.indicators):
             try:
                 return locker.lock([LOADGEN], arm.lock.python)
-            except Impossible:
+            except NoStackError:
                 return None
     return None
 
 
 def estimate(block: Block, client: IndexClient, history: Mapping[str, float]) -> BlockCost:
-    """Estimate what a block takes.
+    """Estimate the cost of a block.
 
     Args:
         block: The block.
-        client: Knows the sizes of wheels.
-        history: Seconds that a run of an indicator took before, by its label.
+        client: The indexes, for the sizes of wheels.
+        history: Seconds that a run of an indicator took so far, by the indicator's label.
     """
     wheels = {package.url: package for arm in block.arms for package in arm.lock.packages}
     download = disk = 0.0
     for package in wheels.values():
         download += package.size or 0
         disk += client.unpacked_size(locked_file(package)) or _UNPACKED_FACTOR * (package.size or 0)
-    each = _BEFORE_SAMPLES_SECONDS + (block.samples + _WARM_UP_SAMPLES) * block.min_seconds
+    default_seconds = _BEFORE_SAMPLES_SECONDS + (block.samples + _WARM_UP_SAMPLES) * block.min_seconds
     runs = [run for arm in block.arms for run in arm.indicators]
-    working = [arm for arm in block.arms if arm.indicators]
-    seconds = sum(history.get(run.label, each) for run in runs) + _PROCESS_SECONDS * len(working)
+    measured_arms = [arm for arm in block.arms if arm.indicators]
+    seconds = sum(history.get(run.label, default_seconds) for run in runs) + _PROCESS_SECONDS * len(measured_arms)
     return BlockCost(
-        processes=block.rounds * len(working),
+        processes=block.rounds * len(measured_arms),
         runs=block.rounds * len(runs),
         download_bytes=download,
         disk_bytes=disk,
@@ -251,32 +262,41 @@ def locked_file(package: LockedPackage) -> DistributionFile:
     )
 
 
-def history_of(observations: Iterable[Observation]) -> dict[str, float]:
-    """Return how long runs of indicators took, the mean by label."""
-    taken: dict[str, list[float]] = defaultdict(list)
-    for o in observations:
-        if o.status == "ok":
-            taken[o.indicator.label].append(o.warmup_seconds + o.loops * sum(o.samples) + _BEFORE_SAMPLES_SECONDS)
-    return {label: sum(values) / len(values) for label, values in taken.items()}
+def run_seconds_by_label(observations: Iterable[Observation]) -> dict[str, float]:
+    """Return the mean duration of the runs of each indicator, in seconds, by label."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for observation in observations:
+        if observation.status == "ok":
+            seconds[observation.indicator.label].append(
+                observation.warmup_seconds + observation.loops * sum(observation.samples) + _BEFORE_SAMPLES_SECONDS
+            )
+    return {label: sum(values) / len(values) for label, values in seconds.items()}
 
 
 def check_disk(estimates: Iterable[BlockCost], place: Path, *, budget_bytes: float | None) -> None:
-    """Refuse a campaign that does not fit on the disk, or into the budget.
+    """Check that the environments of a campaign fit on the disk and into the disk budget.
+
+    Args:
+        estimates: Estimated costs of the blocks.
+        place: Directory of the environments; it need not exist.
+        budget_bytes: Maximum disk usage; none for no maximum.
 
     Raises:
-        InputError: If it exceeds the budget.
-        FullDiskError: If there is less room than it takes.
+        InputError: If they exceed the budget.
+        FullDiskError: If the disk has too little free space.
     """
-    needed = sum(e.disk_bytes for e in estimates)
-    if budget_bytes is not None and needed > budget_bytes:
+    needed_bytes = sum(estimate.disk_bytes for estimate in estimates)
+    if budget_bytes is not None and needed_bytes > budget_bytes:
         raise InputError(
-            f"the campaign's environments take about {needed / 1e9:.1f} GB, the budget is {budget_bytes / 1e9:.1f} GB",
+            f"the campaign's environments need about {needed_bytes / 1e9:.1f} GB, "
+            f"the budget is {budget_bytes / 1e9:.1f} GB",
             hint="narrow the versions, split the matrix, or raise `--disk-budget`",
         )
     existing = next(p for p in (place, *place.parents) if p.exists())
-    free = shutil.disk_usage(existing).free
-    if needed > free:
+    free_bytes = shutil.disk_usage(existing).free
+    if needed_bytes > free_bytes:
         raise FullDiskError(
-            f"the campaign's environments take about {needed / 1e9:.1f} GB; `{existing}` has {free / 1e9:.1f} GB left",
-            hint="make room, narrow the versions, or name another place with `--cache-dir`",
+            f"the campaign's environments need about {needed_bytes / 1e9:.1f} GB; "
+            f"`{existing}` has {free_bytes / 1e9:.1f} GB left",
+            hint="free disk space, narrow the versions, or choose another directory with `--cache-dir`",
         )

@@ -1,4 +1,4 @@
-"""What a campaign submitted, as its folder tells it."""
+"""Submissions of a campaign, read from its directory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.campaign.directory import CampaignPlan, Home, read_document
+from advisor.campaign.directory import CampaignDirectory, CampaignPlan, read_document
 from advisor.campaign.engines import Engine
 from knowledge.domain.identity import content_hash
 from pi_runners.executors.base import Batch, State
@@ -18,38 +18,37 @@ class Submission:
     """Tasks that were submitted together.
 
     Attributes:
-        folder: Where it is written.
-        tasks: Their numbers.
-        had: How many cells each had before.
+        folder: Directory of the submission.
+        tasks: Numbers of the tasks.
+        cells_before: By task, the number of cells that existed before the submission.
         engine: Name of the engine.
-        options: Its options.
-        command: What each task runs.
-        at: When, in seconds since the epoch.
-        handle: The engine's name for it, or empty where it is not known that it was submitted.
-        closed: How each task ended, by number, once all have.
+        options: Options of the engine.
+        submitted_at: Time of submission, in seconds since the epoch.
+        handle: Identifier of the submission in the engine; empty if the engine has not confirmed it.
+        outcomes: By task, how it ended; empty until all tasks have ended.
     """
 
     folder: Path
     tasks: tuple[int, ...]
-    had: dict[int, int]
+    cells_before: dict[int, int]
     engine: str
     options: dict[str, Any]
-    at: float
+    submitted_at: float
     handle: str
-    closed: dict[int, dict[str, Any]]
+    outcomes: dict[int, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskState:
-    """How far a task is.
+    """State of a task.
 
     Attributes:
-        task: Its number.
-        state: ``waiting`` is to be submitted, ``given-up`` gave no whole result as often as it may; the rest is as in
-            :data:`pi_runners.executors.base.State`.
-        node: Where it is or was.
-        reason: Why, where that is not as it should be.
-        attempts: How often it was submitted in a row without giving anything new.
+        task: Number of the task.
+        state: ``waiting``: not submitted yet; ``given-up``: the maximum number of attempts gave no new result; else
+            one of :data:`pi_runners.executors.base.State`.
+        node: Node on which it runs or ran last.
+        reason: Why it failed or waits; empty if there is no problem.
+        attempts: Number of attempts in a row without a new result.
     """
 
     task: int
@@ -59,32 +58,34 @@ class TaskState:
     attempts: int = 0
 
 
-def batch_of(home: Home, plan: CampaignPlan, engine: Engine, *, number: str, tasks: tuple[int, ...]) -> Batch:
-    """Return a batch of a campaign; the same number gives the same name, by which an engine knows it."""
-    # Two folders of one campaign are two campaigns to an engine.
-    place = content_hash(str(home.folder))[:6]
+def batch_of(
+    directory: CampaignDirectory, plan: CampaignPlan, engine: Engine, *, number: str, tasks: tuple[int, ...]
+) -> Batch:
+    """Return a batch of a campaign. The same number gives the same name, by which the engine can look it up."""
+    # Two directories of one campaign get different names.
+    suffix = content_hash(str(directory.path))[:6]
     name = re.sub(r"[^a-z0-9]+", "-", plan.name.lower()).strip("-")[:36].rstrip("-")
     return Batch(
-        name=f"{name}-{place}-{number}",
+        name=f"{name}-{suffix}-{number}",
         command=engine.command,
         tasks=tasks,
-        folder=home.batches / number / "engine",
-        home=home.folder,
+        folder=directory.batches / number / "engine",
+        home=directory.path,
         inputs=engine.inputs,
     )
 
 
-def submission_from(folder: Path) -> Submission:
-    """Read a submission from its folder."""
-    asked = read_document(folder / "submission.json")
+def read_submission(folder: Path) -> Submission:
+    """Read a submission from its directory."""
+    document = read_document(folder / "submission.json")
     handle = folder / "handle"
     return Submission(
         folder=folder,
-        tasks=tuple(asked.get("tasks", ())),
-        had={int(task): count for task, count in asked.get("had", {}).items()},
-        engine=str(asked.get("engine", "local")),
-        options=dict(asked.get("options", {})),
-        at=float(asked.get("at", 0.0)),
+        tasks=tuple(document.get("tasks", ())),
+        cells_before={int(task): count for task, count in document.get("had", {}).items()},
+        engine=str(document.get("engine", "local")),
+        options=dict(document.get("options", {})),
+        submitted_at=float(document.get("at", 0.0)),
         handle=handle.read_text(encoding="utf-8") if handle.exists() else "",
-        closed={int(task): end for task, end in read_document(folder / "closed.json").items()},
+        outcomes={int(task): end for task, end in read_document(folder / "closed.json").items()},
     )

@@ -1,4 +1,4 @@
-"""What a batch job runs: one round of one block on the machine that it finds itself on."""
+"""Runs one task of a campaign: one round of one block on this machine."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 from packaging.version import Version
 
-from advisor.campaign.directory import CampaignPlan, Cell, Home, block_name, cell_files
+from advisor.campaign.directory import CampaignDirectory, CampaignPlan, Cell, block_name, cell_files
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
@@ -24,8 +24,8 @@ from pi_runners.campaign import Block, run_block
 from pi_runners.matrix import Arm
 from pi_runners.subprocess_runner import FreshProcesses
 
-_DEATHS = 2
-"""So often may a worker be killed while it measures a stack, before that stack is given up."""
+_MAX_KILLS = 2
+"""Number of times that a worker may be killed while it measures a stack, before the stack is given up."""
 _LINE = re.compile(r"^seshat-cell (\S+) ([0-9a-f]{64}) (\S+)$", re.MULTILINE)
 
 
@@ -36,172 +36,192 @@ class UnsuitableNodeError(UnavailableError):
 
 
 Deliver = Callable[[Cell, bytes], None]
-"""Reports a cell that is on the disk already; what it cannot report stays there."""
+"""Reports a cell that is already on disk; a cell that cannot be reported stays on disk."""
 
 
-def work(
-    home: Home,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """Where and with which limits a worker measures.
+
+    Attributes:
+        hardware: This machine.
+        environments: Directory in which environments are built.
+        keep_environments: Whether the environments stay after the task.
+        memory_limit_bytes: Maximum memory of one process, in addition to the limit of the plan; none for no limit.
+    """
+
+    hardware: HardwareProfile
+    environments: Path
+    keep_environments: bool
+    memory_limit_bytes: float | None
+
+
+def run_task(
+    directory: CampaignDirectory,
     plan: CampaignPlan,
     task: int,
+    settings: WorkerSettings,
     *,
-    hardware: HardwareProfile,
-    environments: Path,
-    keep_environments: bool,
-    memory_limit_bytes: float | None,
     deliver: Deliver,
     progress: Callable[[str], None],
 ) -> int:
-    """Measure what is missing of one task.
+    """Measure the missing cells of one task.
 
     Args:
-        home: The campaign's folder, or one of this worker's own.
-        plan: The campaign's plan.
+        directory: The campaign directory, or a directory of this worker only.
+        plan: The plan of the campaign.
         task: Number of the task.
-        hardware: This machine.
-        environments: Where environments are built.
-        keep_environments: Whether they stay.
-        memory_limit_bytes: Most memory of one process, besides the plan's own limit.
-        deliver: Called with every cell.
+        settings: Machine, environments and limits.
+        deliver: Called with each cell.
         progress: Called with a short text before each step.
 
     Returns:
-        How many observations were taken.
+        The number of observations.
 
     Raises:
-        UnsuitableNodeError: If this machine is not what the campaign was planned for.
+        UnsuitableNodeError: If this machine is not of the kind that the campaign was planned for.
     """
+    hardware = settings.hardware
     number, round_ = plan.tasks[task]
     planned = plan.blocks[number]
     check_node(planned, hardware)
-    limits = [limit for limit in (planned.memory_limit_bytes, memory_limit_bytes) if limit is not None]
+    limits = [x for x in (planned.memory_limit_bytes, settings.memory_limit_bytes) if x is not None]
     block = replace(
         planned,
         name=block_name(planned, hardware.identity),
         hardware=hardware,
         memory_limit_bytes=min(limits) if limits else None,
     )
-    mine = [(c, p) for c, p in home.cells().items() if _is_mine(c, number, round_, hardware)]
-    for cell, path in mine:
-        # A former worker may have died between writing and reporting.
+    own_cells = [(c, p) for c, p in directory.cells().items() if _belongs_to(c, number, round_, hardware)]
+    for cell, path in own_cells:
+        # A former worker may have been killed after it wrote a cell and before it reported it.
         deliver(cell, path.read_bytes())
-    done = {(cell.round, cell.arm) for cell, _ in mine}
-    diary = CrashJournal(home, task, hardware, number)
-    with diary:
+    measured = {(cell.round, cell.arm) for cell, _ in own_cells}
+    journal = CrashJournal(directory, task, hardware, number)
+    with journal:
         return run_block(
             block,
-            sink=_Spool(home, plan, deliver),
+            sink=_Spool(directory, plan, deliver),
             runner=FreshProcesses(),
-            environments=environments,
-            is_missing=lambda number, arm: number == round_ and (number, arm) not in done,
-            keep_environments=keep_environments,
+            environments=settings.environments,
+            is_missing=lambda number, arm: number == round_ and (number, arm) not in measured,
+            keep_environments=settings.keep_environments,
             progress=progress,
-            begin=diary.begin,
+            begin=journal.begin,
         )
 
 
 def check_node(block: Block, hardware: HardwareProfile) -> None:
-    """Refuse a machine that is not what a block was planned for.
+    """Check that a machine is of the kind that a block was planned for.
+
+    Args:
+        block: The block, with the hardware that it was planned for.
+        hardware: The machine.
 
     Raises:
-        UnsuitableNodeError: With what is different.
+        UnsuitableNodeError: If the machine differs; the message says how.
     """
     planned = block.hardware
     node = os.uname().nodename
-    hint = "the task is tried again, elsewhere if the engine may choose; exclude the node, or plan with `--hardware`"
+    hint = (
+        "the task is retried, on another node if the engine chooses one; exclude this node, or plan with `--hardware`"
+    )
 
-    def refuse(what: str) -> UnsuitableNodeError:
+    def unsuitable(what: str) -> UnsuitableNodeError:
         return UnsuitableNodeError(f"node `{node}` {what}", hint=hint)
 
     if hardware.cpu.architecture != planned.cpu.architecture:
-        raise refuse(f"is {hardware.cpu.architecture}, the campaign was planned for {planned.cpu.architecture}")
+        raise unsuitable(f"is {hardware.cpu.architecture}, the campaign was planned for {planned.cpu.architecture}")
     if not any(run.device == "cuda" for arm in block.arms for run in arm.indicators):
         return
     if hardware.gpu is None:
-        why = next((text for text in hardware.unknown if text.startswith("accelerators")), "NVML names none")
-        raise refuse(f"has no NVIDIA GPU that a driver knows ({why})")
-    asked = planned.gpu
-    if asked and asked.compute_capability and hardware.gpu.compute_capability != asked.compute_capability:
-        raise refuse(
+        why = next((text for text in hardware.unknown if text.startswith("accelerators")), "NVML reports none")
+        raise unsuitable(f"has no NVIDIA GPU with a driver ({why})")
+    gpu = planned.gpu
+    if gpu and gpu.compute_capability and hardware.gpu.compute_capability != gpu.compute_capability:
+        raise unsuitable(
             f"has a GPU of compute capability {hardware.gpu.compute_capability} ({hardware.gpu.model}), "
-            f"the campaign was planned for {asked.compute_capability} ({asked.model})"
+            f"the campaign was planned for {gpu.compute_capability} ({gpu.model})"
         )
-    has, wants = (p.driver.newest_cuda if p.driver else None for p in (hardware, planned))
-    if has and wants and Version(has) < Version(wants):
-        raise refuse(f"has a driver that serves CUDA {has} at most, the campaign was planned for {wants}")
+    available, planned_cuda = (p.driver.newest_cuda if p.driver else None for p in (hardware, planned))
+    if available and planned_cuda and Version(available) < Version(planned_cuda):
+        raise unsuitable(
+            f"has a driver that supports CUDA {available} at most, the campaign was planned for {planned_cuda}"
+        )
 
 
-def _is_mine(cell: Cell, block: int, round_: int, hardware: HardwareProfile) -> bool:
+def _belongs_to(cell: Cell, block: int, round_: int, hardware: HardwareProfile) -> bool:
     return (cell.block, cell.round) == (block, round_) and hardware.identity.startswith(cell.machine)
 
 
 class _Spool:
-    """Takes observations onto the disk, then reports them."""
+    """Writes observations to disk, then reports them."""
 
-    def __init__(self, home: Home, plan: CampaignPlan, deliver: Deliver) -> None:
-        self._home = home
+    def __init__(self, directory: CampaignDirectory, plan: CampaignPlan, deliver: Deliver) -> None:
+        self._directory = directory
         self._plan = plan
         self._deliver = deliver
 
     def add(self, observations: Iterable[Observation]) -> None:
         for cell, content in cell_files(self._plan, observations):
-            if self._home.put(cell, content):
+            if self._directory.put(cell, content):
                 self._deliver(cell, content)
 
 
 class CrashJournal:
-    """Notes what is being measured, so that whoever comes after a killed worker knows what it died in."""
+    """Records what is being measured, so that after a kill the next worker knows which stack was running."""
 
-    def __init__(self, home: Home, task: int, hardware: HardwareProfile, block: int) -> None:
-        self._home = home
+    def __init__(self, directory: CampaignDirectory, task: int, hardware: HardwareProfile, block: int) -> None:
+        self._directory = directory
         self._task = task
         self._block = block
         self._machine = hardware.identity[:8]
-        self._before = home.noted(task)
-        self._nodes: dict[str, str] = dict(self._before.get("nodes", {}))
+        self._previous = directory.read_progress(task)
+        self._nodes: dict[str, str] = dict(self._previous.get("nodes", {}))
 
     def __enter__(self) -> None:
-        # An engine that takes the machine away, or ends a task for its time, says so first: that is no death.
-        signal.signal(signal.SIGTERM, _ask_to_end)
+        # An engine sends SIGTERM before it reclaims a machine or ends a task at its time limit: no fault of the stack.
+        signal.signal(signal.SIGTERM, _exit_on_signal)
 
     def __exit__(self, *_: object) -> None:
         self._note("", 0)
 
     def begin(self, round_: int, arm: Arm) -> str:
-        """Note an arm; return why it is given up, or nothing."""
-        cell = Cell(block=self._block, round=round_, arm=arm.number, machine=self._machine).file
+        """Record that an arm starts; return why it is given up instead, or an empty string."""
+        cell = Cell(block=self._block, round=round_, arm=arm.number, machine=self._machine).filename
         self._nodes[str(arm.number)] = node_name()
-        died = int(self._before.get("begun", 0)) if self._before.get("cell") == cell else 0
-        self._note(cell, died + 1)
-        return f"its worker was killed {died} times while it ran" if died >= _DEATHS else ""
+        kills = int(self._previous.get("begun", 0)) if self._previous.get("cell") == cell else 0
+        self._note(cell, kills + 1)
+        return f"its worker was killed {kills} times while it ran" if kills >= _MAX_KILLS else ""
 
     def _note(self, cell: str, begun: int) -> None:
         document = {"cell": cell, "begun": begun, "node": node_name(), "clock": time.time(), "nodes": self._nodes}
-        self._home.note(self._task, document)
+        self._directory.write_progress(self._task, document)
 
 
-def _ask_to_end(*_: int | FrameType | None) -> None:
+def _exit_on_signal(*_: int | FrameType | None) -> None:
     raise SystemExit(128 + signal.SIGTERM)
 
 
 def node_name() -> str:
-    """Return the engine's name of this node, or the machine's."""
+    """Return the name of this node in the engine, else the name of the machine."""
     names = (os.environ.get(name) for name in ("SLURMD_NODENAME", "SESHAT_NODE"))
     return next((name for name in names if name), os.uname().nodename)
 
 
 def cell_line(cell: Cell, content: bytes) -> str:
-    """Return a cell as one line of output, for engines whose tasks leave nothing but what they print."""
+    """Return a cell as one line of output, for engines that store nothing but the output of a task."""
     packed = base64.b64encode(gzip.compress(content, mtime=0)).decode()
-    return f"seshat-cell {cell.file} {hashlib.sha256(content).hexdigest()} {packed}"
+    return f"seshat-cell {cell.filename} {hashlib.sha256(content).hexdigest()} {packed}"
 
 
 def cells_in(output: str) -> Iterator[tuple[Cell, bytes]]:
-    """Yield the cells in a task's output; lines that were cut or mixed with others are none."""
-    for found in _LINE.finditer(output):
-        cell = Cell.of(found[1])
+    """Yield the cells in the output of a task; damaged lines are ignored."""
+    for match in _LINE.finditer(output):
+        cell = Cell.from_filename(match[1])
         try:
-            content = gzip.decompress(base64.b64decode(found[3], validate=True))
+            content = gzip.decompress(base64.b64decode(match[3], validate=True))
         except (ValueError, OSError, EOFError):
             continue
-        if cell is not None and hashlib.sha256(content).hexdigest() == found[2]:
+        if cell is not None and hashlib.sha256(content).hexdigest() == match[2]:
             yield cell, content

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, serve
-from advisor.cli.console import say_error
+from advisor.cli.console import say_error, show_warnings
 from knowledge.domain.errors import AdvisorError
 
+_CLOSED_PIPE = 141
+"""Exit code of a program that SIGPIPE ends, in a shell."""
+
+
+class _Group(typer.core.TyperGroup):
+    """Ends a command quietly if the reader of its output, such as `head`, has ended."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Python flushes standard output once more at exit, which would fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(_CLOSED_PIPE) from None
+
+
 app = typer.Typer(
+    cls=_Group,
     name="advisor",
     help="Lock the best-scored Python machine-learning stack for your hardware, with a proof.",
     no_args_is_help=True,
@@ -22,7 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=(
         "Exit codes: 0 done; 1 findings; 2 wrong usage or unreadable input; 3 no stack satisfies the constraints; "
-        "4 index, knowledge base or executor unavailable; 130 interrupted."
+        "4 index, knowledge base or executor unavailable; 130 interrupted; 141 output closed."
     ),
 )
 app.command("advise")(advise.advise)
@@ -55,6 +74,7 @@ def options(
     ] = False,
 ) -> None:
     """Lock the best-scored Python machine-learning stack for your hardware, with a proof."""
+    show_warnings()
 
 
 def main() -> None:

@@ -1,24 +1,27 @@
-"""`advisor pi status`, `cancel`, `retry`, `collect` and `work`: campaigns that are under way."""
+"""`advisor pi status`, `cancel`, `retry`, `collect`, `forget` and `work`: commands for existing campaigns."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.campaign import EngineOption
+from advisor.cli.campaign import AttemptsOption, EngineOption
 from advisor.cli.campaign_monitor import Following, HomeOption, campaigns_folder, coordinated, engine_options, follow
-from advisor.cli.console import say, warn
-from advisor.cli.knowledge_sync import TokenOption, tell_apart
+from advisor.cli.console import redraw, say, warn
+from advisor.cli.knowledge_sync import TokenOption, warn_of_quarantine
+from advisor.cli.option_groups import expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.report.words import count
 
 if TYPE_CHECKING:
     from advisor.campaign.coordinator import Coordinator
-    from advisor.campaign.directory import Home
+    from advisor.campaign.directory import CampaignDirectory
     from knowledge.domain.errors import UnavailableError
     from knowledge.service.client import KnowledgeService
 
@@ -33,14 +36,14 @@ _PATIENCE_SECONDS = 60.0
 def status(
     campaign: CampaignArgument = None,
     home: HomeOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on until nothing is left to wait for.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until the campaign is complete or stops.")] = False,
     format: FormatOption = "text",
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Print how far campaigns are: queued, running, done and failed, per stack and per node."""
+    """Print the progress of campaigns: queued, running, done and failed, per stack and per node."""
     import json
 
-    from advisor.report.campaign import overview, text
+    from advisor.report.campaign import campaign_status, text
 
     check_format(format)
     if campaign is None and home is None:
@@ -48,15 +51,14 @@ def status(
         return
     place = _find(campaign, home, knowledge)
     while True:
-        coordinator = _looking(place)
-        coordinator.ask()
-        found = overview(coordinator)
+        coordinator = _reader(place)
+        coordinator.poll()
+        found = campaign_status(coordinator)
         if format == "json":
             typer.echo(json.dumps(found.record(), indent=None if watch else 2))
         else:
-            if watch and sys.stdout.isatty():
-                typer.echo("\x1b[2J\x1b[H", nl=False)
-            typer.echo(text(found))
+            show = redraw if watch and sys.stdout.isatty() else typer.echo
+            show(text(found))
         if not watch or found.state != "running":
             return
         time.sleep(_WATCH_SECONDS)
@@ -66,13 +68,13 @@ def _list(knowledge: str | None, format: str) -> None:
     """Print every campaign in one line."""
     import json
 
-    from advisor.campaign.directory import Home
-    from advisor.report.campaign import overview
+    from advisor.campaign.directory import CampaignDirectory
+    from advisor.report.campaign import campaign_status
 
     folder = campaigns_folder(knowledge)
     found = []
     for path in sorted(folder.glob("*/campaign.json")):
-        found.append(overview(_looking(Home(path.parent))))
+        found.append(campaign_status(_reader(CampaignDirectory(path.parent))))
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in found]}, indent=2))
         return
@@ -84,26 +86,26 @@ def _list(knowledge: str | None, format: str) -> None:
 
 
 def cancel(campaign: CampaignArgument = None, home: HomeOption = None, knowledge: KnowledgeOption = None) -> None:
-    """End what runs and what waits; what was measured is kept, and brought home."""
+    """Cancel running and waiting tasks; the observations so far are stored."""
     from knowledge.domain.errors import UnavailableError
 
     place = _find(campaign, home, knowledge)
     following = Following(home=place, plan=place.plan(), knowledge=knowledge)
-    (place.folder / "cancelled").touch()
+    (place.path / "cancelled").touch()
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        with place.coordinated() as alone:
+        with place.lock_coordinator() as alone:
             mine = alone
         if not mine:
-            # Whoever coordinates it sees the mark, and ends it.
+            # The process that coordinates the campaign sees the file, and cancels the tasks.
             time.sleep(0.5)
             continue
         with coordinated(following) as coordinator:
             coordinator.cancel()
-            while coordinator.step(None) and coordinator.under_way:
+            while coordinator.step(None) and coordinator.is_active:
                 time.sleep(0.2)
-            taken = len(place.cells(place.kept))
-        typer.echo(f"cancelled; {taken} stacks of rounds were measured and are kept")
+            taken = len(place.cells(place.stored))
+        typer.echo(f"cancelled; {count(taken, 'result')} stored")
         return
     raise UnavailableError(
         f"the process that looks after `{following.plan.name}` does not end it", hint="end that process, then try again"
@@ -114,16 +116,15 @@ def retry(
     campaign: CampaignArgument = None,
     failed: Annotated[bool, typer.Option("--failed", help="Also tasks that were given up.")] = False,
     executor: Annotated[
-        str | None, typer.Option("--executor", "-e", metavar="local|slurm|kubernetes", help="Another one than before.")
+        str | None,
+        typer.Option("--executor", "-e", metavar="local|slurm|kubernetes", help="Another engine than before."),
     ] = None,
     engine: EngineOption = None,
-    attempts: Annotated[
-        int, typer.Option("--attempts", min=1, help="Give up on a task after this many attempts without a new result.")
-    ] = 3,
+    attempts: AttemptsOption = 3,
     home: HomeOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Go on with a campaign: what is missing is submitted again, with the options it had before.
+    """Continue a campaign: submit missing tasks again, with the same options.
 
     A stack that crashed or could not be installed is an observation, and is not measured again.
     """
@@ -132,7 +133,7 @@ def retry(
 
     place = _find(campaign, home, knowledge)
     agreed = place.plan()
-    before = _looking(place).submissions()
+    before = _reader(place).submissions()
     if not before and executor is None:
         raise InputError(f"nothing of `{agreed.name}` was submitted", hint="name an `--executor`")
     name = executor or before[-1].engine
@@ -163,82 +164,122 @@ def collect(
     home: HomeOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Bring home what was measured so far; nothing is submitted."""
-    from advisor.report.campaign import overview, text
+    """Store the observations so far; nothing is submitted."""
+    from advisor.report.campaign import campaign_status, text
 
     place = _find(campaign, home, knowledge)
     following = Following(home=place, plan=place.plan(), knowledge=knowledge)
     with coordinated(following) as coordinator:
-        before = len(place.cells(place.kept))
+        before = len(place.cells(place.stored))
         for path in logs or ():
             coordinator.read_output(_bytes(path).decode("utf-8", "replace"))
         coordinator.step(None)
-        gained = len(place.cells(place.kept)) - before
-        found = overview(coordinator)
+        gained = len(place.cells(place.stored)) - before
+        found = campaign_status(coordinator)
     typer.echo(text(found))
     waiting = len(place.cells(place.spool))
-    typer.echo(f"{gained} stacks of rounds came home{f', {waiting} wait' if waiting else ''}")
+    typer.echo(f"{count(gained, 'result')} collected{f', {waiting} not yet stored' if waiting else ''}")
     if waiting:
         raise typer.Exit(4)
 
 
-def work(
-    folder: Annotated[Path, typer.Argument(metavar="HOME", help="The campaign's folder, or one of this worker's own.")],
-    task: Annotated[int, typer.Argument(metavar="TASK", min=0, help="Number of the task.")],
-    plan: Annotated[Path | None, typer.Option("--plan", help="The plan, where it is not in the folder.")] = None,
-    environments: Annotated[
-        Path | None, typer.Option("--environments", help="Where environments are built; a temporary folder.")
-    ] = None,
-    keep_environments: Annotated[
-        bool, typer.Option("--keep-environments/--remove-environments", help="Leave them for the next task.")
+def forget(
+    campaign: CampaignArgument = None,
+    home: HomeOption = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if tasks run, or results were not stored in the knowledge base.")
     ] = False,
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Delete the directory of a campaign; its observations stay in the knowledge base."""
+    import shutil
+
+    from knowledge.domain.errors import InputError
+
+    place = _find(campaign, home, knowledge)
+    plan = place.plan()
+    with place.lock_coordinator() as alone:
+        if not alone:
+            raise InputError(
+                f"another process coordinates campaign `{plan.name}`", hint="cancel it with `advisor pi cancel`"
+            )
+        if not force and place.cells(place.spool):
+            raise InputError(
+                f"campaign `{plan.name}` has results that are not stored",
+                hint="store them with `advisor pi collect`, or add `--force`",
+            )
+        if not force and _reader(place).is_active:
+            raise InputError(
+                f"campaign `{plan.name}` has tasks that run or wait",
+                hint="cancel them with `advisor pi cancel`, or add `--force`",
+            )
+        shutil.rmtree(place.path)
+    typer.echo(f"forgot campaign `{plan.name}`: deleted `{place.path}`")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkGroup:
+    """Options of a worker."""
+
+    environments: Annotated[
+        Path | None, typer.Option("--environments", help="Directory of environments; by default a temporary one.")
+    ] = None
+    keep_environments: Annotated[
+        bool, typer.Option("--keep-environments/--remove-environments", help="Keep environments for the next task.")
+    ] = False
     memory_limit: Annotated[
-        float | None, typer.Option("--memory-limit", metavar="GB", help="Most memory of one process.")
-    ] = None,
+        float | None, typer.Option("--memory-limit", metavar="GB", help="Maximum memory of one process.")
+    ] = None
     push: Annotated[
-        str | None, typer.Option("--push", metavar="URL", help="Also deliver to a knowledge base's service.")
-    ] = None,
-    token: TokenOption = "",
+        str | None, typer.Option("--push", metavar="URL", help="Also deliver to the service of a knowledge base.")
+    ] = None
+    token: TokenOption = ""
     print_cells: Annotated[
         bool, typer.Option("--print", help="Also print the observations, for engines that keep only the output.")
-    ] = False,
+    ] = False
+
+
+@expand_options
+def work(
+    folder: Annotated[Path, typer.Argument(metavar="HOME", help="Directory of the campaign, or one of this worker.")],
+    task: Annotated[int, typer.Argument(metavar="TASK", min=0, help="Number of the task.")],
+    options: WorkGroup,
+    plan: Annotated[Path | None, typer.Option("--plan", help="File of the plan, if it is not in HOME.")] = None,
 ) -> None:
     """Measure one task of a campaign on this machine: what batch jobs run."""
-    from advisor.campaign.directory import Cell, Home, plan_from
-    from advisor.campaign.worker import cell_line, work
+    from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
+    from advisor.campaign.worker import WorkerSettings, cell_line, run_task
     from knowledge.domain.errors import InputError
     from knowledge.hardware.detect import detect
     from knowledge.service.client import KnowledgeService
 
-    home = Home(folder)
-    agreed = home.plan() if plan is None else plan_from(_bytes(plan), where=str(plan))
+    home = CampaignDirectory(folder)
+    agreed = home.plan() if plan is None else read_plan(_bytes(plan), where=str(plan))
     if task >= len(agreed.tasks):
         raise InputError(f"campaign `{agreed.name}` has no task {task}", hint=f"it has {len(agreed.tasks)}, from 0")
     home.create(agreed)
 
-    service = KnowledgeService(push, token) if push else None
+    service = KnowledgeService(options.push, options.token) if options.push else None
     waiting: list[bytes] = []
 
     def deliver(cell: Cell, content: bytes) -> None:
-        if print_cells:
+        if options.print_cells:
             typer.echo(cell_line(cell, content))
         if service is not None:
             waiting.append(content)
             _push(service, waiting)
 
-    _make(environments)
-    with tempfile.TemporaryDirectory(prefix="seshat-", dir=None if keep_environments else environments) as own:
-        taken = work(
-            home,
-            agreed,
-            task,
+    _make(options.environments)
+    with tempfile.TemporaryDirectory(
+        prefix="seshat-", dir=None if options.keep_environments else options.environments
+    ) as own:
+        settings = WorkerSettings(
             hardware=detect(),
-            environments=environments if keep_environments and environments else Path(own),
-            keep_environments=keep_environments,
-            memory_limit_bytes=None if memory_limit is None else memory_limit * 1e9,
-            deliver=deliver,
-            progress=say,
+            environments=options.environments if options.keep_environments and options.environments else Path(own),
+            keep_environments=options.keep_environments,
+            memory_limit_bytes=None if options.memory_limit is None else options.memory_limit * 1e9,
         )
+        taken = run_task(home, agreed, task, settings, deliver=deliver, progress=say)
     say(f"task {task}: {taken} observations")
     if service is not None and (problem := _push(service, waiting)) is not None:
         raise problem
@@ -255,7 +296,7 @@ def _push(service: KnowledgeService, waiting: list[bytes]) -> UnavailableError |
             # Measuring goes on: what is measured is on the disk, and in the output.
             warn(error.message, hint=f"{len(waiting)} deliveries wait")
             return error
-        tell_apart(done.quarantined)
+        warn_of_quarantine(done.quarantined)
         del waiting[0]
     return None
 
@@ -281,36 +322,36 @@ def _bytes(path: Path) -> bytes:
         raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
 
 
-class _Nowhere:
-    """Takes nothing: whoever only looks must not write."""
+class _NoSink:
+    """Refuses observations: commands that only read must not write."""
 
     def add(self, observations: object) -> None:
-        raise AssertionError("nothing is to be stored")
+        raise AssertionError("a command that only reads stored observations")
 
 
-def _looking(place: Home) -> Coordinator:
-    """Return a coordinator that only looks, beside whoever coordinates."""
+def _reader(place: CampaignDirectory) -> Coordinator:
+    """Return a coordinator that only reads."""
     from advisor.campaign.coordinator import Coordinator
 
-    return Coordinator(place, place.plan(), sink=_Nowhere(), warn=lambda message, hint: warn(message, hint=hint))
+    return Coordinator(place, place.plan(), sink=_NoSink(), warn=lambda message, hint: warn(message, hint=hint))
 
 
-def _find(campaign: str | None, home: Path | None, knowledge: str | None) -> Home:
+def _find(campaign: str | None, home: Path | None, knowledge: str | None) -> CampaignDirectory:
     """Return the folder of a campaign.
 
     Raises:
         InputError: If there is none of that name, or several.
     """
-    from advisor.campaign.directory import Home
+    from advisor.campaign.directory import CampaignDirectory
     from knowledge.domain.errors import InputError
 
     if home is not None:
-        return Home(home)
+        return CampaignDirectory(home)
     folder = campaigns_folder(knowledge)
     names = [path.parent.name for path in sorted(folder.glob("*/campaign.json"))]
     found = [name for name in names if campaign in (None, name)] or [n for n in names if n.startswith(campaign or "")]
     if len(found) == 1:
-        return Home(folder / found[0])
+        return CampaignDirectory(folder / found[0])
     if not found:
         raise InputError(
             f"there is no campaign `{campaign}` in `{folder}`" if campaign else f"there is no campaign in `{folder}`",

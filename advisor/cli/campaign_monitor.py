@@ -1,4 +1,4 @@
-"""What the commands that look after a campaign share."""
+"""Coordinate a campaign and show its progress."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.console import say, warn
+from advisor.api.context import open_writable_store
+from advisor.cli.console import redraw, say, warn
 from advisor.cli.knowledge_sync import AdmittingSink
-from advisor.cli.options import open_store
 
 if TYPE_CHECKING:
     from advisor.campaign.coordinator import Coordinator
-    from advisor.campaign.directory import CampaignPlan, Home
+    from advisor.campaign.directory import CampaignDirectory, CampaignPlan
     from advisor.campaign.engines import Engine
-    from advisor.report.campaign import Overview
+    from advisor.report.campaign import CampaignStatus
     from knowledge.domain.observation import Observation
     from knowledge.store.sql import SqlKnowledgeBase
 
 HomeOption = Annotated[
     Path | None,
     typer.Option(
-        "--home", help="Folder of the campaign, which all nodes must see; by default beside the knowledge base."
+        "--home", help="Directory of the campaign, shared by all nodes; by default beside the knowledge base."
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """A campaign, and how it is looked after.
+    """A campaign that is coordinated.
 
     Attributes:
         home: Its folder.
         plan: Its plan.
-        knowledge: Address of the knowledge base; the user's own by default.
-        engine: Where missing tasks are submitted; none submits nothing.
-        prometheus: File that keeps the newest figures.
+        knowledge: Address of the knowledge base; none for the user's own.
+        engine: Engine that runs missing tasks; none submits nothing.
+        prometheus: File that holds the newest figures.
         attempts: Give up on a task after this many attempts without a new result.
     """
 
-    home: Home
+    home: CampaignDirectory
     plan: CampaignPlan
     knowledge: str | None
     engine: Engine | None = None
@@ -63,7 +63,7 @@ def campaigns_folder(knowledge: str | None) -> Path:
     return Path(default_address().removeprefix("sqlite:///")).parent / "campaigns"
 
 
-def engine_options(given: Sequence[str] | None) -> dict[str, str]:
+def engine_options(texts: Sequence[str] | None) -> dict[str, str]:
     """Read ``name=value`` options.
 
     Raises:
@@ -72,10 +72,10 @@ def engine_options(given: Sequence[str] | None) -> dict[str, str]:
     from knowledge.domain.errors import InputError
 
     found = {}
-    for text in given or ():
+    for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise InputError(f"`--engine {text}` is not understood", hint="write it as `--engine partition=gpu`")
+            raise InputError(f"`--engine {text}` has no value", hint="write it as `--engine partition=gpu`")
         found[name.strip()] = value.strip()
     return found
 
@@ -88,16 +88,16 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
         InputError: If another process coordinates it.
     """
     from advisor.campaign.coordinator import Coordinator
-    from advisor.report.prometheus import PrometheusSink
+    from advisor.campaign.prometheus import PrometheusSink
     from knowledge.domain.errors import InputError
 
     with ExitStack() as opened:
-        store: SqlKnowledgeBase = opened.enter_context(open_store(following.knowledge))
+        store: SqlKnowledgeBase = opened.enter_context(open_writable_store(following.knowledge))
         sink = AdmittingSink(store)
         following.home.create(following.plan)
-        if not opened.enter_context(following.home.coordinated()):
+        if not opened.enter_context(following.home.lock_coordinator()):
             raise InputError(
-                f"another process looks after the campaign in `{following.home.folder}`",
+                f"another process coordinates the campaign in `{following.home.path}`",
                 hint="`advisor pi status --watch` follows it, `advisor pi cancel` ends it",
             )
         coordinator = Coordinator(
@@ -107,29 +107,29 @@ def coordinated(following: Following) -> Iterator[Coordinator]:
             attempts=following.attempts,
             warn=lambda message, hint: warn(message, hint=hint),
         )
-        coordinator.recall(store)
+        coordinator.import_results(store)
         yield coordinator
 
 
 def follow(following: Following, coordinator: Coordinator, *, detach: bool = False) -> bool:
-    """Look after a campaign until nothing is left to wait for; return whether it is complete."""
-    from advisor.report.campaign import overview, text
+    """Coordinate a campaign until no task runs or waits; return whether it is complete."""
+    from advisor.report.campaign import campaign_status, text
 
     engine = following.engine
     assert engine is not None
     try:
         with _display() as show:
             waiting = coordinator.step(engine)
-            told: set[str] = set()
+            reported: set[str] = set()
             while waiting and not detach:
-                found = overview(coordinator)
+                found = campaign_status(coordinator)
                 show(found)
-                for remark in set(found.remarks) - told:
+                for remark in set(found.remarks) - reported:
                     say(remark)
-                told.update(found.remarks)
-                time.sleep(engine.seconds)
+                reported.update(found.remarks)
+                time.sleep(engine.poll_seconds)
                 waiting = coordinator.step(engine)
-            found = overview(coordinator)
+            found = campaign_status(coordinator)
             show(found)
     except KeyboardInterrupt:
         _interrupted(engine, coordinator)
@@ -141,54 +141,53 @@ def follow(following: Following, coordinator: Coordinator, *, detach: bool = Fal
     elif detach:
         say(f"submitted; follow it with `advisor pi status {following.plan.name} --watch`")
     else:
-        say(f"not complete: what was measured is kept; `advisor pi retry {following.plan.name} --failed` tries again")
+        say(
+            "not complete; the observations so far are stored; "
+            f"try again with `advisor pi retry {following.plan.name} --failed`"
+        )
     return found.state == "complete"
 
 
 def _interrupted(engine: Engine, coordinator: Coordinator) -> None:
-    if engine.ends_with_us:
+    if engine.cancel_on_interrupt:
         coordinator.cancel()
-        coordinator.take_in()
-        say("interrupted: what was measured is kept; the same command goes on")
+        coordinator.collect()
+        say("interrupted: the observations so far are stored; the same command continues")
     else:
-        say("interrupted: the tasks go on; the same command follows them, `advisor pi cancel` ends them")
+        say("interrupted: the tasks continue; the same command follows them, `advisor pi cancel` cancels them")
 
 
 def names(following: Following) -> tuple[str, ...]:
     """Return the names of the campaign's blocks, as the machines that ran them made them."""
     from advisor.campaign.directory import block_name
 
-    cells = following.home.cells(following.home.kept)
+    cells = following.home.cells(following.home.stored)
     return tuple(dict.fromkeys(block_name(following.plan.blocks[cell.block], cell.machine) for cell in cells))
 
 
 def observations(following: Following) -> tuple[Observation, ...]:
     """Return the campaign's observations in the knowledge base."""
-    with open_store(following.knowledge) as store:
+    with open_writable_store(following.knowledge) as store:
         return tuple(o for name in names(following) for o in store.observations(block=name))
 
 
 @contextmanager
-def _display() -> Iterator[Callable[[Overview], None]]:
+def _display() -> Iterator[Callable[[CampaignStatus], None]]:
     """Show the table in place on a terminal; elsewhere a line whenever the counts change."""
     from advisor.report.campaign import COLUMNS, text
 
     if not sys.stderr.isatty():
         last: list[Mapping[str, int]] = []
 
-        def line(found: Overview) -> None:
+        def line(found: CampaignStatus) -> None:
             counts = found.total
             if not last or last[-1] != counts:
                 last.append(counts)
-                told = ", ".join(f"{counts[name]} {name}" for name in COLUMNS if counts[name])
+                states = ", ".join(f"{counts[name]} {name}" for name in COLUMNS if counts[name])
                 where = ", ".join(row.name for row in found.nodes if row.counts["running"])
-                say(f"[{counts['done'] + counts['failed']}/{counts.total()}] {told}{f' (on {where})' if where else ''}")
+                finished = counts["done"] + counts["failed"]
+                say(f"[{finished}/{counts.total()}] {states}{f' (on {where})' if where else ''}")
 
         yield line
         return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
-        yield lambda found: live.update(Text(text(found)), refresh=True)
+    yield lambda campaign_status: redraw(text(campaign_status), err=True)

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from advisor.cli.console import say, say_error
-from advisor.cli.project_options import ProjectOptions, asks
+from advisor.cli.option_groups import ProjectOptions, expand_options
 
 
-@asks
+@expand_options
 def check(
-    asked: ProjectOptions,
+    project: ProjectOptions,
     base: Annotated[
         str | None,
         typer.Option("--base", metavar="REF|FILE", help="Judge only the change from a commit, or from a lock."),
@@ -41,50 +41,52 @@ def check(
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")] = False,
 ) -> None:
     """Judge the stack that a project has now, for each of its targets: what does not run, lags behind, or is unsafe."""
-    from advisor.cli.gate_session import judged
+    from advisor.api.gate_session import GateOptions, open_gate
     from advisor.cli.options import check_format
     from advisor.gate.check import GateResult, unreadable
     from advisor.project.read_errors import UnreadableFileError
-    from advisor.report.check.formats import FORMATS, formatted
+    from advisor.report.check.formats import FORMATS, format_report
     from knowledge.domain.atomic_file import write_atomically
 
     check_format(format, among=FORMATS)
     files = _files(output or ())
 
-    def report(judgement: GateResult) -> None:
+    def report(result: GateResult) -> None:
         for kind, path in files:
-            write_atomically(path, formatted(judgement, kind) + "\n")
-        typer.echo(formatted(judgement, format))
+            write_atomically(path, format_report(result, kind) + "\n")
+        typer.echo(format_report(result, format))
 
     try:
-        with judged(asked, base, policy_from_base=policy_from_base) as (judgement, _):
-            report(judgement)
+        options = GateOptions(base=base, policy_from_base=policy_from_base)
+        with open_gate(*project.groups(), options) as gate:
+            result = gate.result
+            report(result)
     except UnreadableFileError as failure:
-        # What annotates a change needs the place of this error, too.
+        # Annotations of a change need the place of this error, too.
         report(unreadable(failure))
         raise
-    for name, error in judgement.failures:
+    for name, error in result.failures:
         if name:
             say(f"target {name}:")
         say_error(error)
-    if judgement.exit_code and not (exit_zero and judgement.exit_code == 1):
-        raise typer.Exit(judgement.exit_code)
+    if result.exit_code and not (exit_zero and result.exit_code == 1):
+        raise typer.Exit(result.exit_code)
 
 
 def _files(words: Sequence[str]) -> list[tuple[str, Path]]:
-    """Return the format and path of each file, before any work is done for it."""
-    from advisor.report.check.formats import FORMATS, written_as
+    """Return the format and path of each file; options are checked before anything is resolved."""
+    from advisor.report.check.formats import FORMATS, parse_report_option
     from knowledge.domain.errors import InputError
 
-    found = []
+    files = []
     for word in words:
-        told = written_as(word)
-        if told is None:
+        file = parse_report_option(word)
+        if file is None:
             raise InputError(
-                f"`{word}` does not tell a format",
+                f"`{word}` names no format",
                 hint=f"write it as `-o FORMAT=FILE`, with one of {', '.join(f'`{f}`' for f in FORMATS)}",
             )
-        if not told[1].parent.is_dir():
-            raise InputError(f"`{told[1].parent}` is not a directory")
-        found.append(told)
-    return found
+        if not file[1].parent.is_dir():
+            raise InputError(f"`{file[1].parent}` is not a directory")
+        files.append(file)
+    return files

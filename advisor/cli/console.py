@@ -1,8 +1,10 @@
-"""What the user reads beside the data: on the error output, understandable without colour."""
+"""Messages to the user on standard error, understandable without colour."""
 
 from __future__ import annotations
 
+import logging
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,7 +14,7 @@ from knowledge.domain.errors import AdvisorError
 
 
 def visible(text: str) -> str:
-    """Return a text with control characters escaped: what a server or a file says must not steer the terminal."""
+    """Return a text with control characters escaped: text from servers and files must not control the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
@@ -42,30 +44,80 @@ def _hint(hint: str) -> None:
         typer.echo(f"{typer.style('hint', fg='cyan', bold=True)}: {visible(hint)}", err=True)
 
 
+class _Handler(logging.Handler):
+    """Prints the warnings of the program's modules."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            warn(record.getMessage())
+        else:
+            say(record.getMessage())
+
+
+def show_warnings() -> None:
+    """Print what the program's modules log, from warnings upwards."""
+    logger = logging.getLogger("advisor")
+    if not any(isinstance(handler, _Handler) for handler in logger.handlers):
+        logger.addHandler(_Handler())
+        logger.propagate = False
+    logger.setLevel(logging.WARNING)
+
+
+def show_information() -> None:
+    """Print informational messages, too, such as the number of requests."""
+    logging.getLogger("advisor").setLevel(logging.INFO)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in seconds, minutes or hours, such as ``about 4 min``."""
+    if seconds < 60:
+        return f"about {seconds:.0f} s"
+    if seconds < 3600:
+        return f"about {seconds / 60:.0f} min"
+    return f"about {seconds / 3600:.1f} h"
+
+
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
-    """Show a progress bar on a terminal, a line a step elsewhere; yields what to call before each step."""
+    """Show a progress bar on a terminal, one line per step elsewhere, with the remaining time.
+
+    Args:
+        total: Number of steps.
+
+    Yields:
+        A function to call before each step, with its description.
+    """
     if not sys.stderr.isatty():
-        done = 0
+        number, start = 0, time.monotonic()
 
         def line(text: str) -> None:
-            nonlocal done
-            done += 1
-            say(f"[{done}/{total}] {text}")
+            nonlocal number
+            left = ""
+            if number:
+                seconds = (time.monotonic() - start) / number * (total - number)
+                left = f", {duration(seconds)} left"
+            number += 1
+            say(f"[{number}/{total}{left}] {text}")
 
         yield line
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=total)
+    with typer.progressbar(length=total, file=sys.stderr, show_pos=True) as bar:
         first = True
 
         def step(text: str) -> None:
             nonlocal first
-            progress.update(task, description=text, advance=0 if first else 1)
+            bar.label = text
+            bar.update(0 if first else 1)
             first = False
 
         yield step
+
+
+def redraw(text: str, *, err: bool = False) -> None:
+    """Clear the terminal and print a text.
+
+    Args:
+        text: The text.
+        err: Whether to print to standard error.
+    """
+    typer.echo(f"\x1b[2J\x1b[H{text}", err=err)

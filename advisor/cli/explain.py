@@ -6,69 +6,51 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.context import opened
+from advisor.cli.option_groups import ProjectOptions, expand_options
 from advisor.cli.options import FormatOption, check_format
-from advisor.cli.project_options import ProjectOptions, asks
-
-_PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
-@asks
+@expand_options
 def explain(
-    asked: ProjectOptions,
+    project: ProjectOptions,
     package: Annotated[str, typer.Argument(metavar="PACKAGE", help="A package of the advised stack.")],
     format: FormatOption = "text",
 ) -> None:
     """Explain a package: why this version, who requires it, why not the newest, what the runner-up loses."""
-    from packaging.utils import canonicalize_name
-
+    from advisor.api.session import open_session
     from advisor.report.reasons import explanation_json, explanation_text
-    from advisor.resolve.alternatives import explain_package
-    from advisor.resolve.recommend import recommend
 
     check_format(format)
-    with opened(asked) as project:
-        inquiry = project.ask(None)
-        found = explain_package(inquiry, recommend(inquiry), canonicalize_name(package))
-    typer.echo(explanation_json(found) if format == "json" else explanation_text(found))
+    with open_session(*project.groups()) as session:
+        explanation = session.explain(package)
+    typer.echo(explanation_json(explanation) if format == "json" else explanation_text(explanation))
 
 
-@asks
+@expand_options
 def prices(
-    asked: ProjectOptions,
+    project: ProjectOptions,
     pythons: Annotated[
         list[str] | None,
         typer.Option(
-            "--other-python", metavar="VERSION", help="Interpreter to price (repeatable); by default the field's."
+            "--other-python", metavar="VERSION", help="Interpreter to price (repeatable; default: 3.10 to 3.14)."
         ),
     ] = None,
     no_pythons: Annotated[bool, typer.Option("--no-pythons", help="Do not price other interpreters.")] = False,
     format: FormatOption = "text",
 ) -> None:
     """Price each of the project's own constraints, and other interpreters: what giving it up would buy."""
+    from advisor.api.session import OTHER_PYTHONS, open_session
     from advisor.report.reasons import prices_json, prices_text
-    from advisor.resolve.prices import constraint_prices, python_prices
-    from advisor.resolve.recommend import recommend
 
     check_format(format)
-    with opened(asked) as project:
-        inquiry = project.ask(None)
-        optimum = recommend(inquiry).optimum
-        found = list(constraint_prices(inquiry, optimum))
-        if not no_pythons:
-            found += python_prices(
-                inquiry,
-                optimum,
-                versions=pythons or _PYTHONS,
-                admitted=project.prepared.project.requires_python,
-                ask=project.ask,
-            )
+    with open_session(*project.groups()) as session:
+        found = session.prices(other_pythons=() if no_pythons else pythons or OTHER_PYTHONS)
     typer.echo(prices_json(found) if format == "json" else prices_text(found))
 
 
-@asks
+@expand_options
 def tree(
-    asked: ProjectOptions,
+    project: ProjectOptions,
     package: Annotated[
         str | None, typer.Option("--package", metavar="NAME", help="Start here instead of at the project.")
     ] = None,
@@ -79,14 +61,11 @@ def tree(
     """Show the advised stack as a tree of requirements."""
     from packaging.utils import canonicalize_name
 
+    from advisor.api.session import open_session
     from advisor.report.tree import FORMATS, tree_report
-    from advisor.resolve.explain import dependency_graph
-    from advisor.resolve.recommend import recommend
 
     check_format(format, among=FORMATS)
-    with opened(asked) as project:
-        inquiry = project.ask(None)
-        advice = recommend(inquiry)
-    graph = dependency_graph(inquiry.problem, inquiry.source, advice.optimum.stack)
+    with open_session(*project.groups()) as session:
+        graph = session.tree()
     start = canonicalize_name(package) if package else None
     typer.echo(tree_report(graph, format=format, invert=invert, package=start, depth=depth))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,12 +18,18 @@ app = typer.Typer(help="Show hardware profiles.", no_args_is_help=True, rich_mar
 
 
 @app.command("show")
-def show(hardware: HardwareOption = None, format: FormatOption = "text") -> None:
+def show(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A shipped profile, a YAML or JSON file, or `detect`.")
+    ] = None,
+    hardware: HardwareOption = None,
+    format: FormatOption = "text",
+) -> None:
     """Print a hardware profile; by default this machine's."""
     from knowledge.hardware.profiles import find_profile
 
     check_format(format)
-    profile = find_profile(hardware or "detect")
+    profile = find_profile(name or hardware or "detect")
     typer.echo(json.dumps(asdict(profile), indent=2) if format == "json" else "\n".join(_lines(profile)))
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.context import open_readable_store, open_writable_store
 from advisor.cli import knowledge_queries, knowledge_sync
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store, open_to_read, read_moment
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_moment
 
 if TYPE_CHECKING:
-    from knowledge.admission.admit import Admitted
+    from knowledge.admission.admit import AdmissionResult
     from knowledge.store.base import KnowledgeBase, StoredBlock
 
 app = typer.Typer(
@@ -29,7 +30,7 @@ _MANY = 20
 def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> None:
     """Print where the knowledge base is and what it holds."""
     check_format(format)
-    with open_to_read(knowledge) as store:
+    with open_readable_store(knowledge) as store:
         content = store.content()
     if format == "json":
         typer.echo(json.dumps(asdict(content), indent=2))
@@ -60,11 +61,11 @@ def import_(
     source: knowledge_sync.SourceOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Store the observations of files and of other knowledge bases; what is known already is not counted twice.
+    """Store the observations of files and of other knowledge bases; observations that are already stored are skipped.
 
-    What cannot be true is kept apart: see `advisor knowledge quarantine`.
+    Implausible observations are quarantined: see `advisor knowledge quarantine`.
     """
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         sink = knowledge_sync.AdmittingSink(store, source=source or "")
         for place in sources:
             with ExitStack() as opened:
@@ -74,8 +75,8 @@ def import_(
                 else:
                     ingest, lost = _import_file(sink, Path(place), keep_valid=keep_valid)
             left_out = f", {lost} lines left out" if lost else ""
-            apart = f", {len(ingest.quarantined)} kept apart" if ingest.quarantined else ""
-            typer.echo(f"{place}: {ingest.added} added, {ingest.known} known already{apart}{left_out}")
+            quarantined = f", {len(ingest.quarantined)} quarantined" if ingest.quarantined else ""
+            typer.echo(f"{place}: {ingest.added} added, {ingest.known} already stored{quarantined}{left_out}")
 
 
 def _is_knowledge_base(source: str) -> bool:
@@ -95,7 +96,7 @@ def _other(source: str) -> KnowledgeBase:
     return open_knowledge_base(source, shipped=False)
 
 
-def _import_file(sink: knowledge_sync.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[Admitted, int]:
+def _import_file(sink: knowledge_sync.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
     from knowledge.domain.errors import InputError
     from knowledge.exchange.files import DamagedLine, read_lines, read_observations
 
@@ -132,7 +133,7 @@ def export(
 
     if parquet and output is None:
         raise InputError("a Parquet table is not text", hint="name a file: `advisor knowledge export --parquet FILE`")
-    with open_to_read(knowledge) as store:
+    with open_readable_store(knowledge) as store:
         found = store.observations(block=block, indicator=indicator)
         if output is None:
             for line in write_observations(found):
@@ -148,14 +149,17 @@ def export(
 @app.command("verify")
 def verify(knowledge: KnowledgeOption = None) -> None:
     """Read everything and check it against its hashes; exit code 1 where something is damaged."""
-    with open_to_read(knowledge) as store:
-        damages = 0
-        for damage in store.damages():
-            damages += 1
-            typer.echo(f"damaged: {damage}")
+    with open_readable_store(knowledge) as store:
+        damaged = 0
+        for description in store.find_damage():
+            damaged += 1
+            typer.echo(f"damaged: {description}")
         total = sum(block.observations for block in store.blocks())
-    if damages:
-        say(f"{damages} damages; export what is sound with `advisor knowledge export`, and start anew")
+    if damaged:
+        say(
+            f"{damaged} damaged records; export the others with `advisor knowledge export` and import them into a new "
+            "knowledge base"
+        )
         raise typer.Exit(1)
     typer.echo(f"{total} observations: every one is as it was stored")
 
@@ -173,17 +177,15 @@ def prune(
 ) -> None:
     """Remove whole blocks, for good; what ships with the program does not come back."""
     from knowledge.domain.errors import InputError
+    from knowledge.domain.suggestions import suggest
 
     if not block and before is None:
         raise InputError("nothing says what to remove", hint="name `--block NAME` or `--before 2025-01-01`")
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         known = {b.name: b for b in store.blocks()}
         for name in block or ():
             if name not in known:
-                import difflib
-
-                near = difflib.get_close_matches(name, known, n=1)
-                raise InputError(f"there is no block `{name}`", hint=f"did you mean `{near[0]}`?" if near else "")
+                raise InputError(f"there is no block `{name}`", hint=suggest(name, known, otherwise=""))
         chosen = sorted({*(block or ()), *(_ended_before(store, known.values(), before) if before else ())})
         for name in chosen:
             typer.echo(f"{'would remove' if dry_run else 'removed'} `{name}`: {known[name].observations} observations")

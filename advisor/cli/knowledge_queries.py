@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.context import open_readable_store, open_writable_store
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store, open_to_read
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -38,7 +39,12 @@ def compare(
     framework: Annotated[str | None, typer.Option("--framework", help="Only this distribution.")] = None,
     stack: Annotated[
         list[str] | None,
-        typer.Option("--stack", metavar="NAME==VERSION", help="Only these stacks, with each other (repeatable)."),
+        typer.Option(
+            "--stack",
+            metavar="NAME==VERSION",
+            help="Compare this stack with the other named ones (repeatable); by default each stack with the reference "
+            "of its block.",
+        ),
     ] = None,
     scaling: Annotated[
         bool, typer.Option("--scaling", help="MLPerf: what more accelerators gain, instead of other software.")
@@ -48,29 +54,21 @@ def compare(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Compare stacks for an indicator: paired ratios, intervals, significance."""
-    from advisor.report.evidence import ratios_plot, standings_record, standings_text
-    from knowledge.domain.errors import InputError
-    from knowledge.estimate.stacks import compare_stacks, is_machine
+    from advisor.api.queries import compare_measured, select_observations
+    from advisor.report.evidence import ratios_plot, stack_comparisons_record, stack_comparisons_text
     from knowledge.exchange.mlperf.tree import INDICATOR
 
     check_format(format)
-    with open_to_read(knowledge) as store:
-        wanted = None if hardware is None else _named(hardware)
-        every = list(store.observations(indicator=indicator, frameworks=[framework] if framework else None))
-        found = [o for o in every if wanted is None or is_machine(o.hardware, wanted)]
-        names = {entry[0].split()[0] for entry in store.content().indicators} if not every else set()
-    if not found:
-        names |= {o.hardware.gpu.model if o.hardware.gpu else o.hardware.cpu.microarchitecture for o in every} - {""}
-        where = f" on `{hardware}`" if hardware else ""
-        raise InputError(
-            f"there is no observation of indicator `{indicator}`{where}",
-            hint=f"there is {', '.join(f'`{name}`' for name in sorted(names))}" if names else "",
-        )
     if indicator == INDICATOR:
-        _compare_mlperf(found, scaling=scaling, plot=plot, format=format)
+        observations = select_observations(indicator, hardware=hardware, framework=framework, knowledge=knowledge)
+        _compare_mlperf(observations, scaling=scaling, plot=plot, format=format)
         return
-    standings = compare_stacks(found, stacks=stack or ())
-    typer.echo(json.dumps(standings_record(standings), indent=2) if format == "json" else standings_text(standings))
+    standings = compare_measured(indicator, stack or (), hardware=hardware, framework=framework, knowledge=knowledge)
+    typer.echo(
+        json.dumps(stack_comparisons_record(standings), indent=2)
+        if format == "json"
+        else stack_comparisons_text(standings)
+    )
     if plot is not None:
         from knowledge.estimate.stacks import stack_name
 
@@ -78,7 +76,9 @@ def compare(
             (f"{stack_name(c.observation)}: {c.indicator}", math.exp(c.mean), math.exp(c.low), math.exp(c.high))
             for c in standings.comparisons
         ]
-        _draw(plot, ratios_plot(rows, title=f"{indicator}: times as fast as the reference of its block"), len(rows))
+        references = {stack_name(c.reference) for c in standings.comparisons}
+        reference = f"`{min(references)}`" if len(references) == 1 else "the reference of the block"
+        _draw(plot, ratios_plot(rows, title=f"{indicator}: times as fast as {reference}"), len(rows))
 
 
 def _compare_mlperf(observations: Sequence[Observation], *, scaling: bool, plot: Path | None, format: str) -> None:
@@ -139,21 +139,6 @@ def _draw(path: Path, draw: object, rows: int) -> None:
     say(f"wrote `{path}`")
 
 
-def _named(hardware: str) -> str:
-    """Return what a machine of the knowledge base is named by.
-
-    This one's identity for ``detect``; of a shipped profile its accelerator or its microarchitecture.
-    """
-    from knowledge.hardware.profiles import find_profile, shipped_names
-
-    if hardware == "detect":
-        return find_profile(hardware).identity
-    if hardware.lower() in shipped_names():
-        profile = find_profile(hardware)
-        return profile.gpu.model if profile.gpu else profile.cpu.microarchitecture
-    return hardware
-
-
 def estimate(
     stack: Annotated[
         str, typer.Option("--stack", metavar="NAME==VERSION...", help="Stack: a framework and what is beside it.")
@@ -172,70 +157,24 @@ def estimate(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Predict how fast a stack is against another, with an interval and the observations that carry it."""
+    from advisor.api.queries import estimate_stack
     from advisor.report.evidence import estimate_text
-    from knowledge.domain.errors import InputError
-    from knowledge.estimate.model_cache import Fits
-    from knowledge.estimate.posterior import PosteriorEstimator
-    from knowledge.estimate.workloads import Workload, find_workload
-    from knowledge.hardware.profiles import find_profile
-    from pi_runners.vocabulary import FRAMEWORKS
 
-    asked = _requirements(stack)
-    framework = next((name for name in asked if name in FRAMEWORKS and name != "numpy"), None) or next(iter(asked))
-    chosen = find_workload(workload)
-    if indicator is not None:
-        chosen = Workload(
-            name=indicator, summary=indicator, weights={indicator: 1.0}, backends=(), source="asked for", only={}
-        )
-    profile = find_profile(hardware)
-    with open_to_read(knowledge) as store:
-        estimator = PosteriorEstimator(Fits(store), hardware=profile, workload=chosen, frameworks=frozenset(FRAMEWORKS))
-        model = estimator.model(framework)
-        if model is None:
-            raise InputError(
-                f"versions of `{framework}` were not compared at "
-                f"{f'indicator `{indicator}`' if indicator else f'workload `{workload}`'} on such a device",
-                hint="`advisor knowledge status` lists what was measured; `advisor pi run` measures more",
-            )
-        other = _requirements(against) if against else {**asked, framework: model.usual_reference}
-        if framework not in other:
-            raise InputError(f"`--against {against}` does not name a version of `{framework}`")
-        result = model.estimate(asked, other, confidence=0.9)
+    result = estimate_stack(
+        stack, against=against, hardware=hardware, indicator=indicator, workload=workload, knowledge=knowledge
+    )
     typer.echo(
         estimate_text(
-            result,
-            stack=_written(asked),
-            against=_written(other),
-            where=profile.gpu.model if profile.gpu and framework != "numpy" else profile.cpu.microarchitecture,
-            indicators=model.sizes,
+            result.estimate,
+            stack=_written(result.stack),
+            against=_written(result.against),
+            where=result.device,
+            indicators=result.sizes,
         )
     )
 
 
-def _requirements(text: str) -> dict[str, Version]:
-    """Read `NAME==VERSION` words, parted by spaces or commas."""
-    from packaging.utils import canonicalize_name
-    from packaging.version import InvalidVersion, Version
-
-    from knowledge.domain.errors import InputError
-
-    found: dict[str, Version] = {}
-    for word in text.replace(",", " ").split():
-        name, separator, version = word.partition("==")
-        try:
-            if not (separator and name):
-                raise InvalidVersion(word)
-            found[canonicalize_name(name)] = Version(version)
-        except InvalidVersion:
-            raise InputError(
-                f"`{word}` does not name a version", hint="write it as `--stack 'torch==2.13.0 numpy==2.4.6'`"
-            ) from None
-    if not found:
-        raise InputError("the stack is empty", hint="write it as `--stack torch==2.13.0`")
-    return found
-
-
-def _written(stack: dict[str, Version]) -> str:
+def _written(stack: Mapping[str, Version]) -> str:
     return " ".join(f"{name}=={version}" for name, version in stack.items())
 
 
@@ -267,10 +206,10 @@ def import_mlperf(
         write_atomically(output, observation_file(every, compressed=output.suffix == ".gz"))
         typer.echo(f"wrote {len(every)} observations to `{output}`")
         return
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         for path, imported in found:
             ingest = store.add(imported.observations)
-            typer.echo(f"{path}: {ingest.added} added, {ingest.known} known already, {len(imported.skipped)} left out")
+            typer.echo(f"{path}: {ingest.added} added, {ingest.known} already stored, {len(imported.skipped)} left out")
 
 
 def mlperf_table(
@@ -287,7 +226,7 @@ def mlperf_table(
 
     check_format(format)
     check_format(division, among=("closed", "open", "all"), what="division")
-    with open_to_read(knowledge) as store:
+    with open_readable_store(knowledge) as store:
         scores = score_submissions(store.observations(indicator=INDICATOR))
     wanted = round_ if round_.startswith("v") else f"v{round_}"
     chosen = [s for s in scores if s.round_ == wanted and division in ("all", s.division)]

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.context import open_writable_store
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, open_store
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.report.words import count
 
 if TYPE_CHECKING:
-    from knowledge.admission.admit import Admitted
+    from knowledge.admission.admit import AdmissionResult
     from knowledge.domain.observation import Observation
-    from knowledge.service.client import Delivered
-    from knowledge.store.base import KnowledgeBase, Quarantined
+    from knowledge.service.client import DeliveryResult
+    from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Address of a knowledge base's service.")]
 TokenOption = Annotated[
@@ -25,17 +27,17 @@ SourceOption = Annotated[str | None, typer.Option("--source", help="Name of who 
 WhichArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[ID...]", help="Identities or unique prefixes, as `list` prints them.")
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="All that is kept apart.")]
-OfOption = Annotated[str | None, typer.Option("--source", help="All that one source delivered.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All quarantined observations.")]
+OfOption = Annotated[str | None, typer.Option("--source", help="All quarantined observations of this source.")]
 
 tokens = typer.Typer(help="Tokens of the service.", no_args_is_help=True, rich_markup_mode=None)
-quarantine = typer.Typer(help="Observations that were not let in.", no_args_is_help=True, rich_markup_mode=None)
-sources = typer.Typer(help="Who delivers observations.", no_args_is_help=True, rich_markup_mode=None)
+quarantine = typer.Typer(help="Implausible observations in quarantine.", no_args_is_help=True, rich_markup_mode=None)
+sources = typer.Typer(help="Sources of observations.", no_args_is_help=True, rich_markup_mode=None)
 _FEW = 10
 
 
 class AdmittingSink:
-    """Lets observations in, and tells what is kept apart."""
+    """Adds observations to a knowledge base, and warns of quarantined ones."""
 
     def __init__(self, store: KnowledgeBase, *, source: str = "") -> None:
         from knowledge.admission.admit import Admission
@@ -43,55 +45,55 @@ class AdmittingSink:
 
         self._admission = Admission(store, Indicators(), source=source)
 
-    def add(self, observations: Iterable[Observation]) -> Admitted:
-        """Store what is plausible, and keep the rest apart."""
+    def add(self, observations: Iterable[Observation]) -> AdmissionResult:
+        """Store plausible observations, and quarantine the others."""
         done = self._admission.add(observations)
-        tell_apart([(q.observation.identity, q.reason) for q in done.quarantined])
+        warn_of_quarantine([(q.observation.identity, q.reason) for q in done.quarantined])
         return done
 
 
-def tell_apart(entries: Sequence[tuple[str, str]]) -> None:
-    """Tell what is kept apart, the first few each with its reason."""
+def warn_of_quarantine(entries: Sequence[tuple[str, str]]) -> None:
+    """Warn of quarantined observations, with the first reason."""
     if entries:
         warn(
-            f"{len(entries)} observations are kept apart; first: {entries[0][1]}",
-            hint="`advisor knowledge quarantine list` tells why; `accept` lets them in, `drop` removes them",
+            f"{count(len(entries), 'observation')} quarantined; the first because: {entries[0][1]}",
+            hint="`advisor knowledge quarantine list` prints the reasons; `accept` stores them, `drop` deletes them",
         )
 
 
 def push(url: UrlArgument, token: TokenOption = "", knowledge: KnowledgeOption = None) -> None:
-    """Deliver to a service what it does not have. What was delivered before is not counted twice."""
+    """Send the observations that a service does not have; those that it has are not counted twice."""
     from knowledge.service.client import KnowledgeService
     from knowledge.service.client import push as deliver
 
     service = KnowledgeService(url, token)
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         _tell(deliver(store, service, progress=say), "delivered")
 
 
 def pull(
     url: UrlArgument, token: TokenOption = "", source: SourceOption = None, knowledge: KnowledgeOption = None
 ) -> None:
-    """Fetch from a service what is not here; it is checked as everything that comes from others."""
-    from knowledge.service.client import Delivered, KnowledgeService
+    """Fetch the observations that a service has and this knowledge base does not; implausible ones are quarantined."""
+    from knowledge.service.client import DeliveryResult, KnowledgeService
     from knowledge.service.client import pull as fetch
 
     service = KnowledgeService(url, token)
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         sink = AdmittingSink(store, source=source or service.name)
 
-        def add(observations: Iterable[Observation]) -> Delivered:
+        def add(observations: Iterable[Observation]) -> DeliveryResult:
             done = sink.add(observations)
-            apart = tuple((q.observation.identity, q.reason) for q in done.quarantined)
-            return Delivered(added=done.added, known=done.known, quarantined=apart)
+            quarantined = tuple((q.observation.identity, q.reason) for q in done.quarantined)
+            return DeliveryResult(added=done.added, known=done.known, quarantined=quarantined)
 
         _tell(fetch(service, store, add, progress=say), "fetched")
 
 
-def _tell(done: Delivered, verb: str) -> None:
-    typer.echo(f"{verb}: {done.added} added, {done.known} known already, {len(done.quarantined)} kept apart")
+def _tell(done: DeliveryResult, verb: str) -> None:
+    typer.echo(f"{verb}: {done.added} added, {done.known} already stored, {len(done.quarantined)} quarantined")
     for identity, reason in done.quarantined[:_FEW]:
-        say(f"  {identity[:12]} kept apart: {reason}")
+        say(f"  {identity[:12]} quarantined: {reason}")
 
 
 @tokens.command("create")
@@ -103,8 +105,8 @@ def create_token(
     ] = (None),
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Make a token and print it, this once: only its hash is kept."""
-    with open_store(knowledge) as store:
+    """Create a token and print it. It cannot be printed again: only its hash is stored."""
+    with open_writable_store(knowledge) as store:
         text, made = store.create_token(role=role, source=source, days=days)
     say(f"token `{made.id}` for `{source}`, role `{role}`" + (f", until {made.expires_at}" if made.expires_at else ""))
     typer.echo(text)
@@ -112,11 +114,11 @@ def create_token(
 
 @tokens.command("list")
 def list_tokens(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
-    """List the tokens; nobody can tell a token from this."""
+    """List the tokens by their identifiers; the tokens themselves are not stored."""
     from dataclasses import asdict
 
     check_format(format)
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         found = store.tokens()
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "tokens": [asdict(t) for t in found]}, indent=2))
@@ -131,17 +133,17 @@ def revoke_token(
     identity: Annotated[str, typer.Argument(metavar="ID", help="Its name, as `list` prints it.")],
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Revoke a token, for good; a running service heeds it at once."""
-    with open_store(knowledge) as store:
+    """Revoke a token permanently; a running service refuses it at once."""
+    with open_writable_store(knowledge) as store:
         store.revoke_token(identity)
     typer.echo(f"token `{identity}` is revoked")
 
 
 @quarantine.command("list")
 def list_quarantine(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
-    """List what is kept apart, with the reasons."""
+    """List quarantined observations with the reasons."""
     check_format(format)
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         found = store.quarantined()
     if format == "json":
         entries = [
@@ -161,27 +163,27 @@ def list_quarantine(format: FormatOption = "text", knowledge: KnowledgeOption = 
         o = q.observation
         typer.echo(f"{o.identity[:12]}  {q.received_at}  from {q.source or 'here'}  {o.indicator.label}: {q.reason}")
     if not found:
-        typer.echo("nothing is kept apart")
+        typer.echo("the quarantine is empty")
 
 
 @quarantine.command("accept")
 def accept(
     which: WhichArgument = None, all_: AllOption = False, source: OfOption = None, knowledge: KnowledgeOption = None
 ) -> None:
-    """Let in what is kept apart."""
-    with open_store(knowledge) as store:
+    """Store quarantined observations."""
+    with open_writable_store(knowledge) as store:
         done = store.release(_chosen(store, which or [], all_=all_, source=source))
-    typer.echo(f"{done.added} let in" + (f", {done.known} known already" if done.known else ""))
+    typer.echo(f"{done.added} accepted" + (f", {done.known} already stored" if done.known else ""))
 
 
 @quarantine.command("drop")
 def drop(
     which: WhichArgument = None, all_: AllOption = False, source: OfOption = None, knowledge: KnowledgeOption = None
 ) -> None:
-    """Remove what is kept apart, for good."""
-    with open_store(knowledge) as store:
+    """Delete quarantined observations permanently."""
+    with open_writable_store(knowledge) as store:
         gone = store.drop(_chosen(store, which or [], all_=all_, source=source))
-    typer.echo(f"{gone} removed")
+    typer.echo(f"{gone} deleted")
 
 
 def _chosen(store: KnowledgeBase, begins: Sequence[str], *, all_: bool, source: str | None) -> list[str]:
@@ -192,16 +194,16 @@ def _chosen(store: KnowledgeBase, begins: Sequence[str], *, all_: bool, source: 
     """
     from knowledge.domain.errors import InputError
 
-    found: tuple[Quarantined, ...] = store.quarantined()
+    found: tuple[QuarantinedObservation, ...] = store.quarantined()
     if not begins and not all_ and source is None:
-        raise InputError("nothing says which observations are meant", hint="name identities, `--source` or `--all`")
+        raise InputError("no observations are selected", hint="name identities, `--source NAME` or `--all`")
     chosen = [q.observation.identity for q in found if all_ or (source is not None and q.source == source)]
     for begin in begins:
         fitting = [q.observation.identity for q in found if q.observation.identity.startswith(begin)]
         if len(fitting) != 1:
             raise InputError(
-                f"`{begin}` names {len(fitting)} of the observations that are kept apart",
-                hint="`advisor knowledge quarantine list` names each",
+                f"`{begin}` is a prefix of {len(fitting)} quarantined observations",
+                hint="`advisor knowledge quarantine list` prints their identities",
             )
         chosen += fitting
     return chosen
@@ -209,28 +211,28 @@ def _chosen(store: KnowledgeBase, begins: Sequence[str], *, all_: bool, source: 
 
 @sources.command("list")
 def list_sources(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
-    """List who delivered something, with how much each is trusted."""
+    """List the sources of observations with the trust in each."""
     from dataclasses import asdict
 
     check_format(format)
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         found = store.sources()
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "sources": [asdict(s) for s in found]}, indent=2))
         return
     for s in found:
-        apart = f", {s.quarantined} kept apart" if s.quarantined else ""
+        quarantined = f", {s.quarantined} quarantined" if s.quarantined else ""
         name = s.name or "(this knowledge base's own)"
-        typer.echo(f"{name}  trust {s.trust:g}  {s.observations} observations in {s.blocks} blocks{apart}")
+        typer.echo(f"{name}  trust {s.trust:g}  {s.observations} observations in {s.blocks} blocks{quarantined}")
 
 
 @sources.command("trust")
 def trust(
     name: Annotated[str, typer.Argument(help="Name of the source.")],
-    weight: Annotated[float, typer.Argument(metavar="WEIGHT", min=0.0, max=1.0, help="From 0, not looked at, to 1.")],
+    weight: Annotated[float, typer.Argument(metavar="WEIGHT", min=0.0, max=1.0, help="Trust, from 0 (ignored) to 1.")],
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Set how much a source is trusted: half the trust is twice the variance of what it says."""
-    with open_store(knowledge) as store:
+    """Set the trust in a source: half the trust doubles the variance of its observations."""
+    with open_writable_store(knowledge) as store:
         store.trust(name, weight)
     typer.echo(f"`{name}` is trusted with {weight:g}")

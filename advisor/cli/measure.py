@@ -1,41 +1,76 @@
-"""What the commands that measure share."""
+"""Options and helpers of the commands that measure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from advisor.cli.console import say
-from advisor.cli.options import open_store
-from advisor.cli.user_directories import cache_directory
+from advisor.cli.options import KnowledgeOption
 
 if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
-    from knowledge.domain.hardware import HardwareProfile
+    from advisor.api.measurement import EnvironmentOptions, MeasurementStore
     from knowledge.domain.observation import Observation
-    from pi_runners.campaign import Block
 
 MemoryLimitOption = Annotated[
     float | None,
     typer.Option("--memory-limit", metavar="GB", min=0.01, help="Kill a process that holds more memory than this."),
 ]
-KeepOption = Annotated[
-    bool,
-    typer.Option("--keep-environments/--remove-environments", help="Keep environments for the next block."),
-]
 BudgetOption = Annotated[
     float | None,
-    typer.Option("--disk-budget", metavar="GB", min=0.001, help="Refuse what would take more disk than this."),
+    typer.Option("--disk-budget", metavar="GB", min=0.001, help="Refuse blocks that would take more disk than this."),
 ]
 PrometheusOption = Annotated[
     Path | None,
-    typer.Option("--prometheus", metavar="FILE", help="Keep the newest figures in a file for node_exporter."),
+    typer.Option("--prometheus", metavar="FILE", help="Write the newest figures to a file for node_exporter."),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Also write the observations to a file.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentGroup:
+    """Options of where stacks are installed."""
+
+    python: Annotated[
+        str, typer.Option("--python", help="Interpreter: path or version.", show_default="the running one")
+    ] = sys.executable
+    keep_environments: Annotated[
+        bool, typer.Option("--keep-environments/--remove-environments", help="Keep environments for the next block.")
+    ] = True
+    budget: BudgetOption = None
+
+    def options(self) -> EnvironmentOptions:
+        """Return the options."""
+        from advisor.api.measurement import EnvironmentOptions
+
+        return EnvironmentOptions(
+            python=self.python, keep=self.keep_environments, disk_budget_bytes=disk_budget(self.budget)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultGroup:
+    """Options of where observations go."""
+
+    prometheus: PrometheusOption = None
+    output: OutputOption = None
+    knowledge: KnowledgeOption = None
+
+    def store(self, cache_directory: Path | None) -> MeasurementStore:
+        """Return where observations are stored.
+
+        Args:
+            cache_directory: Cache directory; by default the user's.
+        """
+        from advisor.api.measurement import MeasurementStore
+
+        return MeasurementStore(knowledge=self.knowledge, prometheus=self.prometheus, cache_directory=cache_directory)
 
 
 def disk_budget(gigabytes: float | None) -> float | None:
@@ -43,68 +78,14 @@ def disk_budget(gigabytes: float | None) -> float | None:
     return None if gigabytes is None else gigabytes * 1e9
 
 
-def choose_device(choice: str, hardware: HardwareProfile) -> str:
-    """Return ``cpu`` or ``cuda``.
-
-    Raises:
-        InputError: If there is no such device, here or at all.
-    """
-    from knowledge.domain.errors import InputError
-
-    if choice not in ("auto", "cpu", "cuda"):
-        raise InputError(f"there is no device `{choice}`", hint="take `auto`, `cpu` or `cuda`")
-    if choice == "cuda" and hardware.gpu is None:
-        raise InputError("this machine has no NVIDIA GPU that the driver knows", hint="measure with `--device cpu`")
-    return choice if choice != "auto" else ("cuda" if hardware.gpu else "cpu")
-
-
 @contextmanager
-def interruptible(how_to_go_on: str) -> Iterator[None]:
-    """Say how to go on when the user interrupts."""
+def interruptible(how_to_continue: str) -> Iterator[None]:
+    """Tell the user how to continue after an interruption."""
     try:
         yield
     except KeyboardInterrupt:
-        say(f"interrupted: what was measured is kept; {how_to_go_on}")
+        say(f"interrupted: the observations so far are stored; {how_to_continue}")
         raise
-
-
-def run_and_report(
-    blocks: Sequence[Block],
-    *,
-    client: IndexClient,
-    knowledge: str | None,
-    cache_dir: Path | None,
-    keep_environments: bool,
-    budget_bytes: float | None,
-    prometheus: Path | None,
-    output: Path | None,
-    progress: Callable[[str], None],
-) -> tuple[Observation, ...]:
-    """Run what is missing of some blocks, and return all their observations, oldest first."""
-    from advisor.campaign.plan import check_disk, estimate
-    from advisor.report.prometheus import PrometheusSink
-    from pi_runners.campaign import measured_cells, not_among, run_block
-    from pi_runners.subprocess_runner import FreshProcesses
-
-    environments = cache_directory(cache_dir) / "environments"
-    if budget_bytes is not None:
-        check_disk([estimate(b, client, {}) for b in blocks], environments, budget_bytes=budget_bytes)
-    with open_store(knowledge) as store:
-        for block in blocks:
-            done = measured_cells(block, store.observations(block=block.name))
-            run_block(
-                block,
-                sink=store if prometheus is None else PrometheusSink(store, prometheus),
-                runner=FreshProcesses(),
-                environments=environments,
-                is_missing=not_among(done),
-                keep_environments=keep_environments,
-                progress=progress,
-            )
-        observations = tuple(o for block in blocks for o in store.observations(block=block.name))
-    if output is not None:
-        write_output(output, observations)
-    return observations
 
 
 def write_output(output: Path, observations: Iterable[Observation]) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.user_directories import cache_directory, readable_address
-
 if TYPE_CHECKING:
     from datetime import datetime
-
-    from advisor.index.client import IndexClient
-    from knowledge.store.sql import SqlKnowledgeBase
 
 HardwareOption = Annotated[
     str | None,
@@ -60,24 +54,6 @@ CacheOption = Annotated[
 ]
 
 
-def open_to_read(address: str | None) -> SqlKnowledgeBase:
-    """Open the knowledge base that was asked for, or the user's own, for a command that adds nothing to it.
-
-    Where the user's own cannot be created, what ships with the program takes its place.
-    """
-    from knowledge.store.engine import open_knowledge_base
-
-    return open_knowledge_base(readable_address(address))
-
-
-def open_store(address: str | None) -> SqlKnowledgeBase:
-    """Open the knowledge base that was asked for, or the user's own."""
-    from knowledge.store.engine import open_knowledge_base
-    from knowledge.store.state_hash import default_address
-
-    return open_knowledge_base(address or default_address())
-
-
 def read_moment(text: str, option: str) -> datetime:
     """Read a date or a time of an option; without a time zone it is UTC.
 
@@ -105,35 +81,3 @@ def check_format(chosen: str, *, among: Sequence[str] = ("text", "json"), what: 
 
     if chosen not in among:
         raise InputError(f"there is no {what} `{chosen}`", hint=f"take one of {', '.join(f'`{f}`' for f in among)}")
-
-
-def open_client(
-    directory: Path,
-    *,
-    index_url: str | None = None,
-    extra_index_url: Sequence[str] | None = None,
-    find_links: Sequence[str] | None = None,
-    bindings: Mapping[str, str] | None = None,
-    strategy: str | None = None,
-    cache_dir: Path | None = None,
-    offline: bool = False,
-    refresh: bool = False,
-) -> IndexClient:
-    """Return a client of the indexes that a project's directory and the command's options name."""
-    from advisor.index.cache import DiskCache
-    from advisor.index.client import IndexClient
-    from advisor.index.configuration import check_strategy, read_configuration
-
-    configuration = read_configuration(directory)
-    if index_url:
-        # Whoever names the index means that one: no configured extra index can slip a package in.
-        configuration = replace(configuration, default=index_url, extra=(), find_links=())
-    configuration = replace(
-        configuration,
-        extra=(*configuration.extra, *(extra_index_url or ())),
-        find_links=(*configuration.find_links, *(find_links or ())),
-        bindings={**configuration.bindings, **(bindings or {})},
-        strategy=check_strategy(strategy) if strategy else configuration.strategy,
-    )
-    cache = DiskCache(cache_directory(cache_dir) / "index")
-    return IndexClient(configuration, cache=cache, offline=offline, refresh=refresh)

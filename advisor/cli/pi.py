@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from advisor.api.context import open_readable_store
 from advisor.cli import campaign_commands
 from advisor.cli.campaign import campaign, plan
 from advisor.cli.console import progress_bar, say, warn
-from advisor.cli.measure import (
-    BudgetOption,
-    KeepOption,
-    MemoryLimitOption,
-    OutputOption,
-    PrometheusOption,
-    choose_device,
-    disk_budget,
-    interruptible,
-    run_and_report,
-)
-from advisor.cli.options import (
-    CacheOption,
-    ExtraIndexUrlOption,
-    FindLinksOption,
-    FormatOption,
-    IndexUrlOption,
-    KnowledgeOption,
-    OfflineOption,
-    check_format,
-    open_client,
-    open_to_read,
-)
+from advisor.cli.measure import EnvironmentGroup, MemoryLimitOption, ResultGroup, interruptible, write_output
+from advisor.cli.option_groups import IndexUrlOptions, expand_options
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:
+    from advisor.api.measurement import IndicatorOptions, SamplingOptions
     from knowledge.domain.observation import Scalar
-    from pi_runners.matrix import Arm
 
 _LISTED_BLOCKS = 5
 
@@ -49,6 +30,7 @@ for command in (
     campaign_commands.cancel,
     campaign_commands.retry,
     campaign_commands.collect,
+    campaign_commands.forget,
     campaign_commands.work,
 ):
     app.command(command.__name__)(command)
@@ -73,123 +55,132 @@ def list_indicators(
 
 @app.command("settings")
 def list_settings() -> None:
-    """List the run-time switches, their values, and the backends that know them."""
+    """List the run-time settings, their values, and the backends that know them."""
     from advisor.report.indicators import settings_text
 
     typer.echo(settings_text())
 
 
+@dataclass(frozen=True, kw_only=True)
+class _IndicatorGroup:
+    """Options of what is measured."""
+
+    size: Annotated[str, typer.Option("--size", help="Parameter set: small, medium or large.")] = "small"
+    shapes: Annotated[
+        str | None, typer.Option("--shapes", metavar="NAME", help="Published shapes instead: deepbench.")
+    ] = None
+    parameters: Annotated[
+        str | None, typer.Option("--parameters", metavar="NAME=VALUE,...", help="Parameters of your own instead.")
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--settings", metavar="NAME=VALUE,...", help="Sweep a run-time setting (repeatable)."),
+    ] = None
+    dtype: Annotated[list[str] | None, typer.Option("--dtype", help="Element type (repeatable).")] = None
+    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")] = "auto"
+
+    def options(self) -> IndicatorOptions:
+        """Return the options.
+
+        Raises:
+            InputError: If one is not written as ``name=value``.
+        """
+        from advisor.api.measurement import IndicatorOptions
+
+        return IndicatorOptions(
+            size=self.size,
+            shapes=self.shapes,
+            parameters=_parameters(self.parameters),
+            dtypes=tuple(self.dtype or ("float32",)),
+            device=self.device,
+            settings=_axes(self.settings or []),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SamplingGroup:
+    """Options of how often, and for how long, it is measured."""
+
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Passes over all stacks.")] = 8
+    samples: Annotated[
+        int,
+        typer.Option(
+            "--samples",
+            min=2,
+            help="Samples of an indicator in each process; up to three times as many if they vary.",
+        ),
+    ] = 7
+    min_time: Annotated[float, typer.Option("--min-time", min=0.001, help="Minimum seconds of one sample.")] = 0.05
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Maximum seconds of one process.")] = 600.0
+    memory_limit: MemoryLimitOption = None
+    control: Annotated[bool, typer.Option("--aa/--no-aa", help="Measure each reference twice (A/A control).")] = True
+
+    def options(self) -> SamplingOptions:
+        """Return the options."""
+        from advisor.api.measurement import SamplingOptions
+
+        return SamplingOptions(
+            rounds=self.rounds,
+            samples=self.samples,
+            min_seconds=self.min_time,
+            timeout_seconds=self.timeout,
+            memory_limit_bytes=None if self.memory_limit is None else self.memory_limit * 1e9,
+            controls=self.control,
+        )
+
+
 @app.command("run")
+@expand_options
 def run(
     indicators: Annotated[list[str], typer.Argument(metavar="INDICATOR...", help="Indicators to run.")],
     stack: Annotated[
         list[str],
         typer.Option("--stack", metavar="REQUIREMENTS", help="Requirements of one stack, with spaces (repeatable)."),
     ],
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Passes over all stacks.")] = 8,
-    size: Annotated[str, typer.Option("--size", help="Parameter set: small, medium or large.")] = "small",
-    shapes: Annotated[
-        str | None, typer.Option("--shapes", metavar="NAME", help="Published shapes instead: deepbench.")
-    ] = None,
-    parameters: Annotated[
-        str | None, typer.Option("--parameters", metavar="NAME=VALUE,...", help="Parameters of your own instead.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--settings", metavar="NAME=VALUE,...", help="Sweep a run-time switch (repeatable)."),
-    ] = None,
-    dtype: Annotated[list[str] | None, typer.Option("--dtype", help="Element type (repeatable).")] = None,
-    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")] = "auto",
-    samples: Annotated[
-        int,
-        typer.Option(
-            "--samples",
-            min=2,
-            help="Samples of an indicator in each process; up to three times as many where they vary.",
-        ),
-    ] = 7,
-    min_time: Annotated[float, typer.Option("--min-time", min=0.001, help="Least seconds of one sample.")] = 0.05,
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Longest seconds of one process.")] = 600.0,
-    memory_limit: MemoryLimitOption = None,
-    python: Annotated[
-        str, typer.Option("--python", help="Interpreter: path or version.", show_default="the running one")
-    ] = sys.executable,
-    control: Annotated[bool, typer.Option("--aa/--no-aa", help="Measure each reference twice (A/A control).")] = True,
-    resume: Annotated[str | None, typer.Option("--resume", metavar="BLOCK", help="Go on with a block.")] = None,
-    keep_environments: KeepOption = True,
-    budget: BudgetOption = None,
-    prometheus: PrometheusOption = None,
-    output: OutputOption = None,
-    knowledge: KnowledgeOption = None,
-    index_url: IndexUrlOption = None,
-    extra_index_url: ExtraIndexUrlOption = None,
-    find_links: FindLinksOption = None,
-    cache_dir: CacheOption = None,
-    offline: OfflineOption = False,
+    indicator_group: _IndicatorGroup,
+    sampling_group: _SamplingGroup,
+    environment: EnvironmentGroup,
+    results: ResultGroup,
+    index_urls: IndexUrlOptions,
+    resume: Annotated[str | None, typer.Option("--resume", metavar="BLOCK", help="Continue a block.")] = None,
 ) -> None:
     """Measure indicators over stacks, interleaved in rounds, and store the observations.
 
     The first stack of each framework is the reference of its block. With `--settings` every stack is measured once
-    without and once with each combination of the switches.
+    without and once with each combination of the settings.
     """
-    import psutil
-
-    from advisor.campaign.plan import lock_instruments
-    from advisor.campaign.stack_lock import StackLocker
-    from knowledge.hardware.detect import detect
-    from pi_runners.campaign import Block
-    from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
-
-    hardware = detect()
-    place = choose_device(device, hardware)
-    dtypes = tuple(dtype or ("float32",))
-    cases = choose_cases(indicators, size=size, shapes=shapes, parameters=_parameters(parameters))
-    axes = _axes(settings or [])
-    switches = ({}, *expand_settings(axes)) if axes else ({},)
-    check_fit(
-        cases, dtypes, hardware, device=place, backends=backends_of(stack), free_bytes=psutil.virtual_memory().available
-    )
-    client = open_client(
-        Path.cwd(),
-        index_url=index_url,
-        extra_index_url=extra_index_url,
-        find_links=find_links,
-        cache_dir=cache_dir,
-        offline=offline,
-    )
-    locker = StackLocker(client, hardware)
-    locks = [locker.lock(text.split(), python) for text in stack]
-    stacks = [(lock, chosen) for lock in locks for chosen in switches]
-    arms = plan_arms(stacks, cases, dtypes=dtypes, device=place, control=control)
-    for arm in arms:
-        if not arm.indicators:
-            warn(f"`{arm.lock.label}` is not measured: {arm.backend} has none of these indicators")
-    block = Block(
-        name=resume or _block_name(arms),
-        arms=arms,
-        rounds=rounds,
-        hardware=hardware,
-        samples=samples,
-        min_seconds=min_time,
-        timeout_seconds=timeout,
-        memory_limit_bytes=None if memory_limit is None else memory_limit * 1e9,
-        instruments=lock_instruments(arms, locker),
-    )
-    say(f"block `{block.name}`: {len(arms)} arms, {rounds} rounds; go on after an interruption with --resume")
-    with interruptible(f"go on with `--resume {block.name}`"), progress_bar(len(arms) * (rounds + 1)) as step:
-        observations = run_and_report(
-            [block],
-            client=client,
-            knowledge=knowledge,
-            cache_dir=cache_dir,
-            keep_environments=keep_environments,
-            budget_bytes=disk_budget(budget),
-            prometheus=prometheus,
-            output=output,
-            progress=step,
-        )
+    from advisor.api.context import open_indexes
+    from advisor.api.measurement import plan_block, run_block
     from advisor.report.measurements import block_table
 
+    with open_indexes(index_urls.indexes(), Path.cwd()) as client:
+        block = plan_block(
+            indicators,
+            stack,
+            client,
+            indicator_options=indicator_group.options(),
+            sampling=sampling_group.options(),
+            python=environment.python,
+            name=resume,
+        )
+        for arm in block.arms:
+            if not arm.indicators:
+                warn(f"`{arm.lock.label}` is not measured: {arm.backend} has none of these indicators")
+        say(
+            f"block `{block.name}`: {len(block.arms)} arms, {block.rounds} rounds; "
+            "continue after an interruption with --resume"
+        )
+        steps = len(block.arms) * (block.rounds + 1)
+        with interruptible(f"continue with `--resume {block.name}`"), progress_bar(steps) as step:
+            observations = run_block(
+                block,
+                client,
+                environment=environment.options(),
+                store=results.store(index_urls.cache_dir),
+                progress=step,
+            )
+    if results.output is not None:
+        write_output(results.output, observations)
     typer.echo(block_table(observations))
 
 
@@ -204,7 +195,7 @@ def show(
     from knowledge.domain.errors import InputError
 
     check_format(format)
-    with open_to_read(knowledge) as store:
+    with open_readable_store(knowledge) as store:
         names = sorted(held.name for held in store.blocks())
         matching = [block] if block in names else [name for name in names if name.startswith(block)]
         if len(matching) != 1:
@@ -253,13 +244,3 @@ def _axes(texts: list[str]) -> dict[str, list[Scalar]]:
 
 def _scalar(text: str) -> Any:
     return int(text) if text.lstrip("-").isdigit() else text
-
-
-def _block_name(arms: tuple[Arm, ...]) -> str:
-    """Name a block by its time and by what it measures."""
-    from datetime import UTC, datetime
-
-    from knowledge.domain.identity import content_hash
-
-    content = content_hash([[s.lock.requirements, dict(s.settings), [r.label for r in s.indicators]] for s in arms])
-    return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}-{content[:8]}"

@@ -35,18 +35,14 @@ def list_rules(format: FormatOption = "text") -> None:
 def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], format: FormatOption = "text") -> None:
     """Print one rule with its source."""
     from knowledge.domain.errors import InputError
+    from knowledge.domain.suggestions import suggest
     from knowledge.rules.catalogue import shipped_rules
 
     check_format(format)
     found = next((r for r in shipped_rules() if r.id == rule), None)
     if found is None:
-        import difflib
-
-        near = difflib.get_close_matches(rule, [r.id for r in shipped_rules()], n=1)
-        raise InputError(
-            f"there is no rule `{rule}`",
-            hint=f"did you mean `{near[0]}`?" if near else "`advisor rules list` names them",
-        )
+        hint = suggest(rule, [r.id for r in shipped_rules()], otherwise="`advisor rules list` lists the rules")
+        raise InputError(f"there is no rule `{rule}`", hint=hint)
     if format == "json":
         typer.echo(json.dumps(asdict(found), indent=2))
         return
@@ -64,15 +60,15 @@ def rule(
     format: FormatOption = "text",
 ) -> None:
     """Explain a finding of `check` or `advise`: what it means, why it matters, what to do."""
-    from advisor.config import nearest
     from advisor.gate.codes import all_codes
     from knowledge.domain.errors import InputError
+    from knowledge.domain.suggestions import suggest
 
     check_format(format)
     known = all_codes()
     found = [about for about in known.values() if code is None or code.upper() == about.code or code == about.name]
     if not found:
-        raise InputError(f"there is no finding `{code}`", hint=nearest(str(code).upper(), known))
+        raise InputError(f"there is no finding `{code}`", hint=suggest(str(code).upper(), known))
     if format == "json":
         typer.echo(json.dumps([asdict(about) for about in found], indent=2))
     elif code is None:

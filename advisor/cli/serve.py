@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from advisor.api.context import open_writable_store
 from advisor.cli.console import say, warn
-from advisor.cli.options import KnowledgeOption, open_store
+from advisor.cli.options import KnowledgeOption
 
 
 def serve(
@@ -40,7 +41,7 @@ def serve(
             f"the service's libraries are not installed: {error.name}",
             hint="install them with `pip install 'seshat-advisor[serve]'`",
         ) from None
-    with open_store(knowledge) as store:
+    with open_writable_store(knowledge) as store:
         app = create_app(store, Indicators(), most_bytes=int(most * 1e6))
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,1 +1,1 @@
-"""The gate: what is wrong with the stack that a project has now, and what a change to it does."""
+"""The gate: checks of the stack that a project has locked, and of a change of that lock."""

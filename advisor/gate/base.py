@@ -1,4 +1,4 @@
-"""The project as a commit has it: what a change is compared with."""
+"""The files of a project in a commit, which a change is compared with."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _NAMES = ("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.cdx.json", "*.yaml"
 
 
 @contextmanager
-def exported(
-    reference: str, directory: Path, *, also: Collection[Path] = (), warn: Callable[[str], None]
+def export_commit(
+    reference: str, directory: Path, *, extra_files: Collection[Path] = (), warn: Callable[[str], None]
 ) -> Iterator[Path]:
-    """Lay out what a commit says about a project's packages in a folder of its own; nothing of it is executed.
+    """Write the files of a commit that concern a project's packages to a temporary folder; nothing is executed.
 
-    The files are regular ones: a symbolic link becomes the file that it leads to in the same commit.
+    A symbolic link is written as a regular file with the content that it leads to in the same commit.
 
     Args:
         reference: A commit, a branch or a tag.
         directory: The project's directory, inside a repository.
-        also: Further files that are wanted, relative to that directory.
-        warn: Gets what was left out.
+        extra_files: Further files to write, relative to that directory.
+        warn: Called with a message about files that are skipped.
 
     Yields:
-        The project's directory in that folder.
+        The project's directory in the temporary folder.
 
     Raises:
         InputError: If there is no repository, or no such commit.
     """
     if (reason := repository_error(directory)) is not None:
         raise InputError(
-            f"`--base {reference}` needs the repository of `{directory}`, and git does not read it: {reason}",
+            f"`--base {reference}` needs the git repository of `{directory}`, but git cannot read it: {reason}",
             hint="name a lock file instead, or run it in a clone that git trusts",
         )
     revision = commit_of(reference, directory)
@@ -46,33 +46,33 @@ def exported(
         )
     tree = CommitTree(revision, directory)
     prefix = prefix_of(directory)
-    further = {str(PurePosixPath(prefix) / path.as_posix()) for path in also}
-    wanted: dict[str, str] = {}
-    astray: list[str] = []
+    extra_names = {str(PurePosixPath(prefix) / path.as_posix()) for path in extra_files}
+    identifiers: dict[str, str] = {}
+    broken_links: list[str] = []
     for name in sorted({*tree.files, *tree.links}):
-        if name in further or any(PurePosixPath(name).match(pattern) for pattern in _NAMES):
+        if name in extra_names or any(PurePosixPath(name).match(pattern) for pattern in _NAMES):
             identifier = tree.file_at(name)
             if identifier is None:
-                astray.append(name)
+                broken_links.append(name)
             else:
-                wanted[name] = identifier
-    if astray:
+                identifiers[name] = identifier
+    if broken_links:
         warn(
-            f"the base `{reference}` has {len(astray)} symbolic links that lead to no file of the repository, such as "
-            f"`{astray[0]}`: they are not read"
+            f"the base `{reference}` has {len(broken_links)} symbolic links that lead to no file of the repository, "
+            f"such as `{broken_links[0]}`: they are skipped"
         )
     with tempfile.TemporaryDirectory(prefix="advisor-base-") as folder:
-        for name, content in zip(wanted, tree.contents(wanted.values()), strict=True):
+        for name, content in zip(identifiers, tree.contents(identifiers.values()), strict=True):
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        place = Path(folder) / prefix
-        place.mkdir(parents=True, exist_ok=True)
-        yield place
+        project = Path(folder) / prefix
+        project.mkdir(parents=True, exist_ok=True)
+        yield project
 
 
-def content_at(reference: str, directory: Path, path: Path) -> bytes | None:
-    """Return what a commit has at a path below a project's directory; none where it has no file there."""
+def read_file_at(reference: str, directory: Path, path: Path) -> bytes | None:
+    """Return the content of a file below a project's directory in a commit; none if the commit has no such file."""
     revision = commit_of(reference, directory)
     if revision is None:
         return None
@@ -82,5 +82,5 @@ def content_at(reference: str, directory: Path, path: Path) -> bytes | None:
 
 
 def has_commit(directory: Path) -> bool:
-    """Whether the repository of a directory has a commit; whether it is one at all is told by :func:`exported`."""
+    """Whether the repository of a directory has a commit; true if git cannot read it, see :func:`export_commit`."""
     return repository_error(directory) is not None or commit_of("HEAD", directory) is not None

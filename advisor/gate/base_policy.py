@@ -1,4 +1,4 @@
-"""The policy of the base: what `[tool.advisor]` of a change cannot decide about the change itself."""
+"""The policy of the base: settings of `[tool.advisor]` that a change cannot set for its own check."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from advisor.project.current import own_lock
 from advisor.project.pyproject import read_settings
 from knowledge.domain.errors import InputError
 
-STATED = ("constraints", "settings")
-"""Keys of `[tool.advisor]` that say what the project requires and sets; like its requirements they are the change's."""
+CHANGE_KEYS = ("constraints", "settings")
+"""Keys of `[tool.advisor]` that belong to the project's requirements: they are taken from the change, not the base."""
 
 _TABLES_BY_KEY = ("gate", "targets")
 _PROFILES = (".yaml", ".yml", ".json")
@@ -23,13 +23,13 @@ _PROFILES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, kw_only=True)
 class BasePolicy:
-    """What a base says about how a change is judged.
+    """The settings and the policy of a base, by which a change is checked.
 
     Attributes:
-        name: Its name, for people.
-        directory: The project's directory as the base has it.
-        settings: Its `[tool.advisor]`, as it is written there.
-        policy: What it lets pass.
+        name: Display name of the base.
+        directory: The project's directory in the base.
+        settings: Its `[tool.advisor]`, as written there.
+        policy: Its policy.
     """
 
     name: str
@@ -38,30 +38,30 @@ class BasePolicy:
     policy: GatePolicy
 
     def settings_for(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings under which a change is judged.
+        """Return the settings under which a change is checked.
 
         Args:
             own: The change's `[tool.advisor]`.
 
         Returns:
-            The base's settings with the change's own constraints and run-time switches; hardware profiles of the
+            The base's settings with the change's own constraints and run-time settings. Hardware profiles of the
             project are those of the base.
         """
-        chosen = {key: self._placed(value) if key == "hardware" else value for key, value in self.settings.items()}
+        chosen = {key: self._absolute(value) if key == "hardware" else value for key, value in self.settings.items()}
         if "targets" in chosen:
             chosen["targets"] = {
-                name: {key: self._placed(value) if key == "hardware" else value for key, value in table.items()}
+                name: {key: self._absolute(value) if key == "hardware" else value for key, value in table.items()}
                 for name, table in chosen["targets"].items()
             }
-        stated = {key: own[key] for key in STATED if key in own}
-        return {**{key: value for key, value in chosen.items() if key not in STATED}, **stated}
+        change_settings = {key: own[key] for key in CHANGE_KEYS if key in own}
+        return {**{key: value for key, value in chosen.items() if key not in CHANGE_KEYS}, **change_settings}
 
     def changes(self, own: Mapping[str, Any], directory: Path) -> Iterator[Finding]:
-        """Yield what of its policy a change has otherwise than the base.
+        """Yield a finding for each part of the policy that a change has differently from the base.
 
         Args:
             own: The change's `[tool.advisor]`.
-            directory: The project's directory as the change has it.
+            directory: The project's directory in the change.
         """
         path = directory / "pyproject.toml"
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
@@ -72,55 +72,55 @@ class BasePolicy:
                 header = f"[tool.advisor.{'.'.join(key)}]"
                 parts = (header,) if header in text else (f"[{table}]", f"{last} =")
                 yield self.finding(
-                    f"the change has another `tool.advisor.{'.'.join(key)}` than {self.name}",
+                    f"`tool.advisor.{'.'.join(key)}` differs from that of {self.name}",
                     Place(path=str(path), line=line_in(text, *parts)),
                     ".".join(key),
                 )
         for name in profiles(self.settings):
             if _content(directory / name) != _content(self.directory / name):
                 yield self.finding(
-                    f"the change has another `{name}` than {self.name}", Place(path=str(directory / name), line=1), name
+                    f"`{name}` differs from that of {self.name}", Place(path=str(directory / name), line=1), name
                 )
         lock, same = own_lock(directory), self.lock_in(directory)
         if lock is not None and same is not None and lock != same:
             yield self.finding(
-                f"the change adds the lock `{lock.name}`; `{same.name}` is judged, as in {self.name}",
+                f"the change adds the lock `{lock.name}`; `{same.name}` is checked, as in {self.name}",
                 Place(path=str(lock), line=1),
                 lock.name,
             )
 
     def lock_in(self, directory: Path) -> Path | None:
-        """Return the project's file of the same name as the base's lock; none where either is absent."""
+        """Return the project's file that has the name of the base's lock; none if either is absent."""
         lock = own_lock(self.directory)
         same = None if lock is None else directory / lock.name
         return same if same is not None and same.is_file() else None
 
-    def finding(self, what: str, place: Place, subject: str = "") -> Finding:
-        """Return the finding on something of its policy that a change has otherwise.
+    def finding(self, difference: str, place: Place, subject: str = "") -> Finding:
+        """Return the finding for a part of the policy that differs between the change and the base.
 
         Args:
-            what: What it has otherwise.
-            place: Where.
-            subject: Its name; by default that of the place.
+            difference: The difference, as a clause.
+            place: Where it is in the change.
+            subject: Name of the part; by default the path of the place.
         """
         return Finding(
             code="ADV028",
             level=self.policy.level_of("ADV028"),
-            message=f"{what}: the policy of {self.name} is in force",
+            message=f"{difference}: the policy of {self.name} applies",
             place=place,
             subject=subject or place.path,
         )
 
-    def _placed(self, hardware: Any) -> Any:
+    def _absolute(self, hardware: Any) -> Any:
         return str(self.directory / hardware) if _is_profile(hardware) else hardware
 
 
 def read_base_policy(name: str, directory: Path) -> BasePolicy:
-    """Read the policy of a base; one that has none has the default.
+    """Read the policy of a base, or the default one if it has none.
 
     Args:
-        name: Its name, for people.
-        directory: The project's directory as the base has it.
+        name: Display name of the base.
+        directory: The project's directory in the base.
 
     Raises:
         InputError: If it cannot be read.
@@ -132,13 +132,13 @@ def read_base_policy(name: str, directory: Path) -> BasePolicy:
     except InputError as error:
         raise InputError(
             f"the policy of the base {name} cannot be read: {error.message}".replace(str(path), path.name),
-            hint="repair the base, or judge by the change's own policy with `--no-policy-from-base`",
+            hint="repair the base, or apply the change's own policy with `--no-policy-from-base`",
         ) from None
     return BasePolicy(name=name, directory=directory, settings=settings, policy=policy)
 
 
 def profiles(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the hardware profiles that settings name as files, sorted."""
+    """Return the hardware profiles that are files of the project, sorted."""
     tables = [settings, *settings.get("targets", {}).values()]
     return tuple(sorted({table["hardware"] for table in tables if _is_profile(table.get("hardware"))}))
 
@@ -148,14 +148,14 @@ def _is_profile(hardware: Any) -> bool:
 
 
 def _by_key(settings: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
-    """Return settings by their path, tables of several subjects apart; without what a change states itself."""
-    found: dict[tuple[str, ...], Any] = {}
+    """Return the settings of the policy by key path, with one entry per gate key and per target."""
+    values: dict[tuple[str, ...], Any] = {}
     for key, value in settings.items():
         if key in _TABLES_BY_KEY:
-            found |= {(key, name): entry for name, entry in value.items()}
-        elif key not in STATED:
-            found[(key,)] = value
-    return found
+            values |= {(key, name): entry for name, entry in value.items()}
+        elif key not in CHANGE_KEYS:
+            values[(key,)] = value
+    return values
 
 
 def _content(path: Path) -> bytes | None:

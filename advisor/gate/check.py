@@ -1,4 +1,4 @@
-"""The gate: examines what a project has now, for each of its targets, alone or against a base."""
+"""The gate: checks the lock of a project for each of its targets, alone or compared with a base."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from functools import cached_property
 
 from packaging.utils import NormalizedName
 
-from advisor.gate.artifacts import Distribution
-from advisor.gate.compare import LockComparison, compare, gap, regression, slow_settings
-from advisor.gate.compatibility import unfit
-from advisor.gate.findings import Finding, Place, merged
-from advisor.gate.hash_loss import lost_hashes
-from advisor.gate.policy import ABOUT_EXCEPTIONS, GatePolicy, Ignore, read_policy
-from advisor.gate.prediction import Outlook
-from advisor.gate.recommendation import Recommended
-from advisor.gate.requirements_check import unmet
-from advisor.gate.scope import Located, Scope
-from advisor.gate.unindexed import replaced_by_directories
+from advisor.gate.artifacts import LockArtifacts
+from advisor.gate.compare import LockComparison, check_gap, check_regression, check_settings, compare
+from advisor.gate.compatibility import check_compatibility
+from advisor.gate.findings import Finding, Place, merge_targets
+from advisor.gate.hash_loss import check_hash_loss
+from advisor.gate.locked_files import LockedFiles
+from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
+from advisor.gate.prediction import Predictor
+from advisor.gate.recommendation import RecommendedStack
+from advisor.gate.requirements_check import check_requirements
+from advisor.gate.scope import InstallableFiles, Scope
+from advisor.gate.unindexed import check_replaced_by_directories
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
 from advisor.project.read_errors import UnreadableFileError
@@ -35,101 +36,101 @@ from pi_runners.vocabulary import FRAMEWORKS
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
-    """A project at one moment: the checkout, or what a commit has.
+class ProjectState:
+    """The state of a project: in the checkout, or in a commit.
 
     Attributes:
-        lock: What it has locked.
-        problem: What it requires.
-        expected: Addresses that its packages may come from.
-        switches: What it sets.
-        stated: Whether what it requires is known; of a base that is only a lock it is not.
+        lock: Its lock.
+        problem: Its requirements.
+        allowed_indexes: Addresses that its packages may come from.
+        switches: Its run-time settings.
+        requirements_known: Whether its requirements are known; they are not if the base is only a lock file.
     """
 
     lock: Lock
     problem: ResolutionProblem
-    expected: Collection[str]
+    allowed_indexes: Collection[str]
     switches: Sequence[Switch] = ()
-    stated: bool = True
+    requirements_known: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateCase:
-    """A project to be examined for one target.
+    """A project and a target to check it for.
 
     Attributes:
-        name: Name of the target; empty where it has none.
+        name: Name of the target; empty if the project has no named targets.
         head: The project.
         client: The indexes.
-        outlook: What the observations imply on the target.
-        recommend: Tells the recommended stack; none where that is not asked for.
-        base: The project that it is compared with, with a name for people; none where there is none.
+        predictor: Predictions from the observations, for the target.
+        recommend: Returns the recommended stack; none to skip that comparison.
+        base: Display name and state of the base that the project is compared with, if there is one.
     """
 
     name: str
-    head: State
+    head: ProjectState
     client: IndexClient
-    outlook: Outlook
-    recommend: Callable[[], Recommended] | None = None
-    base: tuple[str, State] | None = None
+    predictor: Predictor
+    recommend: Callable[[], RecommendedStack] | None = None
+    base: tuple[str, ProjectState] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examined:
-    """What came of one target.
+class TargetResult:
+    """The result of checking one target.
 
     Attributes:
-        case: What was examined.
-        findings: What was found, before the policy's exceptions.
-        recommended: The recommended stack; none where it was not asked for or could not be found.
-        prospect: Predicted speed-up of the recommended stack over the lock.
-        comparison: The lock against its base.
-        failure: Why the examination is not complete; none where it is.
-        located: The file of each locked package that the target would install, as far as there is one.
+        case: The project and the target.
+        findings: All findings; the policy's exceptions are not applied yet.
+        recommended: The recommended stack; none if it was not requested or there is none.
+        recommended_prediction: Predicted speed-up of the recommended stack over the lock.
+        comparison: The lock compared with its base.
+        failure: Why the check is not complete; none if it is.
+        installable: The file of each locked package that the target would install, if there is one.
     """
 
     case: GateCase
     findings: tuple[Finding, ...]
-    recommended: Recommended | None
-    prospect: Prediction | None
+    recommended: RecommendedStack | None
+    recommended_prediction: Prediction | None
     comparison: LockComparison | None
     failure: AdvisorError | None
-    located: Located
+    installable: InstallableFiles
 
     def required(self) -> Mapping[NormalizedName, Mapping[NormalizedName, tuple[str, ...]]]:
-        """Return what the project and each locked package requires, the project by an empty name."""
+        """Return the requirements of the project (under an empty name) and of each locked package."""
         problem = self.case.head.problem
-        return requirements_within(problem, IndexCandidates(self.case.client, problem), list(self.located.values()))
+        return requirements_within(problem, IndexCandidates(self.case.client, problem), list(self.installable.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """What came of all targets.
+    """The result of checking all targets.
 
     Attributes:
-        targets: By target.
-        policy: What was let pass.
-        findings: What counts, the weightiest first.
-        covered: What exceptions cover.
-        unreadable: Why nothing was examined; none where something was.
+        targets: The result of each target.
+        policy: The policy that was applied.
+        findings: Findings that no exception covers, the most important first.
+        ignored: Findings that an exception covers, with the exception.
+        unreadable: The file that could not be read, so that nothing was checked; none if everything was read.
     """
 
-    targets: tuple[Examined, ...]
+    targets: tuple[TargetResult, ...]
     policy: GatePolicy
     findings: tuple[Finding, ...]
-    covered: tuple[tuple[Finding, Ignore], ...]
+    ignored: tuple[tuple[Finding, Ignore], ...]
     unreadable: UnreadableFileError | None = None
 
     @cached_property
     def failures(self) -> tuple[tuple[str, AdvisorError], ...]:
-        """Why the examination of a target is not complete, by name."""
+        """Name of each target whose check is not complete, and why."""
         return tuple((t.case.name, t.failure) for t in self.targets if t.failure is not None)
 
     @property
     def exit_code(self) -> int:
-        """0: nothing fails; 1: findings do; 2: nothing was examined; 3 or 4: it is not complete (see the failures).
+        """0: no finding fails; 1: some do; 2: nothing was checked; 3 or 4: the check is not complete.
 
-        That no stack satisfies the constraints is no news where findings fail already: mostly they are why.
+        An unsatisfiable recommendation does not change the exit code if findings fail already: they usually are why.
         """
         if self.unreadable is not None:
             return self.unreadable.exit_code
@@ -153,29 +154,29 @@ def check(
     before: GatePolicy | None = None,
     policy_changes: Sequence[Finding] = (),
 ) -> GateResult:
-    """Examine a project for its targets.
+    """Check a project for its targets.
 
     Args:
-        cases: By target.
-        policy: What is let pass.
-        today: The day, in UTC.
-        before: The policy of the base, where there is one: what is wrong with exceptions that it has, too, is not told.
-        policy_changes: What of its policy the project has otherwise than the base whose policy is in force.
+        cases: The project and a target, for each target.
+        policy: The policy.
+        today: The date, in UTC.
+        before: The policy of the base, if there is one: problems of exceptions that it has, too, are not reported.
+        policy_changes: Findings about the project's own policy, if it differs from that of the base, which is applied.
 
     Returns:
-        What was found, whether or not the examination could be completed.
+        The result, even if the check could not be completed.
     """
-    targets = tuple(examine(case, policy) for case in cases)
+    targets = tuple(check_target(case, policy) for case in cases)
     every = [*policy_changes, *(f for target in targets for f in target.findings)]
-    kept, covered = policy.apply(every, today=today)
+    reported, ignored = policy.apply(every, today=today)
     if before is not None:
         known = {ignore.identity for ignore in before.ignores}
-        kept = [f for f in kept if f.code not in ABOUT_EXCEPTIONS or (f.package, f.subject) not in known]
-    return GateResult(targets=targets, policy=policy, findings=merged(kept), covered=tuple(covered))
+        reported = [f for f in reported if f.code not in EXCEPTION_CODES or (f.package, f.subject) not in known]
+    return GateResult(targets=targets, policy=policy, findings=merge_targets(reported), ignored=tuple(ignored))
 
 
 def unreadable(error: UnreadableFileError) -> GateResult:
-    """Return what a file that cannot be read comes to: one finding that no exception covers, and nothing examined."""
+    """Return the result for a file that cannot be read: one finding that no exception covers, and no target."""
     policy = read_policy({})
     finding = Finding(
         code="ADV027",
@@ -184,54 +185,56 @@ def unreadable(error: UnreadableFileError) -> GateResult:
         place=Place(path=str(error.path), line=error.line),
         package=error.package,
     )
-    return GateResult(targets=(), policy=policy, findings=(finding,), covered=(), unreadable=error)
+    return GateResult(targets=(), policy=policy, findings=(finding,), ignored=(), unreadable=error)
 
 
-def examine(case: GateCase, policy: GatePolicy) -> Examined:
-    """Examine one target; with a base, only what the change did is found."""
-    found: list[Finding] = []
-    comparison = best = prospect = failure = None
+def check_target(case: GateCase, policy: GatePolicy) -> TargetResult:
+    """Check one target; with a base, only findings that the change causes are reported."""
+    findings: list[Finding] = []
+    comparison = best = recommended_prediction = failure = None
     scope = _scope(case.head, case.name, policy)
-    located: dict[NormalizedName, Candidate] = {}
+    installable: dict[NormalizedName, Candidate] = {}
     try:
-        known: dict[tuple[str, str, str], set[str]] = {}
+        base_files: dict[tuple[str, str, str], set[str]] = {}
         if case.base is not None:
             name, state = case.base
-            comparison = compare(name, state.lock.versions, case.head.lock.versions, case.outlook)
-            for finding in _of_state(case, state, policy, {}):
-                known.setdefault(_key(finding), set()).update(finding.files)
-        for finding in _of_state(case, case.head, policy, located):
-            # The base has it only where it has it of the same files.
-            if not (_key(finding) in known and known[_key(finding)].issuperset(finding.files)):
-                found.append(finding)
+            comparison = compare(name, state.lock.versions, case.head.lock.versions, case.predictor)
+            for finding in _state_findings(case, state, policy, {}):
+                base_files.setdefault(_key(finding), set()).update(finding.cause.files)
+        for finding in _state_findings(case, case.head, policy, installable):
+            # The base has the same finding only if it has it for the same files.
+            if not (_key(finding) in base_files and base_files[_key(finding)].issuperset(finding.cause.files)):
+                findings.append(finding)
         if comparison is not None and case.base is not None:
-            found += replaced_by_directories(scope, case.base[1].lock)
-            found += lost_hashes(scope, case.base[1].lock)
-            found += regression(scope, comparison)
+            findings += check_replaced_by_directories(scope, case.base[1].lock)
+            findings += check_hash_loss(scope, case.base[1].lock)
+            findings += check_regression(scope, comparison)
         if case.recommend is not None:
             best = case.recommend()
-            prospect = case.outlook.predict(best.versions, case.head.lock.versions)
-            beyond = list(gap(scope, best, prospect))
-            if beyond and case.base is not None:
-                # The change did it where its base does not lie as far behind.
+            recommended_prediction = case.predictor.predict(best.versions, case.head.lock.versions)
+            gap_findings = list(check_gap(scope, best, recommended_prediction))
+            if gap_findings and case.base is not None:
+                # The change causes the gap only if the gap of the base is within the limit.
                 before = case.base[1]
-                behind = case.outlook.predict(best.versions, before.lock.versions)
-                beyond = [] if list(gap(_scope(before, case.name, policy), best, behind)) else beyond
-            found += beyond
+                base_prediction = case.predictor.predict(best.versions, before.lock.versions)
+                gap_findings = (
+                    [] if list(check_gap(_scope(before, case.name, policy), best, base_prediction)) else gap_findings
+                )
+            findings += gap_findings
     except AdvisorError as error:
         failure = error
-    return Examined(
+    return TargetResult(
         case=case,
-        findings=tuple(found),
+        findings=tuple(findings),
         recommended=best,
-        prospect=prospect,
+        recommended_prediction=recommended_prediction,
         comparison=comparison,
         failure=failure,
-        located=located,
+        installable=installable,
     )
 
 
-def _scope(state: State, target: str, policy: GatePolicy) -> Scope:
+def _scope(state: ProjectState, target: str, policy: GatePolicy) -> Scope:
     return Scope(lock=state.lock, problem=state.problem, policy=policy, target=target)
 
 
@@ -239,27 +242,27 @@ def _key(finding: Finding) -> tuple[str, str, str]:
     return (finding.code, finding.package, finding.subject)
 
 
-def _of_state(
-    case: GateCase, state: State, policy: GatePolicy, located: dict[NormalizedName, Candidate]
+def _state_findings(
+    case: GateCase, state: ProjectState, policy: GatePolicy, installable: dict[NormalizedName, Candidate]
 ) -> Iterator[Finding]:
-    """Yield what is wrong with one state of a project, without looking at another.
+    """Yield the findings about one state of a project by itself.
 
     Args:
-        case: What is examined.
+        case: The project and the target.
         state: The state.
-        policy: What is let pass.
-        located: Filled with the file of each package that the target would install.
+        policy: The policy.
+        installable: Filled with the file of each package that the target would install.
 
     Raises:
-        AdvisorError: If an index or the knowledge base cannot be read; what was found before was yielded.
+        AdvisorError: If an index or the knowledge base cannot be read; earlier findings have been yielded.
     """
     scope = _scope(state, case.name, policy)
     rules = RuleBook(shipped_rules(), state.problem.target.hardware)
-    yield from unfit(scope, rules, case.outlook, frameworks=FRAMEWORKS)
-    yield from slow_settings(scope, state.switches, case.outlook, backends=FRAMEWORKS)
-    files = Distribution(scope, case.client, expected=state.expected)
-    located.update(files.located)
-    yield from files.findings()
-    if state.stated:
-        yield from unmet(scope, IndexCandidates(case.client, state.problem), files.located)
+    yield from check_compatibility(scope, rules, case.predictor, frameworks=FRAMEWORKS)
+    yield from check_settings(scope, state.switches, case.predictor, backends=FRAMEWORKS)
+    files = LockArtifacts(LockedFiles(scope, case.client, allowed_indexes=state.allowed_indexes))
+    installable.update(files.installable)
+    yield from files.findings
+    if state.requirements_known:
+        yield from check_requirements(scope, IndexCandidates(case.client, state.problem), files.installable)
     yield from files.vulnerabilities()

@@ -1,4 +1,4 @@
-"""The codes of findings: what each means, how much it weighs, what to do."""
+"""The codes of findings: meaning, default level and remedy of each."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Code:
     Attributes:
         code: Stable code, such as ``ADV001``.
         name: Short name.
-        level: How much it weighs where the policy says nothing; an error fails the gate.
-        summary: What it says, in a few words.
-        why: What it means, and why it matters.
+        level: Default level, which a policy can change; an error fails the gate.
+        summary: The meaning in a few words.
+        why: The meaning in full, and why it matters.
         remedy: What to do.
     """
 
@@ -42,5 +42,5 @@ def all_codes() -> dict[str, Code]:
 
 
 def gate_codes() -> dict[str, Code]:
-    """Return the kinds of findings that the gate makes."""
-    return {code: found for code, found in all_codes().items() if code < "ADV100"}
+    """Return the kinds of findings that `advisor check` reports."""
+    return {code: kind for code, kind in all_codes().items() if code < "ADV100"}

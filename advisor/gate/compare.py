@@ -1,4 +1,4 @@
-"""Two locks compared: what changed, what that is predicted to do, and whether the policy admits it."""
+"""Comparison of two locks: the changes, their predicted effect on speed, and the limits of the policy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from advisor.gate.findings import Finding, Place
-from advisor.gate.prediction import Outlook, telling
-from advisor.gate.recommendation import Recommended
+from advisor.gate.findings import Cause, Finding, Place
+from advisor.gate.prediction import Predictor, performance_versions
+from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import Scope
 from advisor.project.switches import Switch
 from knowledge.estimate.interface import Effect, Prediction
@@ -18,7 +18,7 @@ from knowledge.estimate.interface import Effect, Prediction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageChange:
-    """A package that differs; an absent version is none."""
+    """A package whose version differs; the version is none where the package is absent."""
 
     package: str
     before: Version | None
@@ -36,13 +36,13 @@ class PackageChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockComparison:
-    """What a lock is against its base.
+    """A lock compared with its base.
 
     Attributes:
-        base: What it was compared with, for people.
-        changes: What differs, by name.
+        base: Display name of the base.
+        changes: Packages whose version differs, sorted by name.
         prediction: Predicted speed-up over the base.
-        effects: The same at each indicator, those that are beyond doubt first, the greatest first.
+        effects: Predicted speed-up of each indicator, significant ones first, then by size.
     """
 
     base: str
@@ -52,7 +52,7 @@ class LockComparison:
 
 
 def changes_between(before: Mapping[str, Version], after: Mapping[str, Version]) -> tuple[PackageChange, ...]:
-    """Return the packages that differ, by name."""
+    """Return the packages whose version differs, sorted by name."""
     return tuple(
         PackageChange(package=name, before=before.get(name), after=after.get(name))
         for name in sorted({**before, **after})
@@ -60,54 +60,57 @@ def changes_between(before: Mapping[str, Version], after: Mapping[str, Version])
     )
 
 
-def compare(base: str, before: Mapping[str, Version], after: Mapping[str, Version], outlook: Outlook) -> LockComparison:
+def compare(
+    base: str, before: Mapping[str, Version], after: Mapping[str, Version], predictor: Predictor
+) -> LockComparison:
     """Compare a lock with its base.
 
     Args:
-        base: Name of the base, for people.
+        base: Display name of the base.
         before: Versions of the base.
         after: Versions of the lock.
-        outlook: What the observations imply.
+        predictor: Predictions from the observations.
     """
     return LockComparison(
         base=base,
         changes=changes_between(before, after),
-        prediction=outlook.predict(after, before),
-        effects=tuple(sorted(outlook.effects(after, before), key=telling_first)),
+        prediction=predictor.predict(after, before),
+        effects=tuple(sorted(predictor.effects(after, before), key=effect_order)),
     )
 
 
-def telling_first(effect: Effect) -> tuple[bool, float, str]:
-    """Order effects: those that are beyond doubt first, the greatest first."""
+def effect_order(effect: Effect) -> tuple[bool, float, str]:
+    """Return the sort key of an effect: significant effects first, then by size."""
     return effect.low <= 1 <= effect.high, -abs(math.log(effect.speedup)), effect.subject
 
 
-def regression(scope: Scope, comparison: LockComparison) -> Iterator[Finding]:
-    """Yield the predicted loss of speed, where it is beyond the policy's and beyond its own uncertainty."""
-    found, allowed = comparison.prediction, scope.policy.max_regression
-    if found.speedup >= 1 - allowed or found.high >= 1:
+def check_regression(scope: Scope, comparison: LockComparison) -> Iterator[Finding]:
+    """Yield the predicted loss of speed, if it is significant and exceeds the policy's `max-regression`."""
+    prediction, allowed = comparison.prediction, scope.policy.max_regression
+    if prediction.speedup >= 1 - allowed or prediction.high >= 1:
         return
-    slower = min(found.changes, key=lambda c: c.speedup)
+    slower = min(prediction.changes, key=lambda c: c.speedup)
     before = next(c for c in comparison.changes if c.package == slower.package)
     yield scope.finding(
         "ADV007",
-        f"`{slower.package} {before.after}` is predicted to run workload `{found.workload}` at {found.speedup:.3f}x "
-        f"the speed of {before.before} [{found.low:.3f}, {found.high:.3f}]; {1 - allowed:.3f}x is allowed",
+        f"`{slower.package} {before.after}` is predicted to run workload `{prediction.workload}` at "
+        f"{prediction.speedup:.3f}x the speed of {before.before} [{prediction.low:.3f}, {prediction.high:.3f}]; "
+        f"{1 - allowed:.3f}x is allowed",
         package=slower.package,
-        versions=telling(scope.lock.versions),
+        cause=Cause.of(performance_versions(scope.lock.versions)),
     )
 
 
-def gap(scope: Scope, best: Recommended, prediction: Prediction) -> Iterator[Finding]:
-    """Yield the predicted gap to the recommended stack, where it is beyond the policy's and its own uncertainty.
+def check_gap(scope: Scope, best: RecommendedStack, prediction: Prediction) -> Iterator[Finding]:
+    """Yield the predicted gap to the recommended stack, if it is significant and exceeds the policy's `max-gap`.
 
     Args:
-        scope: What is examined.
+        scope: The lock, the target and the policy.
         best: The recommended stack.
         prediction: Its predicted speed-up over the lock.
     """
     allowed = scope.policy.max_gap
-    if not lies_behind(prediction, allowed):
+    if not exceeds_gap(prediction, allowed):
         return
     faster = max(prediction.changes, key=lambda c: c.speedup)
     yield scope.finding(
@@ -116,32 +119,32 @@ def gap(scope: Scope, best: Recommended, prediction: Prediction) -> Iterator[Fin
         f"[{prediction.low:.3f}, {prediction.high:.3f}], with `{faster.package} {best.versions[faster.package]}` "
         f"in place of {scope.lock.versions[faster.package]}; {1 + allowed:.3f}x is allowed",
         package=faster.package,
-        versions=telling(scope.lock.versions),
+        cause=Cause.of(performance_versions(scope.lock.versions)),
     )
 
 
-def lies_behind(prediction: Prediction, allowed: float) -> bool:
-    """Whether a stack is beyond doubt and beyond what is allowed faster than what it was predicted against."""
+def exceeds_gap(prediction: Prediction, allowed: float) -> bool:
+    """Whether a predicted speed-up is significant and exceeds the allowed one."""
     return prediction.speedup > 1 + allowed and prediction.low > 1
 
 
-def slow_settings(
-    scope: Scope, switches: Sequence[Switch], outlook: Outlook, *, backends: Mapping[str, str]
+def check_settings(
+    scope: Scope, switches: Sequence[Switch], predictor: Predictor, *, backends: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Yield the settings of the project that make the locked stack slower, beyond their own uncertainty.
+    """Yield the settings of the project that make the locked stack significantly slower.
 
     Args:
-        scope: What is examined.
-        switches: What the project sets.
-        outlook: What the observations imply.
-        backends: Backend of each package that is measured.
+        scope: The lock, the target and the policy.
+        switches: Run-time settings of the project.
+        predictor: Predictions from the observations.
+        backends: Backend of each measured package.
     """
     measured = {n: v for n, v in scope.lock.versions.items() if n in backends}
     for switch in switches:
-        asked = {name: {switch.name: switch.value} for name in measured if switch.backend in ("", backends[name])}
-        if not asked:
+        settings = {name: {switch.name: switch.value} for name in measured if switch.backend in ("", backends[name])}
+        if not settings:
             continue
-        for effect in outlook.setting_effects(scope.lock.versions, asked):
+        for effect in predictor.setting_effects(scope.lock.versions, settings):
             if effect.high < 1:
                 yield scope.finding(
                     "ADV016",

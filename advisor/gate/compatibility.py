@@ -1,4 +1,4 @@
-"""Whether a locked stack runs on the target, and whether anything is known of its speed there."""
+"""Checks that a locked stack runs on the target, and that its speed there has been measured."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from packaging.version import Version
 
-from advisor.gate.findings import Finding
-from advisor.gate.prediction import Outlook
+from advisor.gate.findings import Cause, Finding
+from advisor.gate.prediction import Predictor
 from advisor.gate.scope import Scope
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Subject
@@ -23,13 +23,15 @@ _CODES: dict[Subject, str] = {
 }
 
 
-def unfit(scope: Scope, rules: RuleBook, outlook: Outlook, *, frameworks: Collection[str]) -> Iterator[Finding]:
-    """Yield what rules and observations say against a lock on the target.
+def check_compatibility(
+    scope: Scope, rules: RuleBook, predictor: Predictor, *, frameworks: Collection[str]
+) -> Iterator[Finding]:
+    """Yield what rules and observations report against a lock on the target.
 
     Args:
-        scope: What is examined.
-        rules: The rules on the target.
-        outlook: What the observations imply.
+        scope: The lock, the target and the policy.
+        rules: The rules that apply to the target.
+        predictor: Predictions from the observations.
         frameworks: Packages that are measured.
     """
     versions = scope.lock.versions
@@ -44,32 +46,32 @@ def unfit(scope: Scope, rules: RuleBook, outlook: Outlook, *, frameworks: Collec
                 package=name,
                 subject=verdict.rule,
                 source=verdict.source,
-                versions={name: version},
+                cause=Cause.of({name: version}),
             )
     for rule, verdict in rules.judge_together(versions):
         yield scope.finding(
             _CODES[verdict.about] if verdict.severity == "forbidden" else "ADV018",
-            f"`{rule.package} {versions[rule.package]}` beside `{rule.other} {versions[rule.other]}`: "
+            f"`{rule.package} {versions[rule.package]}` together with `{rule.other} {versions[rule.other]}`: "
             f"{verdict.message}",
             package=rule.other,
             subject=verdict.rule,
             source=verdict.source,
-            versions={rule.package: versions[rule.package], rule.other: versions[rule.other]},
+            cause=Cause.of({rule.package: versions[rule.package], rule.other: versions[rule.other]}),
         )
-    yield from _observed(scope, outlook, {n: v for n, v in versions.items() if n in frameworks})
+    yield from _check_observations(scope, predictor, {n: v for n, v in versions.items() if n in frameworks})
 
 
-def _observed(scope: Scope, outlook: Outlook, measured: Mapping[str, Version]) -> Iterator[Finding]:
+def _check_observations(scope: Scope, predictor: Predictor, measured: Mapping[str, Version]) -> Iterator[Finding]:
     for name, version in measured.items():
-        reason = outlook.failures(name).get(str(version))
+        reason = predictor.failures(name).get(str(version))
         if reason is not None:
             yield scope.finding(
                 "ADV005",
-                f"`{name} {version}` was seen not to run on like hardware: {reason}",
+                f"`{name} {version}` failed to run on comparable hardware: {reason}",
                 package=name,
-                versions={name: version},
+                cause=Cause.of({name: version}),
             )
-    for name in outlook.predict(measured, measured).unmeasured if measured else ():
+    for name in predictor.predict(measured, measured).unmeasured if measured else ():
         yield scope.finding(
-            "ADV017", f"no comparable observation bears on `{name}`: its speed is not predicted", package=name
+            "ADV017", f"`{name}` has not been measured on comparable hardware: its speed is not predicted", package=name
         )

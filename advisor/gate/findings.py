@@ -1,10 +1,11 @@
-"""A finding of the gate: what is wrong, where, and how to know it again."""
+"""A finding of the gate: what is wrong, where, and how to recognise it in the next run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 from advisor.gate.codes import Level
 from knowledge.domain.identity import hash_of_text
@@ -12,11 +13,11 @@ from knowledge.domain.identity import hash_of_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a finding points.
+    """The file and line that a finding points to.
 
     Attributes:
-        path: File, as it was opened; empty where there is none.
-        line: Line from 1; 0 where that is not known.
+        path: Path of the file, as it was opened; empty if the finding points to no file.
+        line: Line number, starting at 1; 0 if it is not known.
     """
 
     path: str = ""
@@ -27,22 +28,40 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something that the gate found.
+class Cause:
+    """The versions and files that cause a finding.
 
     Attributes:
-        code: Stable code.
-        level: How much it weighs under the policy; errors fail the gate.
+        versions: Name and version of each package that is needed for the finding; the versions of all other packages
+            make no difference.
+        files: The entries that the finding is about, such as what a lock records of each file. A base has the same
+            finding only if it has it for all of these entries.
+    """
+
+    versions: tuple[tuple[str, str], ...] = ()
+    files: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, versions: Mapping[str, object], files: Iterable[str] = ()) -> Self:
+        """Return the cause that consists of some versions, by package name, and some files."""
+        return cls(versions=tuple((name, str(version)) for name, version in versions.items()), files=tuple(files))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A problem, or a remark, that the gate reports.
+
+    Attributes:
+        code: Stable code, such as ``ADV001``.
+        level: ``error``, ``warning`` or ``note`` under the policy; errors fail the gate.
         message: One sentence, without a final full stop.
-        place: Where it points.
-        package: The package it is about, or empty.
-        subject: What tells it from other findings of the same code and package, whatever their versions: a rule, an
-            advisory, a requirement.
-        targets: Names of the targets that it holds for.
+        place: The file and line that it points to.
+        package: The package that it is about, or empty.
+        subject: What distinguishes it from other findings of the same code and package, whatever their versions: a
+            rule, an advisory, a requirement.
+        targets: Names of the targets that it applies to.
         source: Where the fact comes from, or empty.
-        versions: Name and version of the packages that make it; what else they are combined with does not matter.
-        files: What it is about in particular, such as what a lock records of each file: a base has the same finding
-            only where it has it of all of these.
+        cause: The versions and files that cause it.
     """
 
     code: str
@@ -53,12 +72,11 @@ class Finding:
     subject: str = ""
     targets: tuple[str, ...] = ()
     source: str = ""
-    versions: tuple[tuple[str, str], ...] = ()
-    files: tuple[str, ...] = ()
+    cause: Cause = Cause()
 
     @property
     def fingerprint(self) -> str:
-        """Hash by which a finding is known again when lines have moved and messages changed."""
+        """Hash that identifies the finding even if its line or message changes."""
         return hash_of_text("\n".join((self.code, self.place.path, self.package, self.subject)))
 
     @property
@@ -70,23 +88,23 @@ class Finding:
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
-def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings in order, those that several targets share once."""
+def merge_targets(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings sorted by importance and place; a finding of several targets appears once and names them all."""
     alike: dict[Finding, list[str]] = {}
     for finding in findings:
         alike.setdefault(replace(finding, targets=()), []).extend(finding.targets)
-    made = [replace(finding, targets=tuple(dict.fromkeys(targets))) for finding, targets in alike.items()]
+    unique = [replace(finding, targets=tuple(dict.fromkeys(targets))) for finding, targets in alike.items()]
     return tuple(
-        sorted(made, key=lambda f: (_ORDER[f.level], f.place.path, f.place.line, f.code, f.package, f.message))
+        sorted(unique, key=lambda f: (_ORDER[f.level], f.place.path, f.place.line, f.code, f.package, f.message))
     )
 
 
-def fingerprints(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return the fingerprint of each finding, made different where several findings have the same."""
-    seen: Counter[str] = Counter()
-    found = []
+def unique_fingerprints(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the fingerprint of each finding; equal fingerprints are made different by a counter."""
+    counts: Counter[str] = Counter()
+    unique = []
     for finding in findings:
-        own = finding.fingerprint
-        found.append(hash_of_text(f"{own}\n{seen[own]}") if seen[own] else own)
-        seen[own] += 1
-    return tuple(found)
+        plain = finding.fingerprint
+        unique.append(hash_of_text(f"{plain}\n{counts[plain]}") if counts[plain] else plain)
+        counts[plain] += 1
+    return tuple(unique)

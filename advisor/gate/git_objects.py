@@ -1,4 +1,4 @@
-"""Reads commits, their trees and their files from git's objects, as bytes: no checkout, no filter, no attribute."""
+"""Reading of commits, trees and files from git's objects, as bytes: without checkout, filters or attributes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from knowledge.domain.errors import InputError
 
 _LINK = "120000"
-_MOST_LINKS = 40
-"""Links that are followed for one path, as Linux does (man 7 path_resolution)."""
+_MAX_LINKS = 40
+"""Maximum number of links that are followed for one path, as on Linux (man 7 path_resolution)."""
 
 
 class CommitTree:
@@ -43,7 +43,7 @@ class CommitTree:
             about, _, path = entry.partition(b"\t")
             mode, kind, identifier = (about.decode("ascii").split() + ["", "", ""])[:3]
             name = os.fsdecode(path)
-            # A tree that was made by hand may hold names that lead out of it.
+            # A handcrafted tree may contain names that lead out of it.
             if kind == "blob" and _resolved(name, {}) == name:
                 (self._links if mode == _LINK else self.files)[name] = identifier
 
@@ -56,30 +56,30 @@ class CommitTree:
         }
 
     def file_at(self, path: str) -> str | None:
-        """Return the identifier of the file at a path, after all links; none where the commit has no file there."""
-        found = _resolved(path, self.links)
-        return None if found is None else self.files.get(found)
+        """Return the identifier of the file at a path, with links followed; none if the commit has no such file."""
+        resolved = _resolved(path, self.links)
+        return None if resolved is None else self.files.get(resolved)
 
     def contents(self, identifiers: Iterable[str]) -> Iterator[bytes]:
         """Yield the content of each identifier.
 
         Raises:
-            InputError: If the repository does not hold one.
+            InputError: If the repository does not have one.
         """
-        with tempfile.TemporaryFile() as wanted:
-            wanted.write("".join(f"{identifier}\n" for identifier in identifiers).encode("ascii"))
-            count = wanted.tell()
-            wanted.seek(0)
+        with tempfile.TemporaryFile() as requests:
+            requests.write("".join(f"{identifier}\n" for identifier in identifiers).encode("ascii"))
+            count = requests.tell()
+            requests.seek(0)
             if not count:
                 return
-            command = ["git", "-C", str(self._directory), "cat-file", "--batch"]
-            with subprocess.Popen(command, stdin=wanted, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as git:
+            command = _git(self._directory, "cat-file", "--batch")
+            with subprocess.Popen(command, stdin=requests, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as git:
                 assert git.stdout is not None
                 try:
                     while header := git.stdout.readline():
                         identifier, _, rest = header.decode("ascii").strip().partition(" ")
                         if not rest.startswith("blob "):
-                            raise InputError(f"the repository does not hold the object `{identifier}`: {rest}")
+                            raise InputError(f"the repository does not have the object `{identifier}`: {rest}")
                         content = git.stdout.read(int(rest.split()[1]) + 1)
                         yield content[:-1]
                 finally:
@@ -87,23 +87,23 @@ class CommitTree:
 
 
 def commit_of(reference: str, directory: Path) -> str | None:
-    """Return the identifier of the commit that a name means; none where it means none, or there is no repository."""
+    """Return the identifier of a commit by its name; none if there is no such commit, or no repository."""
     if reference.startswith("-"):
         return None
     try:
-        found = _run(directory, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
+        result = _run(directory, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
     except InputError:
         return None
-    return found.stdout.decode().strip() if found.returncode == 0 else None
+    return result.stdout.decode().strip() if result.returncode == 0 else None
 
 
 def prefix_of(directory: Path) -> str:
-    """Return the path of a directory from its repository's top; empty where it is the top."""
+    """Return the path of a directory relative to the top of its repository; empty if it is the top."""
     return os.fsdecode(_run(directory, "rev-parse", "--show-prefix").stdout).removesuffix("\n").removesuffix("/")
 
 
 def repository_error(directory: Path) -> str | None:
-    """Return why git does not read the repository of a directory; none where it does.
+    """Return why git cannot read the repository of a directory; none if it can.
 
     Raises:
         InputError: If git is not installed.
@@ -111,46 +111,54 @@ def repository_error(directory: Path) -> str | None:
     top = _run(directory, "rev-parse", "--show-toplevel")
     if not top.returncode:
         return None
-    return (top.stderr.decode(errors="replace").strip().splitlines() or ["no reason is given"])[0]
+    return (top.stderr.decode(errors="replace").strip().splitlines() or ["git gives no reason"])[0]
 
 
 def tracked_files(directory: Path, path: Path) -> tuple[str, ...]:
-    """Return the files at or below a path that the repository of a directory tracks, also where a link leads to."""
-    found: dict[str, None] = {}
+    """Return the tracked files at or below a path, also if the path is a link to them."""
+    tracked: dict[str, None] = {}
     for place in (os.path.abspath(path), os.path.realpath(path)):
         listed = _run(directory, "--literal-pathspecs", "ls-files", "-z", "--", place)
-        found |= dict.fromkeys(os.fsdecode(name) for name in listed.stdout.split(b"\0") if name)
-    return tuple(found)
+        tracked |= dict.fromkeys(os.fsdecode(name) for name in listed.stdout.split(b"\0") if name)
+    return tuple(tracked)
 
 
 def _resolved(path: str, links: Mapping[str, str]) -> str | None:
-    """Return a path without links, from the top of a tree; none where it leads out of it or never ends."""
-    left = path.split("/")[::-1]
-    done: list[str] = []
+    """Return a path with its links resolved, from the top of a tree; none if it leads out of it or is circular."""
+    pending = path.split("/")[::-1]
+    resolved_parts: list[str] = []
     followed = 0
     if path.startswith("/"):
         return None
-    while left:
-        part = left.pop()
+    while pending:
+        part = pending.pop()
         if part == "..":
-            if not done:
+            if not resolved_parts:
                 return None
-            done.pop()
+            resolved_parts.pop()
         elif part not in ("", "."):
-            done.append(part)
-            target = links.get("/".join(done))
+            resolved_parts.append(part)
+            target = links.get("/".join(resolved_parts))
             if target is not None:
                 followed += 1
-                if target.startswith("/") or followed > _MOST_LINKS:
+                if target.startswith("/") or followed > _MAX_LINKS:
                     return None
-                done.pop()
-                left += target.split("/")[::-1]
-    return "/".join(done)
+                resolved_parts.pop()
+                pending += target.split("/")[::-1]
+    return "/".join(resolved_parts)
+
+
+def _git(directory: Path, *arguments: str) -> list[str]:
+    """Return a command of git in a directory.
+
+    A commit may hold a folder that git takes for a repository of its own, with objects and programs that it names.
+    """
+    return ["git", "-c", "safe.bareRepository=explicit", "-C", str(directory), *arguments]
 
 
 def _run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(["git", "-C", str(directory), *arguments], capture_output=True, check=False)
+        return subprocess.run(_git(directory, *arguments), capture_output=True, check=False)
     except FileNotFoundError:
         raise InputError("`--base` needs `git`, and `git` is not installed", hint="name a lock file instead") from None
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What a project lets pass: `[tool.advisor.gate]`."""
+"""The policy of a project, `[tool.advisor.gate]`: what fails the gate, and exceptions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from advisor.config import nearest
 from advisor.gate.codes import Level, gate_codes
 from advisor.gate.findings import Finding, Place
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
+from knowledge.domain.suggestions import suggest
 
 KEYS = ("fail", "extend-fail", "max-regression", "max-gap", "indexes", "ignore")
 _IGNORE_KEYS = ("code", "package", "subject", "reason", "expires")
-ABOUT_EXCEPTIONS = ("ADV020", "ADV021")
-"""Codes of what is wrong with exceptions themselves."""
+EXCEPTION_CODES = ("ADV020", "ADV021")
+"""Codes of findings about the exceptions themselves."""
 MAX_REGRESSION = 0.03
 MAX_GAP = 0.10
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
@@ -27,14 +27,14 @@ _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ignore:
-    """An exception.
+    """An exception: findings that are ignored.
 
     Attributes:
         code: Code of the findings that it covers.
         package: Their package, or empty for any.
         subject: Their subject, such as an advisory, or empty for any.
-        reason: Why.
-        expires: Last day that it holds on, or none.
+        reason: Why they are ignored.
+        expires: Last day on which it is valid, or none.
         line: Line of its reason in the file.
     """
 
@@ -51,7 +51,7 @@ class Ignore:
         return self.package, f"{self.code} {self.subject}".strip()
 
     def covers(self, finding: Finding) -> bool:
-        """Whether it is made for a finding."""
+        """Whether it covers a finding."""
         return (
             self.code == finding.code
             and self.package in ("", finding.package)
@@ -61,15 +61,15 @@ class Ignore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePolicy:
-    """What the gate fails on.
+    """The policy: which findings fail the gate.
 
     Attributes:
         fail: Codes that fail.
-        max_regression: Loss of speed against the base lock that is let pass, as a fraction.
-        max_gap: Gain of speed that the recommended stack may have, as a fraction.
-        indexes: Addresses that packages may come from; none where the configured ones are meant.
+        max_regression: Allowed loss of speed compared with the base lock, as a fraction.
+        max_gap: Allowed gain of speed of the recommended stack over the lock, as a fraction.
+        indexes: Addresses that packages may come from; none for the configured indexes.
         ignores: Exceptions.
-        path: File that it stands in.
+        path: The file that contains it.
     """
 
     fail: frozenset[str]
@@ -80,38 +80,42 @@ class GatePolicy:
     path: str = "pyproject.toml"
 
     def level_of(self, code: str) -> Level:
-        """Return how much findings of a code weigh."""
+        """Return the level of findings of a code."""
         if code in self.fail:
             return "error"
-        own = gate_codes()[code].level
-        return "warning" if own == "error" else own
+        default = gate_codes()[code].level
+        return "warning" if default == "error" else default
 
     def apply(self, findings: list[Finding], *, today: date) -> tuple[list[Finding], list[tuple[Finding, Ignore]]]:
-        """Return what counts, with what is wrong with the exceptions, and what they covered.
+        """Apply the exceptions.
 
         Args:
-            findings: What was found.
-            today: The day, in UTC.
-        """
-        holding = [i for i in self.ignores if i.expires is None or today <= i.expires]
-        covering = {id(f): next((i for i in holding if i.covers(f)), None) for f in findings}
-        kept = [f for f in findings if covering[id(f)] is None]
-        covered = [(f, ignore) for f in findings if (ignore := covering[id(f)]) is not None]
-        used = {id(ignore) for _, ignore in covered}
-        for ignore in self.ignores:
-            if ignore not in holding:
-                kept.append(self._about(ignore, "ADV020", f"expired on {ignore.expires}"))
-            elif id(ignore) not in used:
-                kept.append(self._about(ignore, "ADV021", "covers no finding"))
-        return kept, covered
+            findings: All findings.
+            today: The date, in UTC.
 
-    def _about(self, ignore: Ignore, code: str, what: str) -> Finding:
+        Returns:
+            The findings that no exception covers, with those about the exceptions themselves; and the findings that an
+            exception covers, each with the exception.
+        """
+        valid = [i for i in self.ignores if i.expires is None or today <= i.expires]
+        covering = {id(f): next((i for i in valid if i.covers(f)), None) for f in findings}
+        reported = [f for f in findings if covering[id(f)] is None]
+        ignored = [(f, ignore) for f in findings if (ignore := covering[id(f)]) is not None]
+        used = {id(ignore) for _, ignore in ignored}
+        for ignore in self.ignores:
+            if ignore not in valid:
+                reported.append(self._exception_finding(ignore, "ADV020", f"expired on {ignore.expires}"))
+            elif id(ignore) not in used:
+                reported.append(self._exception_finding(ignore, "ADV021", "covers no finding"))
+        return reported, ignored
+
+    def _exception_finding(self, ignore: Ignore, code: str, problem: str) -> Finding:
         scope = "".join(f" of `{part}`" for part in (ignore.package, ignore.subject) if part)
         package, subject = ignore.identity
         return Finding(
             code=code,
             level=self.level_of(code),
-            message=f"the exception for {ignore.code}{scope} {what} (its reason: {ignore.reason})",
+            message=f"the exception for {ignore.code}{scope} {problem} (its reason: {ignore.reason})",
             place=Place(path=self.path, line=ignore.line),
             package=package,
             subject=subject,
@@ -124,14 +128,14 @@ def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text:
     Args:
         table: The table.
         path: Its file, for messages and findings.
-        text: Content of the file, to tell lines.
+        text: Content of the file, for line numbers.
 
     Raises:
-        InputError: If a key does not exist, a value is of another kind, or no lock could ever pass.
+        InputError: If a key does not exist, a value has the wrong type, or no lock could ever pass.
     """
     for key in table:
         if key not in KEYS:
-            raise InputError(f"`{path}`: `[tool.advisor.gate]` has no key `{key}`", hint=nearest(key, KEYS))
+            raise InputError(f"`{path}`: `[tool.advisor.gate]` has no key `{key}`", hint=suggest(key, KEYS))
     codes = gate_codes()
     fail = {code for code, about in codes.items() if about.level == "error"}
     if "fail" in table:
@@ -154,16 +158,16 @@ def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text:
 
 def _codes(value: Any, key: str, path: str) -> set[str]:
     known = gate_codes()
-    found: set[str] = set()
+    codes: set[str] = set()
     for word in _texts(value, key, path):
         matching = {code for code, about in known.items() if code.startswith(word) or about.name == word}
         if not word or not matching:
             raise InputError(
-                f"`{path}`: `tool.advisor.gate.{key}` names `{word}`, which is no code of a finding",
-                hint=nearest(word, [*known, *(about.name for about in known.values())]),
+                f"`{path}`: `tool.advisor.gate.{key}` names `{word}`, which is not the code or the name of a finding",
+                hint=suggest(word, [*known, *(about.name for about in known.values())]),
             )
-        found |= matching
-    return found
+        codes |= matching
+    return codes
 
 
 def _texts(value: Any, key: str, path: str) -> list[str]:
@@ -181,7 +185,8 @@ def _fraction(table: Mapping[str, Any], key: str, default: float, path: str) -> 
         raise InputError(f"{where} is not a fraction", hint=f'write `{key} = 0.05` or `{key} = "5 %"`')
     if value < 0:
         raise InputError(
-            f"{where} could never pass: an unchanged lock is 0 slower", hint=f'write `{key} = 0.05` or `{key} = "5 %"`'
+            f"{where} is negative, so even an unchanged lock would fail",
+            hint=f'write `{key} = 0.05` or `{key} = "5 %"`',
         )
     if key == "max-regression" and value >= 1:
         raise InputError(f"{where} lets everything pass", hint=f'write `{key} = 0.05` or `{key} = "5 %"`')
@@ -201,15 +206,15 @@ def _ignore(entry: Mapping[str, Any], path: str, text: str) -> Ignore:
     where = f"`{path}`: an entry of `tool.advisor.gate.ignore`"
     for key in entry:
         if key not in _IGNORE_KEYS:
-            raise InputError(f"{where} has no key `{key}`", hint=nearest(key, _IGNORE_KEYS))
+            raise InputError(f"{where} has no key `{key}`", hint=suggest(key, _IGNORE_KEYS))
     for key in ("code", "reason"):
         if not isinstance(entry.get(key), str) or not entry[key].strip():
             raise InputError(f"{where} has no `{key}`", hint=_EXAMPLE)
     known = gate_codes()
     code = next((c for c, about in known.items() if entry["code"] in (c, about.name)), None)
     if code is None:
-        hint = nearest(entry["code"], known)
-        raise InputError(f"{where} names `{entry['code']}`, which is no code of a finding", hint=hint)
+        hint = suggest(entry["code"], known)
+        raise InputError(f"{where} names `{entry['code']}`, which is not the code or the name of a finding", hint=hint)
     expires = entry.get("expires")
     if isinstance(expires, str):
         try:

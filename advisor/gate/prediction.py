@@ -1,4 +1,4 @@
-"""What the observations imply, remembered: the gate asks on every push, and the answers seldom change."""
+"""Cached predictions: the gate runs on every push, and predictions seldom change."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from knowledge.estimate.interface import Effect, Evidence, PredictedChange, Pred
 if TYPE_CHECKING:
     from knowledge.estimate.posterior import PosteriorEstimator
 
-_BUCKET = "outlook"
+_BUCKET = "predictions"
 _FORMAT = 2
-"""To be raised when what is remembered changes its meaning."""
+"""Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
 
 
-class Outlook:
-    """What the observations imply on one machine, for one workload.
+class Predictor:
+    """Predictions from the observations, for one machine and one workload.
 
-    Every answer is kept under a hash of all that it depends on: the observations, the machine, the workloads, the
-    program's version, the question. The knowledge base is opened where an answer is new.
+    Every result is cached under a hash of everything that it depends on: the observations, the machine, the workloads,
+    the program's version and the arguments. The knowledge base is opened only if a result is not cached.
     """
 
     def __init__(self, cache: DiskCache, *, address: str, hardware: HardwareProfile, workload: str) -> None:
-        """Remember what to ask.
+        """Create a predictor; this reads nothing.
 
         Args:
-            cache: Where answers are kept.
+            cache: Cache for results.
             address: Address of the knowledge base.
             hardware: The machine.
             workload: Name of the workload.
@@ -47,88 +47,88 @@ class Outlook:
         self._address = address
         self._hardware = hardware
         self._workload = workload
-        self._opened = ExitStack()
+        self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._opened.close()
+        self._resources.close()
 
     def failures(self, name: str) -> Mapping[str, str]:
-        """Return the versions of a package that were seen not to run on like hardware, each with its reason."""
-        found: Mapping[str, str] = self.remembered(["failures", name], lambda: dict(self.estimator.failures(name)))
-        return found
+        """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
+        failures: Mapping[str, str] = self.cached(["failures", name], lambda: dict(self.estimator.failures(name)))
+        return failures
 
     def predict(self, stack: Versions, baseline: Versions) -> Prediction:
         """Predict the speed-up of a stack over the baseline."""
-        question = ["predict", _spelled(stack), _spelled(baseline)]
-        return _prediction(self.remembered(question, lambda: asdict(self.estimator.predict(stack, baseline))))
+        query = ["predict", _texts(stack), _texts(baseline)]
+        return _prediction(self.cached(query, lambda: asdict(self.estimator.predict(stack, baseline))))
 
     def effects(self, stack: Versions, baseline: Versions) -> tuple[Effect, ...]:
         """Predict the speed-up of a stack over the baseline at each indicator of the workload."""
-        question = ["effects", _spelled(stack), _spelled(baseline)]
-        told = self.remembered(question, lambda: [asdict(e) for e in self.estimator.effects(stack, baseline)])
-        return tuple(Effect(**effect) for effect in told)
+        query = ["effects", _texts(stack), _texts(baseline)]
+        effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.effects(stack, baseline)])
+        return tuple(Effect(**effect) for effect in effects)
 
     def setting_effects(self, stack: Versions, settings: Mapping[str, Mapping[str, str]]) -> tuple[Effect, ...]:
-        """Predict what settings do to the speed of a stack, by framework, each against its default."""
-        question = ["settings", _spelled(stack), settings]
-        told = self.remembered(question, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings)])
-        return tuple(Effect(**effect) for effect in told)
+        """Predict the effect of settings, by framework, on the speed of a stack, each compared with its default."""
+        query = ["settings", _texts(stack), settings]
+        effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings)])
+        return tuple(Effect(**effect) for effect in effects)
 
     @cached_property
     def state(self) -> str:
-        """Hash of what the answers depend on, beside the question."""
+        """Hash of everything that results depend on, except the arguments."""
         from knowledge.estimate.workloads import catalogue_digest
-        from knowledge.store.state_hash import glance
+        from knowledge.store.state_hash import state_hash
 
-        seen = glance(self._address)
-        if seen is None:
-            # The tables are those of an older program, or a server's; opening fills in what ships.
-            seen = content_hash([block.state for block in self._store.blocks()])
+        store_state = state_hash(self._address)
+        if store_state is None:
+            # A server, or the tables of an older program; opening it adds the observations that ship.
+            store_state = content_hash([block.state for block in self._store.blocks()])
         program = [version_of_distribution("seshat-advisor"), catalogue_digest()]
-        return content_hash([_FORMAT, program, seen, self._hardware.identity, self._workload])
+        return content_hash([_FORMAT, program, store_state, self._hardware.identity, self._workload])
 
-    def remembered(self, question: Any, answer: Callable[[], Any]) -> Any:
-        """Return the answer to a question, JSON-ready; worked out where it was not before."""
-        key = canonical_json([self.state, question])
-        kept = self._cache.read(_BUCKET, key)
-        if kept is not None:
-            return json.loads(kept)
-        made = answer()
-        self._cache.write(_BUCKET, key, json.dumps(made).encode())
-        return json.loads(json.dumps(made))
+    def cached(self, query: Any, compute: Callable[[], Any]) -> Any:
+        """Return the cached result of a query as JSON-ready values; compute and cache it if it is new."""
+        key = canonical_json([self.state, query])
+        stored = self._cache.read(_BUCKET, key)
+        if stored is not None:
+            return json.loads(stored)
+        text = json.dumps(compute())
+        self._cache.write(_BUCKET, key, text.encode())
+        return json.loads(text)
 
     @cached_property
     def _store(self) -> Any:
         from knowledge.store.engine import open_knowledge_base
 
-        return self._opened.enter_context(open_knowledge_base(self._address))
+        return self._resources.enter_context(open_knowledge_base(self._address))
 
     @cached_property
     def estimator(self) -> PosteriorEstimator:
-        """What gives the answers that are not remembered."""
-        from knowledge.estimate.model_cache import Fits
+        """The estimator that computes results which are not cached."""
+        from knowledge.estimate.model_cache import ModelCache
         from knowledge.estimate.posterior import PosteriorEstimator
         from knowledge.estimate.workloads import find_workload
         from pi_runners.vocabulary import FRAMEWORKS
 
         workload = find_workload(self._workload)
-        fits = Fits(self._store)
+        fits = ModelCache(self._store)
         return PosteriorEstimator(fits, hardware=self._hardware, workload=workload, frameworks=frozenset(FRAMEWORKS))
 
 
-def telling(versions: Versions) -> dict[str, Version]:
-    """Return the versions that predictions depend on, by name."""
+def performance_versions(versions: Versions) -> dict[str, Version]:
+    """Return the versions that predictions depend on, sorted by name: frameworks and their companions."""
     from knowledge.estimate.evidence import COMPANIONS
     from pi_runners.vocabulary import FRAMEWORKS
 
     return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
 
 
-def _spelled(versions: Versions) -> dict[str, str]:
-    return {name: str(version) for name, version in telling(versions).items()}
+def _texts(versions: Versions) -> dict[str, str]:
+    return {name: str(version) for name, version in performance_versions(versions).items()}
 
 
 def _prediction(document: dict[str, Any]) -> Prediction:

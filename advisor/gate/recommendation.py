@@ -1,4 +1,4 @@
-"""The recommended stack, remembered for as long as everything that it depends on stays the same."""
+"""The recommended stack, cached until anything that it depends on changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.gate.prediction import Outlook
+from advisor.gate.prediction import Predictor
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
 from advisor.resolve.problem import ResolutionProblem
@@ -24,71 +24,71 @@ if TYPE_CHECKING:
 
 _BUCKET = "recommended"
 _FORMAT = 1
-"""To be raised when what is remembered changes its meaning."""
+"""Version of the cached values; raise it when their meaning changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recommended:
+class RecommendedStack:
     """The recommended stack of a problem.
 
     Attributes:
-        versions: By package.
-        proven: Whether no better one exists.
+        versions: Version of each package.
+        proven: Whether its score is proven to be optimal.
     """
 
     versions: Mapping[str, Version]
     proven: bool
 
 
-def recommended(
+def find_recommended_stack(
     problem: ResolutionProblem,
     client: IndexClient,
-    outlook: Outlook,
+    predictor: Predictor,
     *,
     criteria: Sequence[str],
     solve: Callable[[], tuple[ResolutionRequest, Advice]],
-) -> Recommended:
-    """Return the recommended stack; solved where anything that it depends on is new.
+) -> RecommendedStack:
+    """Return the recommended stack, from the cache if nothing that it depends on has changed.
 
-    It depends on the requirements, the target, the observations, the rules, the program's version, and on what the
-    indexes say of every package that the search reached.
+    It depends on the requirements, the target, the observations, the rules, the program's version, and the index pages
+    of every package that the search loaded.
 
     Args:
-        problem: What is required.
+        problem: The requirements and the target.
         client: The indexes.
-        outlook: What the observations imply.
-        criteria: What is best, as text: the objective, and for some of them what counts as young.
-        solve: Answers the problem.
+        predictor: Predictions from the observations.
+        criteria: The objective, and for `stable` the minimum age of a file and the date.
+        solve: Solves the problem.
 
     Raises:
         AdvisorError: If there is no stack, or an index cannot be read.
     """
-    depends = [outlook.state, catalogue_digest(), _spelled(problem), _indexes(client), list(criteria)]
-    key = canonical_json([_FORMAT, *depends])
-    # Vulnerability records are no part of the pages.
-    kept = None if "security" in criteria else client.cache.read(_BUCKET, key)
-    if kept is not None:
-        document = json.loads(kept)
+    inputs = [predictor.state, catalogue_digest(), _problem_key(problem), _index_key(client), list(criteria)]
+    key = canonical_json([_FORMAT, *inputs])
+    # Vulnerability records are not part of the pages.
+    stored = None if "security" in criteria else client.cache.read(_BUCKET, key)
+    if stored is not None:
+        document = json.loads(stored)
         if all(client.digest(NormalizedName(name)) == digest for name, digest in document["pages"].items()):
-            return Recommended(
+            return RecommendedStack(
                 versions={name: Version(version) for name, version in document["versions"].items()},
                 proven=document["proven"],
             )
-    inquiry, advice = solve()
+    request, advice = solve()
     versions = {str(c.name): c.version for c in advice.optimum.stack}
     document = {
-        "pages": {name: client.digest(name) for name in inquiry.source.reached},
+        "pages": {name: client.digest(name) for name in request.source.loaded_packages},
         "versions": {name: str(version) for name, version in versions.items()},
         "proven": advice.optimum.proven,
     }
     client.cache.write(_BUCKET, key, json.dumps(document).encode())
-    return Recommended(versions=versions, proven=advice.optimum.proven)
+    return RecommendedStack(versions=versions, proven=advice.optimum.proven)
 
 
-def relaxed(problem: ResolutionProblem, lock: Lock) -> ResolutionProblem:
-    """Return a problem without the pins of a lock that is itself where the project says what it requires.
+def without_pins(problem: ResolutionProblem, lock: Lock) -> ResolutionProblem:
+    """Return a problem without its pins, if the lock is the project's own pinned requirements file.
 
-    In such a file a pin says what is, not what must be: the question is what should be there.
+    A pin in such a file is the locked version, not a requirement.
     """
     if not lock.is_project:
         return problem
@@ -103,7 +103,7 @@ def _unpinned(root: RootRequirement) -> RootRequirement:
     return replace(root, requirement=free, hashes=frozenset())
 
 
-def _spelled(problem: ResolutionProblem) -> Any:
+def _problem_key(problem: ResolutionProblem) -> Any:
     target, policy = problem.target, problem.policy
     roots = [
         sorted([str(r.requirement), r.constraint, sorted(r.hashes)] for r in group)
@@ -121,6 +121,6 @@ def _spelled(problem: ResolutionProblem) -> Any:
     ]
 
 
-def _indexes(client: IndexClient) -> Any:
+def _index_key(client: IndexClient) -> Any:
     c = client.configuration
     return [c.default, list(c.extra), list(c.find_links), sorted(c.bindings.items()), c.strategy]

@@ -1,4 +1,4 @@
-"""Whether a lock holds what its project requires, and what its own packages require, and nothing else."""
+"""Checks that a lock satisfies the requirements of its project and packages, and contains nothing else."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Iterator
 from packaging.utils import NormalizedName
 
 from advisor.domain.requirement import RootRequirement
-from advisor.gate.findings import Finding, Place
-from advisor.gate.scope import Located, Scope, place_of_root
+from advisor.gate.findings import Cause, Finding, Place
+from advisor.gate.scope import InstallableFiles, Scope, place_of_root
 from advisor.resolve.problem import CandidateSource, Dependency, admits
 
-_FEW = 3
+_MAX_NAMES = 3
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv"})
 
 
-def unmet(scope: Scope, source: CandidateSource, located: Located) -> Iterator[Finding]:
-    """Yield what is out of date, left open, or not required.
+def check_requirements(scope: Scope, source: CandidateSource, installable: InstallableFiles) -> Iterator[Finding]:
+    """Yield unmet requirements, requirements without a locked version, and packages that nothing requires.
 
     Args:
-        scope: What is examined.
-        source: Tells what a candidate requires.
-        located: The locked packages whose requirements can be told; others count as requiring nothing.
+        scope: The lock, the target and the policy.
+        source: Source of the requirements of a candidate.
+        installable: The locked packages whose requirements are available; others count as requiring nothing.
     """
     lock, problem = scope.lock, scope.problem
-    source.fetch(located.values())
-    seen: set[tuple[NormalizedName, NormalizedName | None]] = set()
+    source.fetch(installable.values())
+    visited: set[tuple[NormalizedName, NormalizedName | None]] = set()
     missing: dict[NormalizedName, str] = {}
     queue: list[tuple[NormalizedName, NormalizedName | None]] = []
 
-    def ask(dependency: Dependency) -> None:
+    def enqueue(dependency: Dependency) -> None:
         queue.extend((dependency.name, extra) for extra in (None, *dependency.extras))
 
     for root in problem.roots:
@@ -41,31 +41,31 @@ def unmet(scope: Scope, source: CandidateSource, located: Located) -> Iterator[F
         elif locked is not None and not admits(root.requirement, locked.version):
             yield _violated(scope, root)
         if not root.constraint:
-            ask(Dependency(name=root.name, requirement=root.requirement))
+            enqueue(Dependency(name=root.name, requirement=root.requirement))
     while queue:
         name, extra = queue.pop()
-        if (name, extra) in seen or name not in lock.packages:
+        if (name, extra) in visited or name not in lock.packages:
             continue
-        seen.add((name, extra))
-        if name not in located:
+        visited.add((name, extra))
+        if name not in installable:
             continue
-        for dependency in source.dependencies(located[name], extra) or ():
+        for dependency in source.dependencies(installable[name], extra) or ():
             locked = lock.packages.get(dependency.name)
             if locked is None:
                 missing.setdefault(dependency.name, name)
             elif not admits(dependency.requirement, locked.version):
                 yield scope.finding(
                     "ADV001",
-                    f"`{name} {lock.packages[name].version}` requires `{_plain(dependency)}`, and the lock holds "
-                    f"{locked.version}",
+                    f"`{name} {lock.packages[name].version}` requires `{_without_marker(dependency)}`, "
+                    f"but the lock has {locked.version}",
                     package=dependency.name,
                     subject=f"{name} requires {dependency.name}",
-                    versions={name: lock.packages[name].version, dependency.name: locked.version},
+                    cause=Cause.of({name: lock.packages[name].version, dependency.name: locked.version}),
                 )
-            ask(dependency)
+            enqueue(dependency)
     yield from _missing(scope, missing)
-    complete = all(name in located for name in lock.packages)
-    surplus = sorted(set(lock.packages) - {name for name, _ in seen} - _INSTALLERS)
+    complete = all(name in installable for name in lock.packages)
+    surplus = sorted(set(lock.packages) - {name for name, _ in visited} - _INSTALLERS)
     if surplus and complete and not missing:
         yield _surplus(scope, surplus)
 
@@ -73,7 +73,7 @@ def unmet(scope: Scope, source: CandidateSource, located: Located) -> Iterator[F
 def _absent(scope: Scope, root: RootRequirement) -> Finding:
     return scope.finding(
         "ADV001",
-        f"`{root.requirement}` ({root.origin}) is required, and the lock does not hold it",
+        f"`{root.requirement}` ({root.origin}) is required, but it is not in the lock",
         package=root.name,
         place=place_of_root(root),
         subject=f"the project requires {root.name}",
@@ -85,51 +85,51 @@ def _violated(scope: Scope, root: RootRequirement) -> Finding:
     verb = "is a constraint" if root.constraint else "is required"
     return scope.finding(
         "ADV001",
-        f"`{root.requirement}` ({root.origin}) {verb}, and the lock holds {version}",
+        f"`{root.requirement}` ({root.origin}) {verb}, but the lock has {version}",
         package=root.name,
         place=place_of_root(root),
         subject=f"the project requires {root.name}",
-        versions={root.name: version},
+        cause=Cause.of({root.name: version}),
     )
 
 
 def _missing(scope: Scope, missing: dict[NormalizedName, str]) -> Iterator[Finding]:
-    """Yield one finding for all that is not locked: where one dependency is forgotten, many mostly are."""
+    """Yield one finding for all dependencies that are not locked: if one is missing, many usually are."""
     if not missing:
         return
-    told = ", ".join(f"`{name}` (for `{parent}`)" for name, parent in sorted(missing.items())[:_FEW])
-    more = f" and {len(missing) - _FEW} more" if len(missing) > _FEW else ""
+    names = ", ".join(f"`{name}` (for `{parent}`)" for name, parent in sorted(missing.items())[:_MAX_NAMES])
+    more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
     first = min(missing)
     if scope.lock.is_project:
         yield scope.finding(
             "ADV023",
-            f"{len(missing)} dependencies are left open: {told}{more}",
+            f"{len(missing)} dependencies have no locked version: {names}{more}",
             place=Place(path=str(scope.lock.path), line=1),
             subject="open",
-            files=sorted(missing),
+            cause=Cause(files=tuple(sorted(missing))),
         )
         return
     yield scope.finding(
         "ADV001",
-        f"the lock does not hold what its own packages require: {told}{more}",
+        f"requirements of locked packages are not in the lock: {names}{more}",
         package=first if len(missing) == 1 else "",
         place=scope.place_of(missing[first]),
         subject="missing",
-        files=sorted(missing),
+        cause=Cause(files=tuple(sorted(missing))),
     )
 
 
 def _surplus(scope: Scope, surplus: list[NormalizedName]) -> Finding:
-    told = ", ".join(f"`{name}`" for name in surplus[:_FEW])
-    more = f" and {len(surplus) - _FEW} more" if len(surplus) > _FEW else ""
+    names = ", ".join(f"`{name}`" for name in surplus[:_MAX_NAMES])
+    more = f" and {len(surplus) - _MAX_NAMES} more" if len(surplus) > _MAX_NAMES else ""
     return scope.finding(
         "ADV019",
-        f"nothing on the target requires {told}{more}",
+        f"nothing on the target requires {names}{more}",
         package=surplus[0] if len(surplus) == 1 else "",
         place=scope.place_of(surplus[0]),
         subject="surplus",
     )
 
 
-def _plain(dependency: Dependency) -> str:
+def _without_marker(dependency: Dependency) -> str:
     return str(dependency.requirement).partition(";")[0].strip()

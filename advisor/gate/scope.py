@@ -1,28 +1,30 @@
-"""What is examined: one lock, for one target, under one policy."""
+"""The scope of one check: one lock, one target, one policy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packaging.utils import NormalizedName
 
 from advisor.domain.requirement import RootRequirement
-from advisor.gate.findings import Finding, Place
+from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.project.locks import Lock
 from advisor.resolve.problem import Candidate, ResolutionProblem
 
+_NO_CAUSE = Cause()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """One lock, for one target, under one policy.
+    """One lock, checked for one target under one policy.
 
     Attributes:
         lock: The lock.
         problem: What the project requires on the target.
-        policy: What is let pass.
-        target: Name of the target; empty where it has none.
+        policy: What fails the gate.
+        target: Name of the target; empty if the project has no named targets.
     """
 
     lock: Lock
@@ -39,10 +41,19 @@ class Scope:
         place: Place | None = None,
         subject: str = "",
         source: str = "",
-        versions: Mapping[str, object] | None = None,
-        files: Sequence[str] = (),
+        cause: Cause = _NO_CAUSE,
     ) -> Finding:
-        """Return a finding; by default it points at its package in the lock."""
+        """Return a finding with the level that the policy gives its code.
+
+        Args:
+            code: Code of the finding, such as ``ADV001``.
+            message: One sentence, without a final full stop.
+            package: The package that it is about, if any.
+            place: Where it points; by default the package's entry in the lock.
+            subject: What distinguishes it from other findings of the same code and package.
+            source: Where the fact comes from.
+            cause: The versions and files that cause it.
+        """
         return Finding(
             code=code,
             level=self.policy.level_of(code),
@@ -52,12 +63,11 @@ class Scope:
             subject=subject,
             targets=(self.target,),
             source=source,
-            versions=tuple((name, str(version)) for name, version in (versions or {}).items()),
-            files=tuple(files),
+            cause=cause,
         )
 
     def place_of(self, package: str) -> Place:
-        """Return where a package stands in the lock; the lock itself where it does not."""
+        """Return the place of a package's entry in the lock, or of the lock itself if it has no such entry."""
         if self.lock.path is None:
             return Place()
         locked = self.lock.packages.get(NormalizedName(package))
@@ -67,9 +77,9 @@ class Scope:
 
 
 def place_of_root(root: RootRequirement) -> Place | None:
-    """Return where a requirement of the user's own stands, or none where it stands in no file."""
+    """Return the place of a requirement of the project, or none if it comes from no file."""
     return Place(path=root.path, line=root.line) if root.path and root.line else None
 
 
-Located = Mapping[NormalizedName, Candidate]
-"""The file of each locked package that the target would install, as far as the index has one."""
+InstallableFiles = Mapping[NormalizedName, Candidate]
+"""The file that the target would install for each locked package; packages without such a file are absent."""

@@ -1,4 +1,4 @@
-"""What a lock takes from no index, and what it leaves open: repositories, archives, directories, absent versions."""
+"""Packages of a lock that come from no index (repositories, archives, directories) or that have no version."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from advisor.gate.findings import Finding, Place
+from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.scope import Scope
 from advisor.index.addresses import printable
 from advisor.project.locks import Lock, LockedSource
 
-# What pip takes for an archive (pip/_internal/utils/filetypes.py).
+# Suffixes of archives according to pip (pip/_internal/utils/filetypes.py).
 _ARCHIVES = (
     *(".zip", ".whl", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz"),
     *(".tar.xz", ".txz", ".tar.lz", ".tlz", ".tar.lzma"),
 )
 
 
-def unindexed(scope: Scope) -> Iterator[Finding]:
-    """Yield what a lock takes from no index, and what it leaves open."""
+def check_unindexed(scope: Scope) -> Iterator[Finding]:
+    """Yield packages that come from no index, packages without a version, and hosts without a certificate."""
     lock = scope.lock
     for source in lock.sources:
         if is_within_project(lock, source):
             if os.path.normpath(source.address) != ".":
-                message = f"`{source.name}` comes from the directory `{source.address}`: its files are not judged"
+                message = f"`{source.name}` comes from the directory `{source.address}`: its files are not checked"
                 yield scope.finding("ADV022", message, package=source.name, place=_place(lock, source.line))
         else:
-            yield _from_elsewhere(scope, source)
+            yield _not_from_index(scope, source)
     for name, line in lock.open_entries:
-        message = f"the lock holds no version of `{name}` for platforms where it is required"
+        message = f"the lock has no version of `{name}` for some platforms where it is required"
         yield scope.finding("ADV023", message, package=name, place=_place(lock, line), subject="open")
     for host, line in lock.trusted_hosts:
         message = f"packages may come from `{host}` without a certificate (`--trusted-host`)"
         yield scope.finding("ADV030", message, place=_place(lock, line), subject=host)
 
 
-def replaced_by_directories(scope: Scope, before: Lock) -> Iterator[Finding]:
-    """Yield the packages that a lock takes from a directory, and the lock before it from an index."""
+def check_replaced_by_directories(scope: Scope, before: Lock) -> Iterator[Finding]:
+    """Yield the packages that a lock takes from a directory, but the base's lock from an index."""
     indexed = {name for name, locked in before.entries if not locked.elsewhere}
     for source in scope.lock.sources:
         if source.name in indexed and is_within_project(scope.lock, source):
-            yield _from_elsewhere(scope, source)
+            yield _not_from_index(scope, source)
 
 
 def is_within_project(lock: Lock, source: LockedSource) -> bool:
-    """Whether a package comes from a directory of the project itself, whose content is reviewed with the project."""
+    """Whether a package comes from a directory of the project, whose content is reviewed with the project."""
     address = os.path.normpath(source.address)
     inside = ":" not in address and "\\" not in address and not Path(address).is_absolute()
     if not (source.directory and inside) or address.split("/")[0] == ".." or address.lower().endswith(_ARCHIVES):
@@ -55,19 +55,19 @@ def is_within_project(lock: Lock, source: LockedSource) -> bool:
     place = lock.path.parent / address
     try:
         return not place.is_file() and place.resolve().is_relative_to(lock.path.parent.resolve())
-    except (OSError, ValueError, RuntimeError):  # No path, or links without end.
+    except (OSError, ValueError, RuntimeError):  # Not a path, or circular links.
         return False
 
 
-def _from_elsewhere(scope: Scope, source: LockedSource) -> Finding:
+def _not_from_index(scope: Scope, source: LockedSource) -> Finding:
     address = printable(source.address)
     return scope.finding(
         "ADV026",
-        f"`{source.name}` comes from `{address}`, no index: its files cannot be compared",
+        f"`{source.name}` comes from `{address}`, not from an index: its files cannot be compared",
         package=source.name,
         place=_place(scope.lock, source.line),
         subject=address,
-        files=(source.content,),
+        cause=Cause(files=(source.content,)),
     )
 
 

@@ -1,4 +1,4 @@
-"""The smallest change of a lock after which the gate finds nothing that fails: proven to be the smallest."""
+"""The smallest change of a lock that makes it pass the gate, with a proof that no smaller one does."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from datetime import date
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.gate.check import Examined, examine
-from advisor.gate.compare import lies_behind
+from advisor.gate.check import TargetResult, check_target
+from advisor.gate.compare import exceeds_gap
 from advisor.gate.findings import Finding
-from advisor.gate.policy import ABOUT_EXCEPTIONS, GatePolicy
-from advisor.gate.prediction import telling
+from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
+from advisor.gate.prediction import performance_versions
 from advisor.project.lock_formats import LockedFile
 from advisor.project.locks import Lock, LockedVersion
-from advisor.resolve.baseline import Impossible
+from advisor.resolve.baseline import NoStackError
 from advisor.resolve.encode import Choice
-from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError
+from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import ResolutionRequest
 from advisor.resolve.verify import verify
 
-_MOST_ROUNDS = 200
+_MAX_ROUNDS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """The smallest change that clears what versions can clear.
+    """The smallest change that resolves every finding which other versions can resolve.
 
     Attributes:
-        optimum: The stack after it; the first bound is the number of packages that change.
-        cleared: Findings that failed the lock and are gone.
-        remaining: Findings that fail and that no choice of versions clears.
+        optimum: The stack after the change; its first bound is the number of packages that change.
+        cleared: Failing findings that the change resolves.
+        remaining: Failing findings that no choice of versions resolves.
     """
 
     optimum: Optimum
@@ -41,84 +41,90 @@ class Update:
     remaining: tuple[Finding, ...]
 
 
-def least_update(examined: Examined, inquiry: ResolutionRequest, policy: GatePolicy, *, today: date) -> Update:
-    """Return the smallest change of a lock that clears the findings that fail it.
+def find_smallest_update(
+    target_result: TargetResult, request: ResolutionRequest, policy: GatePolicy, *, today: date
+) -> Update:
+    """Return the smallest change of a lock that resolves the findings which fail it.
 
-    Solves for the least change, examines the answer as any lock, refuses the combinations that fail and solves again.
-    What is refused fails in every stack that holds it, so the first answer that passes is the smallest that does. Only
-    a gap to the recommended stack may be another one where one more measured package is there; whether such a stack is
-    smaller still is not looked for, and the report says so.
+    Solves for the fewest changes, checks the solution like any lock, excludes the combinations of versions that fail,
+    and solves again. An excluded combination fails in every stack that contains it, so the first solution that passes
+    is the smallest. There is one exception, which the report names: the gap to the recommended stack may differ in a
+    stack with one more measured package, and such stacks are not searched for a smaller change.
 
     Args:
-        examined: What came of the lock.
-        inquiry: The problem, with the locked versions among its candidates.
-        policy: What is let pass.
-        today: The day, in UTC.
+        target_result: Result of checking the lock.
+        request: The problem, with the locked versions among its candidates.
+        policy: The policy.
+        today: The date, in UTC.
 
     Raises:
-        Impossible: If no stack clears them.
-        SearchLimitError: If that remained open.
-        AdvisorError: If a stack cannot be examined.
+        NoStackError: If no stack resolves them.
+        SearchLimitError: If the search ended before it found a stack or a proof that there is none.
+        AdvisorError: If a stack cannot be checked.
     """
-    case, lock = examined.case, examined.case.head.lock
-    before = failing(examined, policy, today=today)
-    refused: set[frozenset[Choice]] = set()
-    for _ in range(_MOST_ROUNDS):
-        # Where the project pins what it names and leaves the rest open, what is open is no part of the lock.
-        criteria = inquiry.criteria.with_least_change(lock.versions, refused, added=int(not lock.is_project))
-        asked = replace(inquiry, criteria=criteria)
+    case, lock = target_result.case, target_result.case.head.lock
+    before = failing_findings(target_result, policy, today=today)
+    excluded: set[frozenset[Choice]] = set()
+    for _ in range(_MAX_ROUNDS):
+        # In a pinned requirements file only the packages that it names are part of the lock.
+        criteria = request.criteria.with_least_change(lock.versions, excluded, added=int(not lock.is_project))
+        changed_request = replace(request, criteria=criteria)
         try:
-            optimum = asked.best()
-        except NoSolution:
-            raise Impossible(
-                "no stack satisfies the requirements and clears what the gate finds",
+            optimum = changed_request.best()
+        except InfeasibleError:
+            raise NoStackError(
+                "no stack satisfies the requirements and passes the gate",
                 details=tuple(f"{finding.code}: {finding.message}" for finding in before),
                 hint="relax the requirements, or ignore a finding with a reason in `[tool.advisor.gate]`",
             ) from None
-        head = replace(case.head, lock=lock_of(optimum.stack), problem=inquiry.problem)
-        after = examine(replace(case, head=head, base=None), policy)
-        found = failing(after, policy, today=today)
-        fresh = {choices for finding in found for choices in _refusals(finding, after, inquiry, policy)} - refused
+        head = replace(case.head, lock=lock_from_stack(optimum.stack), problem=request.problem)
+        after = check_target(replace(case, head=head, base=None), policy)
+        remaining = failing_findings(after, policy, today=today)
+        fresh = {
+            choices for finding in remaining for choices in _excluded_combinations(finding, after, request, policy)
+        } - excluded
         if not fresh:
-            verify(inquiry.problem, inquiry.source, optimum.stack)
-            left = {(f.code, f.package, f.subject) for f in found}
-            cleared = tuple(f for f in before if (f.code, f.package, f.subject) not in left)
-            return Update(optimum=optimum, cleared=cleared, remaining=tuple(found))
-        refused |= fresh
-    raise SearchLimitError(f"the search for the smallest change did not close within {_MOST_ROUNDS} rounds")
+            verify(request.problem, request.source, optimum.stack)
+            remaining_keys = {(f.code, f.package, f.subject) for f in remaining}
+            cleared = tuple(f for f in before if (f.code, f.package, f.subject) not in remaining_keys)
+            return Update(optimum=optimum, cleared=cleared, remaining=tuple(remaining))
+        excluded |= fresh
+    raise SearchLimitError(f"the search for the smallest change did not end within {_MAX_ROUNDS} rounds")
 
 
-def failing(examined: Examined, policy: GatePolicy, *, today: date) -> Sequence[Finding]:
-    """Return the findings that fail under a policy, its exceptions honoured.
+def failing_findings(target_result: TargetResult, policy: GatePolicy, *, today: date) -> Sequence[Finding]:
+    """Return the findings that fail under a policy, without those that an exception covers.
 
     Raises:
-        AdvisorError: If the examination is not complete.
+        AdvisorError: If the check is not complete.
     """
-    if examined.failure is not None:
-        raise examined.failure
-    kept, _ = policy.apply(list(examined.findings), today=today)
-    return [finding for finding in kept if finding.fails and finding.code not in ABOUT_EXCEPTIONS]
+    if target_result.failure is not None:
+        raise target_result.failure
+    reported, _ = policy.apply(list(target_result.findings), today=today)
+    return [finding for finding in reported if finding.fails and finding.code not in EXCEPTION_CODES]
 
 
-def _refusals(
-    finding: Finding, after: Examined, inquiry: ResolutionRequest, policy: GatePolicy
+def _excluded_combinations(
+    finding: Finding, after: TargetResult, request: ResolutionRequest, policy: GatePolicy
 ) -> Iterator[frozenset[Choice]]:
-    """Yield the combinations of versions that a finding refuses; none where it is not about versions."""
-    if not finding.versions:
+    """Yield the combinations of versions that a finding excludes; none if it is not about versions."""
+    if not finding.cause.versions:
         return
-    choices = frozenset((NormalizedName(name), Version(version)) for name, version in finding.versions)
+    choices = frozenset((NormalizedName(name), Version(version)) for name, version in finding.cause.versions)
     yield choices
     if finding.code == "ADV008" and after.recommended is not None:
-        # Other versions of the framework that lag behind, too, beside the same companions: all at once.
+        # Exclude at once all versions of the framework that have the same gap with the same companions.
         stack = after.case.head.lock.versions
-        for candidate in inquiry.source.candidates(NormalizedName(finding.package)):
+        for candidate in request.source.candidates(NormalizedName(finding.package)):
             other = {**stack, finding.package: candidate.version}
-            if lies_behind(after.case.outlook.predict(after.recommended.versions, other), policy.max_gap):
-                yield frozenset((NormalizedName(name), version) for name, version in telling(other).items())
+            if exceeds_gap(after.case.predictor.predict(after.recommended.versions, other), policy.max_gap):
+                yield frozenset(
+                    (NormalizedName(name), version) for name, version in performance_versions(other).items()
+                )
 
 
-def lock_of(stack: Sequence[Candidate]) -> Lock:
-    """Return a stack as the lock that it would be."""
+def lock_from_stack(stack: Sequence[Candidate]) -> Lock:
+    """Return the lock that a stack would be written to."""
     packages = {}
     for candidate in stack:
         file = candidate.file

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from advisor.index.archive import check_members, open_tar, open_zip
 from advisor.index.limits import METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
 from knowledge.domain.errors import UnavailableError
+from knowledge.domain.extras import needs_extra
 
 
 class BuildError(UnavailableError):
@@ -32,8 +33,9 @@ def build_metadata(sdist: BinaryIO, filename: str) -> str:
     """
     import subprocess
 
-    from build import BuildBackendException, BuildException
-    from pyproject_hooks import BackendUnavailable
+    with needs_extra("sdists", "`--build-sdists`"):
+        from build import BuildBackendException, BuildException
+        from pyproject_hooks import BackendUnavailable
 
     with tempfile.TemporaryDirectory(prefix="seshat-sdist-") as folder:
         source, output = Path(folder, "source"), Path(folder, "metadata")

@@ -179,6 +179,13 @@ class IndexClient:
         """
         return self._metadata_future(file).result()
 
+    def licenses(self, file: DistributionFile) -> tuple[str, ...]:
+        """Return the licences that a distribution states; empty if it states none or its metadata cannot be read."""
+        try:
+            return self.metadata(file).licenses
+        except (MetadataError, UnavailableError):
+            return ()
+
     def prefetch(self, projects: Iterable[NormalizedName] = (), files: Iterable[DistributionFile] = ()) -> None:
         """Start fetching pages and metadata without waiting for them."""
         for project in projects:

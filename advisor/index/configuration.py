@@ -20,6 +20,8 @@ from knowledge.domain.toml import parse_toml
 
 KEYS = ("index-url", "extra-index-url", "find-links", "cert", "timeout")
 STRATEGIES = ("first-index", "unsafe-best-match")
+PYPI = "https://pypi.org/simple/"
+"""The index that pip and uv use if none is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +52,7 @@ class IndexConfiguration:
         """Address of the default index; where nothing is configured, the one that pip uses."""
         if self.default:
             return self.default
-        from pypi_simple import PYPI_SIMPLE_ENDPOINT
-
-        return PYPI_SIMPLE_ENDPOINT
+        return PYPI
 
     def name_of(self, base: str) -> str:
         """Short name of an index for stacks: empty for the default one, else its host, else ``local``."""

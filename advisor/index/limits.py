@@ -32,6 +32,8 @@ UNPACKED_BYTES = GIB
 """How much of an sdist is decompressed, to find its metadata or to build it."""
 MEMBERS = 100_000
 """How many members an sdist may have."""
+_ENDS = 100
+"""How often a stream is read at its end."""
 REDIRECTS = 10
 """How many redirects are followed."""
 RETRY_AFTER_SECONDS = 30
@@ -83,21 +85,29 @@ class BoundedFile:
 
 
 class BoundedStream:
-    """A stream of which no more than :data:`UNPACKED_BYTES` are read."""
+    """A stream of which no more than :data:`UNPACKED_BYTES` are read, and no more than a few times behind its end.
+
+    ``tarfile`` skips a member in blocks of 10 KiB, as many as the member claims to have.
+    """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._stream = stream
         self._name = name
         self._left = UNPACKED_BYTES
+        self._beyond = 0
 
     def read(self, size: int) -> bytes:
         """Read as a file does.
 
         Raises:
             TooLargeError: If more would be read.
+            EOFError: If the reader does not stop at the end.
         """
         content = self._stream.read(min(size, self._left + 1))
         self._left -= len(content)
+        self._beyond += not content
+        if self._beyond > _ENDS:
+            raise EOFError("it ends within a member")
         if self._left < 0:
             raise TooLargeError(f"`{self._name}` unpacks to more than {bytes_text(UNPACKED_BYTES)}")
         return content

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from packaging.metadata import parse_email
+from packaging.metadata import RawMetadata, parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
@@ -15,11 +15,13 @@ from knowledge.domain.requirements import requirement_from, specifiers_from
 
 _MESSAGE_CHARACTERS = 300
 """How much of an error is repeated: it quotes the field, which may be as long as the header."""
+_LICENSE_CHARACTERS = 200
+_LICENSE_CLASSIFIER = "License ::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreMetadata:
-    """What a distribution says of itself, as far as resolving needs it.
+    """The fields of a distribution's core metadata that the program uses.
 
     Attributes:
         name: Normalised name.
@@ -28,6 +30,8 @@ class CoreMetadata:
         extras: Normalised names of the extras it provides.
         requires_python: Interpreters it is for, or none.
         dynamic: Whether its requirements are only known after building it (PEP 643).
+        licenses: Its SPDX expression (``License-Expression``), else its ``License`` field if that is short, else the
+            names in its licence classifiers; empty if it states none.
     """
 
     name: NormalizedName
@@ -36,6 +40,7 @@ class CoreMetadata:
     extras: frozenset[NormalizedName]
     requires_python: SpecifierSet | None
     dynamic: bool
+    licenses: tuple[str, ...] = ()
 
 
 def header_of(text: str) -> str:
@@ -83,7 +88,22 @@ def parse_metadata(header: str) -> CoreMetadata:
         requires_python=requires_python,
         # Before metadata 2.2 an sdist could not promise that its requirements stay what they are.
         dynamic=declared < (2, 2) or bool(dynamic & {"requires-dist", "provides-extra", "requires-python"}),
+        licenses=_licenses(raw),
     )
+
+
+def _licenses(raw: RawMetadata) -> tuple[str, ...]:
+    for text in (raw.get("license_expression", ""), raw.get("license", "")):
+        line = " ".join(text.split())
+        # Many distributions put the whole text of their licence into the field.
+        if 0 < len(line) <= _LICENSE_CHARACTERS and line.isprintable() and line.upper() != "UNKNOWN":
+            return (line,)
+    names = {
+        classifier.rpartition("::")[2].strip()
+        for classifier in raw.get("classifiers", ())
+        if classifier.startswith(_LICENSE_CLASSIFIER) and classifier.isprintable()
+    }
+    return tuple(sorted(names - {"", "OSI Approved"}))
 
 
 def _one_line(field: str, value: str) -> str:

@@ -141,9 +141,9 @@ class Transport:
         """The trusted certificate authorities, loaded once for all threads: it takes longer than a request."""
         import ssl
 
-        from certifi import where
+        from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-        named = self._configuration.certificate or os.environ.get("REQUESTS_CA_BUNDLE") or where()
+        named = self._configuration.certificate or os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH
         try:
             return ssl.create_default_context(cafile=named)
         except (OSError, ssl.SSLError) as error:

@@ -1,4 +1,4 @@
-"""Which lock a file name stands for."""
+"""Formats of lock files, chosen by file name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 from packaging.pylock import is_valid_pylock_path
 from packaging.utils import NormalizedName
 
-from advisor.index.configuration import IndexConfiguration
+from advisor.index.client import IndexClient
 from advisor.index.page import DistributionFile
 from advisor.lock.pipfile import write_pipfile_lock
 from advisor.lock.pylock import write_pylock
 from advisor.lock.requirements import write_requirements
+from advisor.lock.requirers import requirers_of
 from advisor.lock.sbom import write_sbom
+from advisor.project.pyproject import ProjectIdentity, read_identity
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import dependency_graph
 from advisor.resolve.problem import Candidate, ResolutionProblem
@@ -23,20 +25,20 @@ _SBOM = (".cdx.json", "bom.json")
 
 
 def check_lock_path(path: Path) -> None:
-    """Refuse a lock that cannot be written, before any work is done for it.
+    """Check, before any work is done for it, that a lock can be written.
 
     Raises:
-        InputError: If the name stands for no lock, or its folder does not exist.
+        InputError: If the file name matches no format, or its directory does not exist.
     """
-    known = is_valid_pylock_path(path) or path.suffix == ".txt" or path.name == "Pipfile.lock"
-    if not known and not path.name.endswith(_SBOM):
+    supported = is_valid_pylock_path(path) or path.suffix == ".txt" or path.name == "Pipfile.lock"
+    if not supported and not path.name.endswith(_SBOM):
         raise InputError(
             f"`{path.name}` is not the name of a lock that can be written",
             hint="name it `pylock.toml`, `pylock.NAME.toml`, `requirements.txt`, `Pipfile.lock` or `NAME.cdx.json`",
         )
     if not path.parent.is_dir():
         raise InputError(
-            f"`{path.parent}` is not a directory", hint="name a project, or a lock file in an existing folder"
+            f"`{path.parent}` is not a directory", hint="name a project, or a lock file in an existing directory"
         )
 
 
@@ -47,9 +49,9 @@ def lock_text(
     *,
     problem: ResolutionProblem,
     source: IndexCandidates,
-    configuration: IndexConfiguration,
+    client: IndexClient,
 ) -> str:
-    """Return the text of the lock that a file name stands for.
+    """Return the text of a lock in the format that its file name stands for.
 
     Args:
         path: The file that will be written.
@@ -57,17 +59,38 @@ def lock_text(
         files: By package, the file with its size and hash filled in.
         problem: What was resolved.
         source: The candidates.
-        configuration: The indexes.
+        client: The indexes.
 
     Raises:
-        InputError: If something beside the file that the lock must name cannot be read.
+        InputError: If the Pipfile or `pyproject.toml` of the project cannot be read.
     """
-    target = problem.target
+    target, configuration = problem.target, client.configuration
     if path.suffix == ".txt":
-        return write_requirements(stack, files, target, configuration)
+        requirers = requirers_of(problem, source, stack, folder=path.parent)
+        return write_requirements(stack, files, target, configuration, requirers)
     if path.name == "Pipfile.lock":
         return write_pipfile_lock(stack, files, target, configuration, path.with_name("Pipfile"))
     if path.name.endswith(_SBOM):
         graph = dependency_graph(problem, source, stack)
-        return write_sbom(stack, files, graph, project=path.resolve().parent.name or "project")
+        client.prefetch(files=files.values())
+        licenses = {candidate.name: client.licenses(candidate.file) for candidate in stack}
+        return write_sbom(
+            stack, files, graph, licenses=licenses, project=_identity(problem, path), previous=_text_of(path)
+        )
     return write_pylock(stack, files, target)
+
+
+def _identity(problem: ResolutionProblem, path: Path) -> ProjectIdentity:
+    """Return what the `pyproject.toml` beside the requirements or the lock states, else the directory's name."""
+    folders = [Path(root.path).parent for root in problem.roots if root.path and not root.constraint]
+    for folder in dict.fromkeys([*folders, path.parent]):
+        if (identity := read_identity(folder / "pyproject.toml")) is not None:
+            return identity
+    return ProjectIdentity(name=path.resolve().parent.name or "project", version=None)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""

@@ -13,6 +13,7 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.index.page import DistributionFile
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError
+from knowledge.domain.extras import needs_extra
 
 _SPECIFICATION = 6
 
@@ -61,7 +62,8 @@ def write_pipfile_lock(
 
 def _hash(pipfile: Path) -> str:
     """Return the hash by which Pipenv tells whether a lock belongs to its Pipfile."""
-    from plette import Pipfile
+    with needs_extra("pipfile", "`Pipfile.lock`"):
+        from plette import Pipfile
 
     try:
         with pipfile.open(encoding="utf-8") as file:

@@ -17,16 +17,19 @@ def write_requirements(
     files: Mapping[NormalizedName, DistributionFile],
     target: Target,
     configuration: IndexConfiguration,
+    requirers: Mapping[NormalizedName, Sequence[str]],
 ) -> str:
     """Return the text of a requirements file for one target.
 
-    Indexes other than the default one are named only where a package came from them.
+    An index other than the default one is written only if a package comes from it. As pip-compile does, a comment
+    says what requires each package.
 
     Args:
         stack: The packages, sorted by name.
         files: By package, the file with its hash filled in.
-        target: What the lock is for; named in the first line.
+        target: What the lock is for; the first line names it.
         configuration: The indexes.
+        requirers: By package, the files and packages that require it, each on one line.
     """
     used = {file.index for file in files.values()}
     lines = [f"# by advisor, for Python {target.python_minor} on {target.platform} ({target.hardware.name})"]
@@ -37,4 +40,12 @@ def write_requirements(
     for candidate in stack:
         lines.append(f"{candidate.name}=={candidate.version} \\")
         lines.append(f"    --hash=sha256:{files[candidate.name].sha256}")
+        lines += _via_comment(requirers.get(candidate.name, ()))
     return "\n".join(lines) + "\n"
+
+
+def _via_comment(requirers: Sequence[str]) -> list[str]:
+    """Return the lines of a `# via` comment: one line for one requirer, else one line each."""
+    if len(requirers) < 2:
+        return [f"    # via {requirer}" for requirer in requirers]
+    return ["    # via", *(f"    #   {requirer}" for requirer in requirers)]

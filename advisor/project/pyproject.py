@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,40 @@ from advisor.project.uv_sources import check_uv_sources
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 from knowledge.domain.toml import parse_toml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectIdentity:
+    """Name and version of a project.
+
+    Attributes:
+        name: The name, as written.
+        version: The version, as written; none if it is dynamic.
+    """
+
+    name: str
+    version: str | None
+
+
+def read_identity(path: Path) -> ProjectIdentity | None:
+    """Return the name and version in ``[project]`` or ``[tool.poetry]``; none without a file or a name.
+
+    Args:
+        path: The `pyproject.toml`.
+
+    Raises:
+        InputError: If the file exists and cannot be read.
+    """
+    if not path.is_file():
+        return None
+    document = _load(path)[1]
+    with shape_checked(path):
+        for table in (document.get("project", {}), document.get("tool", {}).get("poetry", {})):
+            name, version = table.get("name"), table.get("version")
+            if isinstance(name, str) and name.isprintable() and name:
+                stated = isinstance(version, str) and version.isprintable()
+                return ProjectIdentity(name=name, version=version if stated else None)
+    return None
 
 
 def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[str] = ()) -> ProjectRequirements:

@@ -13,6 +13,7 @@ from typing import Any
 from advisor.project.interface import line_of
 from advisor.project.sources import code_of, source_files
 from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
 
 _VARIABLES: Mapping[str, tuple[str, Mapping[str, str] | None, str]] = {
     # TensorFlow's own message says so: https://discuss.ai.google.dev/t/tf-enable-onednn-opts-0-issue/22171
@@ -61,12 +62,11 @@ def read_switches(directory: Path, settings: Mapping[str, Any]) -> tuple[Switch,
 
 
 def _stated(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
-    from advisor.config import nearest
     from pi_runners.vocabulary import SETTINGS, setting_error
 
     for name, value in settings.items():
         if (wrong := setting_error(name, value)) is not None:
-            hint = "" if name in SETTINGS else nearest(name, SETTINGS)
+            hint = "" if name in SETTINGS else suggest(name, SETTINGS)
             raise InputError(f"`{path}`: `tool.advisor.settings.{name}`: {wrong}", hint=hint)
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         place = line_of(path, text, f"{name} =") or line_of(path, text, name)

@@ -35,7 +35,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+class CampaignStatus:
     """How far a campaign is.
 
     Attributes:
@@ -83,9 +83,9 @@ class Overview:
         }
 
 
-def overview(coordinator: Coordinator) -> Overview:
+def campaign_status(coordinator: Coordinator) -> CampaignStatus:
     """Work out how far a campaign is, from its folder and what was polled last."""
-    plan, home = coordinator.plan, coordinator.home
+    plan, home = coordinator.plan, coordinator.directory
     tasks = coordinator.states()
     files = home.cells()
     measured = {(cell.block, cell.round, cell.arm): (cell, path) for cell, path in files.items()}
@@ -93,7 +93,7 @@ def overview(coordinator: Coordinator) -> Overview:
     nodes: dict[str, Counter[str]] = {}
     for state in tasks:
         number, round_ = plan.tasks[state.task]
-        noted = home.noted(state.task)
+        noted = home.read_progress(state.task)
         now = _now(
             state, noted, [s.number for s in plan.arms(state.task) if (number, round_, s.number) not in measured]
         )
@@ -108,9 +108,9 @@ def overview(coordinator: Coordinator) -> Overview:
             if node:
                 nodes.setdefault(node, Counter())[column] += 1
     observations = Counter(status for path in files.values() for status in statuses(path))
-    return Overview(
+    return CampaignStatus(
         name=plan.name,
-        folder=home.folder,
+        folder=home.path,
         state=_state(coordinator, tasks),
         stacks=tuple(_row(name, counts) for name, counts in stacks.items()),
         nodes=tuple(_row(name, counts) for name, counts in sorted(nodes.items())),
@@ -120,7 +120,7 @@ def overview(coordinator: Coordinator) -> Overview:
     )
 
 
-def text(found: Overview) -> str:
+def text(found: CampaignStatus) -> str:
     """Return an overview for people."""
     total = found.total
     done = total["done"] + total["failed"]
@@ -148,7 +148,7 @@ def _now(state: TaskState, noted: Mapping[str, Any], missing: Sequence[int]) -> 
     """Return the arm that a task is at; the first that is missing, where its worker does not tell."""
     if state.state != "running":
         return None
-    cell = Cell.of(str(noted.get("cell", "")))
+    cell = Cell.from_filename(str(noted.get("cell", "")))
     return cell.arm if cell is not None else next(iter(missing), None)
 
 
@@ -162,10 +162,10 @@ def _column(state: TaskState, running: bool) -> tuple[str, str]:
 def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
     states = {state.state for state in tasks}
     if states <= {"done"}:
-        return "measured" if coordinator.home.cells(coordinator.home.spool) else "complete"
-    if coordinator.cancelled:
+        return "measured" if coordinator.directory.cells(coordinator.directory.spool) else "complete"
+    if coordinator.is_cancelled:
         return "cancelled"
-    return "running" if coordinator.under_way else "incomplete"
+    return "running" if coordinator.is_active else "incomplete"
 
 
 def _failures(tasks: Iterable[TaskState]) -> list[str]:
@@ -184,11 +184,11 @@ def _failures(tasks: Iterable[TaskState]) -> list[str]:
 
 def _skews(coordinator: Coordinator) -> list[str]:
     """Tell of nodes whose clock is not this machine's: a worker cannot begin before it was submitted, nor in future."""
-    begun = {task: s.at for s in coordinator.submissions() for task in s.tasks}
+    begun = {task: s.submitted_at for s in coordinator.submissions() for task in s.tasks}
     worst: dict[str, float] = {}
     for task, submitted in begun.items():
-        path = coordinator.home.folder / "tasks" / f"{task}.json"
-        noted = coordinator.home.noted(task)
+        path = coordinator.directory.path / "tasks" / f"{task}.json"
+        noted = coordinator.directory.read_progress(task)
         if "clock" not in noted:
             continue
         clock, node = float(noted["clock"]), str(noted["node"])

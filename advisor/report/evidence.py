@@ -10,7 +10,7 @@ from advisor.report.ratios import ratio_cells
 from advisor.report.words import count
 from knowledge.estimate.framework_model import Estimate
 from knowledge.estimate.mlperf import BENCHMARKS, Gain, Score, efficiency
-from knowledge.estimate.stacks import Standings, stack_name
+from knowledge.estimate.stacks import StackComparisons, stack_name
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -24,7 +24,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([line(cells[0]), line(["-" * width for width in widths]), *map(line, cells[1:])])
 
 
-def standings_text(standings: Standings) -> str:
+def stack_comparisons_text(standings: StackComparisons) -> str:
     """Return comparisons of stacks as tables, one for each size of the indicator in each block."""
     lines: list[str] = []
     keys = sorted({(c.indicator, c.block) for c in standings.comparisons})
@@ -65,8 +65,8 @@ def standings_text(standings: Standings) -> str:
     return "\n".join(lines)
 
 
-def standings_record(standings: Standings) -> dict[str, Any]:
-    """Return what :func:`standings_text` tells as JSON-ready values."""
+def stack_comparisons_record(standings: StackComparisons) -> dict[str, Any]:
+    """Return what :func:`stack_comparisons_text` tells as JSON-ready values."""
     return {
         "schema_version": 2,
         "comparisons": [
@@ -267,15 +267,11 @@ def draw_svg(draw: Callable[[Any], None], *, rows: int) -> str:
     """
     from io import StringIO
 
-    from knowledge.domain.errors import InputError
+    from knowledge.domain.extras import needs_extra
 
-    try:
+    with needs_extra("plot", "a plot"):
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "plots need matplotlib, which is not installed", hint="install it with `pip install 'seshat-advisor[plot]'`"
-        ) from None
     with mpl.rc_context({"svg.hashsalt": "seshat", "svg.fonttype": "none"}):
         figure = Figure(figsize=(8, 1.2 + 0.22 * rows), layout="constrained")
         draw(figure.subplots())

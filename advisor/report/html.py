@@ -6,16 +6,15 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from advisor.report.interface import Report, changes, target_line
+from advisor.api.session import AdviceResult
+from advisor.report.interface import changes, target_line
 from advisor.report.words import count
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
+from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
-
-if TYPE_CHECKING:
-    from advisor.resolve.recommend import ResolutionRequest
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
 _TICKED = re.compile(r"`([^`]*)`")
@@ -116,8 +115,9 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
 
 def render(template: str, **values: Any) -> str:
     """Return a page; whatever text it holds is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup, escape
+    with needs_extra("html", "an HTML report"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup, escape
 
     def ticked(text: object) -> Markup:
         """Set what stands between backticks as code."""
@@ -134,17 +134,16 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-def advice_html(report: Report, inquiry: ResolutionRequest, prices: Sequence[Price]) -> str:
+def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
     """Return advice as a page.
 
     Args:
         report: The advice.
-        inquiry: What it answers, which tells who requires whom.
         prices: Of the project's own constraints.
     """
     advice = report.advice
     stack = advice.optimum.stack
-    required = requirements_within(inquiry.problem, inquiry.source, stack)
+    required = requirements_within(report.request.problem, report.request.source, stack)
     prediction = advice.prediction
     quality = "optimal for the score" if advice.optimum.proven else "the best found"
     return render(
@@ -152,7 +151,7 @@ def advice_html(report: Report, inquiry: ResolutionRequest, prices: Sequence[Pri
         title=f"{count(len(stack), 'package')}, {quality}",
         target=target_line(report.target),
         report=report,
-        stack=[(c.name, str(c.version), advice.why[c.name], c.name in report.direct) for c in stack],
+        stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
         changes=changes(report),
         overall=plot([_predicted("predicted speed over the baseline", prediction)]),
         evidence=plot(evidence_of(prediction.changes)),

@@ -3,37 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from advisor.api.session import AdviceResult
 from advisor.domain.target import Target
-from advisor.project.sources import Proposal
-from advisor.resolve.recommend import Advice
 
 SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Advice, and what it was asked for.
-
-    Attributes:
-        advice: The advice.
-        target: The target.
-        written: The locks that were written.
-        direct: Packages that the user asked for by name.
-        proposal: The workload that the sources speak for, where nobody chose one; none where they tell nothing.
-    """
-
-    advice: Advice
-    target: Target
-    written: tuple[str, ...]
-    direct: frozenset[str]
-    proposal: Proposal | None = None
-
-    @property
-    def dated(self) -> bool:
-        """Whether the index told the upload time of every chosen file; else libyears count releases."""
-        return all(c.file.uploaded for c in (*self.advice.optimum.stack, *self.advice.baseline))
 
 
 def target_line(target: Target) -> str:
@@ -47,18 +21,18 @@ def target_line(target: Target) -> str:
     )
 
 
-def changes(report: Report) -> list[tuple[str, str, str]]:
+def changes(report: AdviceResult) -> list[tuple[str, str, str]]:
     """Return name, version in the baseline and version in the stack of each package that differs; ``-`` is absent."""
     return differences({c.name: str(c.version) for c in report.advice.baseline}, report)
 
 
-def changes_from_current(report: Report) -> list[tuple[str, str, str]]:
+def changes_from_current(report: AdviceResult) -> list[tuple[str, str, str]]:
     """Return the same against what the project has now; nothing where that is not known."""
     current = report.advice.current
     return [] if current is None else differences({str(n): str(v) for n, v in current[0].items()}, report)
 
 
-def differences(before: Mapping[str, str], report: Report) -> list[tuple[str, str, str]]:
+def differences(before: Mapping[str, str], report: AdviceResult) -> list[tuple[str, str, str]]:
     """Return name, version before and version in the stack of each package that differs."""
     after = {str(c.name): str(c.version) for c in report.advice.optimum.stack}
     return [

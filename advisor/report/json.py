@@ -6,13 +6,14 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from advisor.api.session import AdviceResult
 from advisor.report.digits import rounded
-from advisor.report.interface import SCHEMA_VERSION, Report, changes_from_current
+from advisor.report.interface import SCHEMA_VERSION, changes_from_current
 from advisor.resolve.problem import Candidate
 from knowledge.domain.stack import carried_cuda
 
 
-def advice_json(report: Report) -> str:
+def advice_json(report: AdviceResult) -> str:
     """Return the advice as JSON; the same advice gives the same bytes."""
     advice, target = report.advice, report.target
     carried = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
@@ -37,11 +38,11 @@ def advice_json(report: Report) -> str:
         },
         "baseline": {
             "packages": [_package(c, report) for c in advice.baseline],
-            "libyears": round(report.advice.behind[1], 3),
+            "libyears": round(report.advice.libyears[1], 3),
         },
         "stack": {
-            "packages": [{**_package(c, report), "why": advice.why[c.name]} for c in advice.optimum.stack],
-            "libyears": round(report.advice.behind[0], 3),
+            "packages": [{**_package(c, report), "why": advice.reasons[c.name]} for c in advice.optimum.stack],
+            "libyears": round(report.advice.libyears[0], 3),
             "cuda": carried[0],
             "cudnn": carried[1],
         },
@@ -63,7 +64,7 @@ def advice_json(report: Report) -> str:
     return json.dumps(document, indent=2)
 
 
-def _package(candidate: Candidate, report: Report) -> dict[str, str]:
+def _package(candidate: Candidate, report: AdviceResult) -> dict[str, str]:
     return {
         "name": candidate.name,
         "version": str(candidate.version),
@@ -71,7 +72,7 @@ def _package(candidate: Candidate, report: Report) -> dict[str, str]:
     }
 
 
-def _current(report: Report) -> dict[str, Any] | None:
+def _current(report: AdviceResult) -> dict[str, Any] | None:
     if report.advice.current is None:
         return None
     locked, prediction = report.advice.current

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from advisor.api.session import AdviceResult
 from advisor.project.sources import Proposal
-from advisor.report.interface import Report, changes, changes_from_current, target_line
+from advisor.report.interface import changes, changes_from_current, target_line
 from advisor.report.words import count
 from knowledge.estimate.interface import PredictedChange, Prediction
 
@@ -13,16 +14,16 @@ _FEW = 10
 """So many changes, or lines of evidence, are all listed."""
 
 
-def advice_text(report: Report) -> str:
+def advice_text(report: AdviceResult) -> str:
     """Return the advice as plain text."""
     return "\n".join(_lines(report))
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: AdviceResult) -> Iterator[str]:
     advice = report.advice
     yield f"target     {target_line(report.target)}"
     basis = "" if report.dated else ", by release counts: the index gives no upload times"
-    size, (behind, baseline_behind) = count(len(advice.optimum.stack), "package"), report.advice.behind
+    size, (behind, baseline_behind) = count(len(advice.optimum.stack), "package"), report.advice.libyears
     yield f"stack      {size}, {behind:.1f} libyears behind the newest"
     yield f"baseline   {count(len(advice.baseline), 'package')}, {baseline_behind:.1f} libyears behind{basis}"
     if advice.current is not None:
@@ -61,7 +62,7 @@ def _proposal(proposal: Proposal) -> str:
     return f"{proposal.workload}, by the sources' {first}{more}; choose another with `--workload`"
 
 
-def _current(report: Report) -> str:
+def _current(report: AdviceResult) -> str:
     assert report.advice.current is not None
     locked, prediction = report.advice.current
     found = changes_from_current(report)
@@ -78,7 +79,7 @@ def _current(report: Report) -> str:
     )
 
 
-def _proof(report: Report) -> str:
+def _proof(report: AdviceResult) -> str:
     optimum = report.advice.optimum
     gaps = ", ".join(f"{b.objective} gap {b.gap}" for b in optimum.bounds if b.gap)
     state = "optimal" if optimum.proven else f"feasible, not proven optimal ({gaps})"
@@ -88,7 +89,7 @@ def _proof(report: Report) -> str:
     )
 
 
-def _changes(report: Report) -> Iterator[str]:
+def _changes(report: AdviceResult) -> Iterator[str]:
     found = changes(report)
     if not found:
         yield "the recommended stack is the baseline: what pip would install, newest first"
@@ -98,7 +99,7 @@ def _changes(report: Report) -> Iterator[str]:
     width = max((len(name) for name, _, _ in told), default=0)
     yield "against the baseline (newest first, as pip):"
     for name, before, after in told:
-        yield f"  {name:{width}}  {before} -> {after}  {report.advice.why.get(name, 'not needed any more')}"
+        yield f"  {name:{width}}  {before} -> {after}  {report.advice.reasons.get(name, 'not needed any more')}"
     rest = [c for c in found if c not in told]
     if rest:
         added = sum(before == "-" for _, before, _ in rest)
@@ -111,7 +112,7 @@ def _changes(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _worth_a_line(report: Report, change: tuple[str, str, str]) -> bool:
+def _worth_a_line(report: AdviceResult, change: tuple[str, str, str]) -> bool:
     """Whether a change is of a package that the user asked for, or that was measured; or there are few of them."""
     name, _, _ = change
     return (

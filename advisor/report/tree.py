@@ -10,6 +10,7 @@ from packaging.utils import NormalizedName
 
 from advisor.resolve.explain import PROJECT
 from knowledge.domain.errors import InputError
+from knowledge.domain.extras import needs_extra
 
 if TYPE_CHECKING:
     import networkx
@@ -103,7 +104,8 @@ def _dot(graph: Graph) -> str:
     for name in sorted(graph):
         named.add_node(f'"{name or "the project"}"', label=f'"{_label(graph, name)}"')
     named.add_edges_from((f'"{a or "the project"}"', f'"{b or "the project"}"') for a, b in sorted(graph.edges))
-    return str(networkx.nx_pydot.to_pydot(named).to_string()).rstrip()
+    with needs_extra("dot", "`--format dot`"):
+        return str(networkx.nx_pydot.to_pydot(named).to_string()).rstrip()
 
 
 def _document(graph: Graph) -> dict[str, object]:

@@ -1,63 +1,20 @@
-"""A change of a lock, told: for the terminal, as JSON, and as the text of a pull request."""
+"""Reports of a lock change: for the terminal, as JSON, and as the text of a pull request."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from packaging.version import Version
 
-from advisor.domain.target import Target
+from advisor.api.update import LockChange
 from advisor.gate.codes import gate_codes
-from advisor.gate.compare import PackageChange, changes_between
-from advisor.gate.findings import Finding
+from advisor.gate.compare import PackageChange
 from advisor.report.check.markdown import effect_lines, table
-from advisor.report.check.summary import change_words, speed_words
+from advisor.report.check.summary import describe_changes, describe_prediction
 from advisor.report.digits import rounded
 from advisor.report.interface import target_line
 from advisor.report.words import count
-from advisor.resolve.optimise import Optimum
-from knowledge.estimate.interface import Effect, Prediction
-
-
-@dataclass(frozen=True, kw_only=True)
-class LockChange:
-    """A change of a lock, and what speaks for it.
-
-    Attributes:
-        target: What the lock is for.
-        before: Versions of the lock.
-        optimum: The stack after the change, and its proof.
-        prediction: Predicted speed-up over the lock.
-        effects: The same at each indicator.
-        cleared: Findings of the gate that are gone after it.
-        remaining: Findings of the gate that fail before and after it.
-        least: Whether it is the smallest change that clears the findings; else the best stack.
-        why: One sentence by package, where there is one.
-        written: What was written.
-        commands: What remains to be run, for locks that only their own tool writes.
-        leaves_open: Whether the lock leaves open what its packages require: what it does not hold is no change of it.
-    """
-
-    target: Target
-    before: Mapping[str, Version]
-    optimum: Optimum
-    prediction: Prediction
-    effects: Sequence[Effect]
-    cleared: Sequence[Finding] = ()
-    remaining: Sequence[Finding] = ()
-    least: bool = False
-    why: Mapping[str, str]
-    written: Sequence[str] = ()
-    commands: Sequence[str] = ()
-    leaves_open: bool = False
-
-    @property
-    def changes(self) -> tuple[PackageChange, ...]:
-        """What differs, by name."""
-        found = changes_between(self.before, {str(c.name): c.version for c in self.optimum.stack})
-        return tuple(c for c in found if c.before is not None or not self.leaves_open)
 
 
 def update_text(change: LockChange) -> str:
@@ -97,7 +54,7 @@ def pull_request_body(change: LockChange) -> str:
 def _text(change: LockChange) -> Iterator[str]:
     yield f"target     {target_line(change.target)}"
     yield f"update     {_size(change)}"
-    yield f"prediction {speed_words(change.prediction)}, against the lock"
+    yield f"prediction {describe_prediction(change.prediction)}, against the lock"
     if change.changes:
         yield ""
         width = max(len(c.package) for c in change.changes)
@@ -117,7 +74,7 @@ def _text(change: LockChange) -> Iterator[str]:
 def _size(change: LockChange) -> str:
     if not change.changes:
         return "nothing changes: the gate finds nothing that fails" if change.least else "nothing changes"
-    words = f"{change_words(change.changes)}, of {count(len(change.before), 'package')}"
+    words = f"{describe_changes(change.changes)}, of {count(len(change.before), 'package')}"
     if change.least:
         state = "proven to be the fewest" if change.optimum.bounds[0].gap == 0 else "not proven to be the fewest"
         if any(finding.code == "ADV008" for finding in change.cleared):
@@ -128,17 +85,17 @@ def _size(change: LockChange) -> str:
 
 def _reason(c: PackageChange, change: LockChange) -> str:
     for finding in change.cleared:
-        if finding.package == c.package or c.package in dict(finding.versions):
+        if finding.package == c.package or c.package in dict(finding.cause.versions):
             return f"clears {finding.code}"
     return "" if change.least else change.why.get(c.package, "")
 
 
 def _markdown(change: LockChange) -> Iterator[str]:
-    yield f"## Dependency stack: {change_words(change.changes)}"
+    yield f"## Dependency stack: {describe_changes(change.changes)}"
     yield ""
     yield f"For {target_line(change.target)}. {_size(change)[0].upper()}{_size(change)[1:]}; verified by resolvelib."
     yield ""
-    yield f"**Predicted speed against the lock:** {speed_words(change.prediction)}."
+    yield f"**Predicted speed against the lock:** {describe_prediction(change.prediction)}."
     yield ""
     if change.cleared:
         yield "### What it clears"

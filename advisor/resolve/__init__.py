@@ -1,1 +1,1 @@
-"""From requirements to the best stack: candidates, baseline, exact optimum, verification, explanation."""
+"""Resolution of requirements to the best stack: candidates, baseline, exact optimum, verification, explanation."""

@@ -1,4 +1,4 @@
-"""Why one package has its version: who requires it, why not the newest, and what the runner-up loses."""
+"""Explanation of one package's version: what requires it, why it is not the newest, and the second-best version."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.resolve.conflict import find_conflict, tell
+from advisor.resolve.conflict import describe_conflict, find_conflict
 from advisor.resolve.explain import PROJECT, dependency_graph
-from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError
+from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.prices import differences
 from advisor.resolve.problem import ResolutionProblem
 from advisor.resolve.recommend import Advice, ResolutionRequest
@@ -34,11 +34,11 @@ class Alternative:
 
     Attributes:
         version: The version.
-        conflict: Why there is no such stack, a line each; empty where there is one.
-        worse: By how much each objective is worse, in order of importance, where it differs.
-        libyears: By how many years the stack is staler.
-        prediction: Predicted speed-up over the advised stack.
-        changes: Name, version in the advice and version here of each package that differs.
+        conflict: Lines that explain why there is no such stack; empty if there is one.
+        worse: Name of each objective whose value differs, and by how much it is worse, in order of importance.
+        libyears: Difference in libyears behind the newest versions; positive if this stack is older.
+        prediction: Predicted speed-up over the recommended stack.
+        changes: Name, recommended version and version in this stack of each package that differs.
     """
 
     version: Version
@@ -51,20 +51,20 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Everything that bears on one package of a stack.
+    """The explanation of one package of a stack.
 
     Attributes:
         name: The package.
         version: Its version in the stack.
         newest: The newest candidate.
-        why: A few words.
-        required_by: Who requires it: the package, or the project, and what it asks for.
-        paths: Every path of requirements from the project to it, the shortest first, at most :data:`MAX_PATHS`.
-        more_paths: Whether there are more.
-        verdicts: What the rules say of its version.
+        why: The reason for its version, in a few words.
+        required_by: Each package that requires it (or the project), with the requirement.
+        paths: Paths of requirements from the project to it, the shortest first, at most :data:`MAX_PATHS`.
+        more_paths: Whether there are more paths.
+        verdicts: Messages of the rules that apply to its version.
         prediction: Predicted speed-up of the stack over the baseline.
-        against_newest: The best stack with the newest version; none where that is the advised one.
-        runner_up: The best stack with any other version than the advised and the newest; none where there is none.
+        against_newest: The best stack with the newest version; none if the recommended version is the newest.
+        runner_up: The best stack with neither the recommended nor the newest version; none if there is none.
     """
 
     name: NormalizedName
@@ -80,34 +80,37 @@ class Explanation:
     runner_up: Alternative | None
 
 
-def explain_package(inquiry: ResolutionRequest, advice: Advice, name: NormalizedName) -> Explanation:
-    """Explain one package of the advised stack.
+def explain_package(request: ResolutionRequest, advice: Advice, name: NormalizedName) -> Explanation:
+    """Explain one package of the recommended stack.
+
+    Args:
+        request: The resolution request.
+        advice: Its result.
+        name: The package.
 
     Raises:
-        InputError: If the stack does not hold it.
+        InputError: If the stack does not contain it.
     """
     chosen = next((c for c in advice.optimum.stack if c.name == name), None)
     if chosen is None:
-        raise InputError(
-            f"the advised stack does not hold `{name}`", hint="`advisor tree` shows the packages that it holds"
-        )
-    offered = inquiry.source.candidates(name)
-    newest = offered[0].version
-    graph = dependency_graph(inquiry.problem, inquiry.source, advice.optimum.stack)
-    paths, more = _paths(graph, name)
-    against = None if newest == chosen.version else _forced(inquiry, advice.optimum, name, newest)
+        raise InputError(f"the recommended stack does not contain `{name}`", hint="`advisor tree` lists its packages")
+    candidates = request.source.candidates(name)
+    newest = candidates[0].version
+    graph = dependency_graph(request.problem, request.source, advice.optimum.stack)
+    paths, has_more = _paths(graph, name)
+    newest_alternative = None if newest == chosen.version else _with_version(request, advice.optimum, name, newest)
     return Explanation(
         name=name,
         version=chosen.version,
         newest=newest,
-        why=advice.why[name],
+        why=advice.reasons[name],
         required_by=_required_by(graph, name),
         paths=paths,
-        more_paths=more,
-        verdicts=tuple(f"{v.message} ({v.source})" for v in inquiry.rules.judge(name, chosen.version)),
+        more_paths=has_more,
+        verdicts=tuple(f"{v.message} ({v.source})" for v in request.rules.judge(name, chosen.version)),
         prediction=advice.prediction,
-        against_newest=against,
-        runner_up=_runner_up(inquiry, advice.optimum, name, {chosen.version, newest}),
+        against_newest=newest_alternative,
+        runner_up=_runner_up(request, advice.optimum, name, {chosen.version, newest}),
     )
 
 
@@ -124,55 +127,59 @@ def _paths(graph: Graph, name: NormalizedName) -> tuple[tuple[tuple[str, ...], .
     import networkx
 
     simple = networkx.shortest_simple_paths(graph, PROJECT, name)
-    found = [tuple(str(node) for node in path[1:]) for path in itertools.islice(simple, MAX_PATHS + 1)]
-    return tuple(found[:MAX_PATHS]), len(found) > MAX_PATHS
+    paths = [tuple(str(node) for node in path[1:]) for path in itertools.islice(simple, MAX_PATHS + 1)]
+    return tuple(paths[:MAX_PATHS]), len(paths) > MAX_PATHS
 
 
-def _forced(inquiry: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version) -> Alternative:
-    return _alternative(inquiry, optimum, name, Requirement(f"{name}==={version}"), version)
+def _with_version(request: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version) -> Alternative:
+    return _alternative(request, optimum, name, Requirement(f"{name}==={version}"), version)
 
 
 def _runner_up(
-    inquiry: ResolutionRequest, optimum: Optimum, name: NormalizedName, taken: set[Version]
+    request: ResolutionRequest, optimum: Optimum, name: NormalizedName, excluded_versions: set[Version]
 ) -> Alternative | None:
-    """Return the best stack with another version than those taken."""
-    excluded = ",".join(f"!={version}" for version in sorted(taken))
-    found = _alternative(inquiry, optimum, name, Requirement(f"{name}{excluded}"), None)
-    return found if not found.conflict else None
+    """Return the best stack that has none of the excluded versions."""
+    excluded = ",".join(f"!={version}" for version in sorted(excluded_versions))
+    alternative = _alternative(request, optimum, name, Requirement(f"{name}{excluded}"), None)
+    return alternative if not alternative.conflict else None
 
 
 def _alternative(
-    inquiry: ResolutionRequest, optimum: Optimum, name: NormalizedName, demand: Requirement, version: Version | None
+    request: ResolutionRequest,
+    optimum: Optimum,
+    name: NormalizedName,
+    requirement: Requirement,
+    version: Version | None,
 ) -> Alternative:
-    other = inquiry.instead(_demanding(inquiry.problem, demand))
+    other = request.with_problem(_with_requirement(request.problem, requirement))
     try:
         best = other.best()
-    except (NoSolution, SearchLimitError):
+    except (InfeasibleError, SearchLimitError):
         return Alternative(version=version or Version("0"), conflict=_reason(other))
     values = zip(best.bounds, optimum.bounds, strict=True)
     return Alternative(
         version=next((c.version for c in best.stack if c.name == name), version or Version("0")),
         worse=tuple((b.objective, b.value - a.value) for b, a in values if b.value != a.value),
-        libyears=inquiry.libyears(best.stack) - inquiry.libyears(optimum.stack),
-        prediction=inquiry.predict(best.stack, {str(c.name): c.version for c in optimum.stack}),
+        libyears=request.libyears(best.stack) - request.libyears(optimum.stack),
+        prediction=request.predict(best.stack, {str(c.name): c.version for c in optimum.stack}),
         changes=differences(optimum.stack, best.stack),
     )
 
 
-def _demanding(problem: ResolutionProblem, demand: Requirement) -> ResolutionProblem:
-    """Return a problem with one more requirement of the user's own."""
-    root = RootRequirement(requirement=demand, origin="asked for here")
+def _with_requirement(problem: ResolutionProblem, requirement: Requirement) -> ResolutionProblem:
+    """Return a problem with one more requirement of the project."""
+    root = RootRequirement(requirement=requirement, origin="assumed for this comparison")
     return replace(problem, roots=(*problem.roots, root))
 
 
-def _reason(inquiry: ResolutionRequest) -> tuple[str, ...]:
-    found = find_conflict(
-        inquiry.problem, inquiry.source, limits=inquiry.criteria.limits, start=inquiry.baseline, effort=inquiry.effort
+def _reason(request: ResolutionRequest) -> tuple[str, ...]:
+    conflict = find_conflict(
+        request.problem, request.source, limits=request.criteria.limits, start=request.baseline, effort=request.effort
     )
-    return tell(found, inquiry.source, inquiry.source.reasons) if found else ("no stack was found",)
+    return describe_conflict(conflict, request.source, request.source.reasons) if conflict else ("no stack was found",)
 
 
 def alternatives_of(explanation: Explanation) -> Sequence[tuple[str, Alternative]]:
-    """Return the alternatives with what they are called."""
-    named = (("the newest", explanation.against_newest), ("the runner-up", explanation.runner_up))
-    return [(name, alternative) for name, alternative in named if alternative is not None]
+    """Return the alternatives, each with its title."""
+    titles = (("the newest", explanation.against_newest), ("the runner-up", explanation.runner_up))
+    return [(name, alternative) for name, alternative in titles if alternative is not None]

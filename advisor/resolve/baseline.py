@@ -1,4 +1,4 @@
-"""The baseline: what a plain resolver would choose, newest first (resolvelib, as pip)."""
+"""The baseline: the stack that a plain resolver chooses, newest versions first (resolvelib, like pip)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from advisor.resolve.problem import Candidate, CandidateSource, Dependency, Reso
 from knowledge.domain.errors import UnsatisfiableError
 
 Identifier = tuple[NormalizedName, NormalizedName | None]
-"""A package, or a package with one extra: an extra is a node of its own that pins its package."""
+"""A package, or a package with one extra; the extra is a separate node that pins its package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
-    """A requirement as resolvelib carries it: for a package, or for one extra of it."""
+class ResolvelibRequirement:
+    """A requirement in resolvelib's graph: on a package, or on one extra of it."""
 
     dependency: Dependency
     extra: NormalizedName | None
@@ -27,17 +27,17 @@ class Needed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvelibCandidate:
-    """A candidate as resolvelib carries it: a package version, or one extra of it."""
+    """A candidate in resolvelib's graph: a version of a package, or one extra of it."""
 
     candidate: Candidate
     extra: NormalizedName | None
 
 
-class Impossible(UnsatisfiableError):
+class NoStackError(UnsatisfiableError):
     """Raised when no stack satisfies the requirements.
 
     Attributes:
-        details: What conflicts, a line each.
+        details: Lines that describe the conflict.
     """
 
     code = "unsatisfiable"
@@ -47,14 +47,14 @@ class Impossible(UnsatisfiableError):
         self.details = details
 
 
-class TooDeep(Impossible):
-    """Raised when the plain resolver found nothing within the rounds that it was allowed."""
+class BaselineLimitError(NoStackError):
+    """Raised when the plain resolver finds no stack within its limit of rounds."""
 
-    code = "too-deep"
+    code = "baseline-limit"
 
 
-class _Provider(AbstractProvider[Needed, ResolvelibCandidate, Identifier]):
-    """Tells resolvelib what candidates there are; ``pins`` limits each package to one version."""
+class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Identifier]):
+    """Provides resolvelib with candidates; ``pins`` limits each package to one version."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class _Provider(AbstractProvider[Needed, ResolvelibCandidate, Identifier]):
         self._problem = problem
         self._source = source
         self._pins = pins
-        self._satisfied: dict[tuple[int, int], tuple[bool, Needed, ResolvelibCandidate]] = {}
+        self._satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = {}
 
-    def identify(self, requirement_or_candidate: Needed | ResolvelibCandidate) -> Identifier:
-        """Name the node."""
-        if isinstance(requirement_or_candidate, Needed):
+    def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Identifier:
+        """Return the node of a requirement or a candidate."""
+        if isinstance(requirement_or_candidate, ResolvelibRequirement):
             return requirement_or_candidate.dependency.name, requirement_or_candidate.extra
         return requirement_or_candidate.candidate.name, requirement_or_candidate.extra
 
@@ -81,14 +81,14 @@ class _Provider(AbstractProvider[Needed, ResolvelibCandidate, Identifier]):
         information: Mapping[Identifier, Iterator[Any]],
         backtrack_causes: Sequence[Any],
     ) -> Any:
-        """Order as pip: pinned first, then those that conflicts came from, then the user's own, then by name."""
-        known = list(information[identifier])
-        specifiers = [s for info in known for s in info.requirement.dependency.requirement.specifier]
+        """Return pip's order: pinned packages, causes of conflicts, the project's own requirements, then by name."""
+        information_of_node = list(information[identifier])
+        specifiers = [s for info in information_of_node for s in info.requirement.dependency.requirement.specifier]
         causes = {self.identify(cause.requirement) for cause in backtrack_causes}
         return (
             not any(s.operator == "==" and not s.version.endswith(".*") for s in specifiers),
             identifier not in causes,
-            not any(info.parent is None for info in known),
+            not any(info.parent is None for info in information_of_node),
             not specifiers,
             identifier[0],
             identifier[1] or "",
@@ -97,45 +97,47 @@ class _Provider(AbstractProvider[Needed, ResolvelibCandidate, Identifier]):
     def find_matches(
         self,
         identifier: Identifier,
-        requirements: Mapping[Identifier, Iterator[Needed]],
+        requirements: Mapping[Identifier, Iterator[ResolvelibRequirement]],
         incompatibilities: Mapping[Identifier, Iterator[ResolvelibCandidate]],
     ) -> Callable[[], Iterator[ResolvelibCandidate]]:
         """Return the candidates that every requirement on the node admits, newest first."""
         name, extra = identifier
-        needed = [n.dependency.requirement for n in requirements[identifier]]
-        needed += [root.requirement for root in self._problem.roots_of(name)]
-        bad = {node.candidate.version for node in incompatibilities[identifier]}
+        specified = [n.dependency.requirement for n in requirements[identifier]]
+        specified += [root.requirement for root in self._problem.roots_of(name)]
+        incompatible = {node.candidate.version for node in incompatibilities[identifier]}
 
         def matches() -> Iterator[ResolvelibCandidate]:
-            for candidate in self._offered(name):
-                if candidate.version in bad or not all(admits(r, candidate.version) for r in needed):
+            for candidate in self._candidates(name):
+                if candidate.version in incompatible or not all(admits(r, candidate.version) for r in specified):
                     continue
                 if self._source.dependencies(candidate) is not None:
                     yield ResolvelibCandidate(candidate=candidate, extra=extra)
 
         return matches
 
-    def is_satisfied_by(self, requirement: Needed, candidate: ResolvelibCandidate) -> bool:
+    def is_satisfied_by(self, requirement: ResolvelibRequirement, candidate: ResolvelibCandidate) -> bool:
         """Whether a candidate meets a requirement."""
-        # Called for every pair in every round: cached by identity, with the pair kept so that identities last.
+        # Called for every pair in every round: cached by identity; storing the pair keeps the identities valid.
         key = (id(requirement), id(candidate))
         if key not in self._satisfied:
-            met = admits(requirement.dependency.requirement, candidate.candidate.version)
-            self._satisfied[key] = (met, requirement, candidate)
+            is_met = admits(requirement.dependency.requirement, candidate.candidate.version)
+            self._satisfied[key] = (is_met, requirement, candidate)
         return self._satisfied[key][0]
 
-    def get_dependencies(self, candidate: ResolvelibCandidate) -> Iterable[Needed]:
+    def get_dependencies(self, candidate: ResolvelibCandidate) -> Iterable[ResolvelibRequirement]:
         """Return what a node requires; an extra also pins its own package."""
-        chosen = candidate.candidate
-        dependencies = self._source.dependencies(chosen, candidate.extra) or ()
+        package = candidate.candidate
+        dependencies = self._source.dependencies(package, candidate.extra) or ()
         self._source.prefetch([d.name for d in dependencies])
-        origin = f"{chosen.name} {chosen.version}"
-        found = [needed for d in dependencies for needed in spread(d, origin)]
+        origin = f"{package.name} {package.version}"
+        requirements = [requirement for d in dependencies for requirement in split_extras(d, origin)]
         if candidate.extra is not None:
-            found.append(Needed(dependency=_pin(chosen), extra=None, origin=f"{chosen.name}[{candidate.extra}]"))
-        return found
+            requirements.append(
+                ResolvelibRequirement(dependency=_pin(package), extra=None, origin=f"{package.name}[{candidate.extra}]")
+            )
+        return requirements
 
-    def _offered(self, name: NormalizedName) -> tuple[Candidate, ...]:
+    def _candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         if self._pins is None:
             return self._source.candidates(name)
         return (self._pins[name],) if name in self._pins else ()
@@ -147,10 +149,10 @@ def _pin(candidate: Candidate) -> Dependency:
     return Dependency(name=candidate.name, requirement=Requirement(f"{candidate.name}==={candidate.version}"))
 
 
-def spread(dependency: Dependency, origin: str) -> list[Needed]:
-    """Turn one requirement into one for the package and one for each extra asked of it."""
+def split_extras(dependency: Dependency, origin: str) -> list[ResolvelibRequirement]:
+    """Split a requirement into one on the package and one on each of its extras."""
     extras: list[NormalizedName | None] = [None, *dependency.extras]
-    return [Needed(dependency=dependency, extra=extra, origin=origin) for extra in extras]
+    return [ResolvelibRequirement(dependency=dependency, extra=extra, origin=origin) for extra in extras]
 
 
 def resolve_baseline(
@@ -160,38 +162,40 @@ def resolve_baseline(
     pins: Mapping[NormalizedName, Candidate] | None = None,
     max_rounds: int = 20_000,
 ) -> tuple[Candidate, ...]:
-    """Resolve newest first.
+    """Resolve a problem, newest versions first.
 
     Args:
-        problem: What is to be resolved.
+        problem: The problem.
         source: The candidates.
-        pins: Where given, the only candidate of each package.
-        max_rounds: Bound on the search, in resolvelib's rounds.
+        pins: The only candidate of each package; by default all candidates are used.
+        max_rounds: Limit of the search, in resolvelib's rounds.
 
     Returns:
         The chosen candidates, sorted by name.
 
     Raises:
-        Impossible: If no stack satisfies the requirements.
-        TooDeep: If none was found within ``max_rounds``.
+        NoStackError: If no stack satisfies the requirements.
+        BaselineLimitError: If none is found within ``max_rounds``.
     """
-    needed = [
+    requirements = [
         item
         for root in problem.roots
         if not root.constraint and problem.applies(root.requirement)
-        for item in spread(Dependency(name=root.name, requirement=root.requirement), root.origin)
+        for item in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
     ]
     if pins is None:
-        source.prefetch(sorted({item.dependency.name for item in needed}))
+        source.prefetch(sorted({item.dependency.name for item in requirements}))
     resolver = Resolver(_Provider(problem, source, pins), BaseReporter())
     try:
-        result = resolver.resolve(needed, max_rounds=max_rounds)
+        result = resolver.resolve(requirements, max_rounds=max_rounds)
     except ResolutionImpossible as error:
         lines = (f"{c.requirement.origin} requires `{c.requirement.dependency.requirement}`" for c in error.causes)
-        raise Impossible("no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines))) from None
+        raise NoStackError(
+            "no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines))
+        ) from None
     except (ResolutionTooDeep, RecursionError):
-        # resolvelib recurses without end where packages that it gave up require each other.
-        raise TooDeep(
+        # resolvelib recurses endlessly if packages that it gave up require each other.
+        raise BaselineLimitError(
             f"the plain resolver found no stack within {max_rounds} rounds",
             hint="constrain the packages that have many versions",
         ) from None

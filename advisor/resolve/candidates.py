@@ -1,4 +1,4 @@
-"""Candidates of each package for the target, read from the index, newest first."""
+"""The candidates of each package for the target, from the package indexes, newest first."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from advisor.index.client import IndexClient
 from advisor.index.distributions import MetadataError
 from advisor.index.metadata import CoreMetadata
 from advisor.index.pages import ProjectPage
-from advisor.resolve.compatible_files import Offer, OfferReader
+from advisor.resolve.compatible_files import CompatibleFile, CompatibleFileReader
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem, admits
-from advisor.resolve.requirements_cache import KeptRequirements
+from advisor.resolve.requirements_cache import RequirementsCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedCandidates:
-    """Files or versions of a package that could not be candidates, and why."""
+    """Files or versions of a package that cannot be candidates, and the reason."""
 
     package: str
     reason: str
@@ -32,11 +32,11 @@ class SkippedCandidates:
 
 
 class IndexCandidates:
-    """The candidates that the configured indexes offer a problem.
+    """The candidates of a problem on the configured indexes.
 
     Attributes:
-        fetched: Candidates whose metadata was asked for so far.
-        unknown_extras: ``(package, extra)`` pairs that were required but that the chosen version does not provide.
+        fetched: Addresses of the files whose metadata has been requested.
+        unknown_extras: ``(package, extra)`` pairs that are required, but that the package does not provide.
     """
 
     def __init__(self, client: IndexClient, problem: ResolutionProblem, *, advisories: bool = False) -> None:
@@ -47,20 +47,20 @@ class IndexCandidates:
         self._skipped: dict[NormalizedName, Counter[str]] = {}
         self._examples: dict[tuple[NormalizedName, str], str] = {}
         self._dependencies: dict[tuple[str, NormalizedName | None], tuple[Dependency, ...] | None] = {}
-        self._offers = OfferReader(problem.target, client.cache)
-        self._kept = KeptRequirements(problem.target, client.cache)
+        self._reader = CompatibleFileReader(problem.target, client.cache)
+        self._requirements_cache = RequirementsCache(problem.target, client.cache)
         self._lock = threading.Lock()
-        self._ahead: set[NormalizedName] = set()
-        self._asked: set[str] = set()
+        self._prefetched: set[NormalizedName] = set()
+        self._requested: set[str] = set()
         self.fetched: set[str] = set()
         self.unknown_extras: set[tuple[str, str]] = set()
 
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         """Return the candidates of a package for the target, newest first."""
-        self._asked.add(name)
-        return self._offered(name)
+        self._requested.add(name)
+        return self._load(name)
 
-    def _offered(self, name: NormalizedName) -> tuple[Candidate, ...]:
+    def _load(self, name: NormalizedName) -> tuple[Candidate, ...]:
         if name not in self._candidates:
             pages = self._client.pages(name)
             with self._lock:
@@ -69,9 +69,9 @@ class IndexCandidates:
         return self._candidates[name]
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
-        """Return what a candidate requires on the target, or requires more with an extra.
+        """Return the dependencies of a candidate on the target, or the additional ones of an extra.
 
-        None where the candidate's metadata is malformed, contradicts its file, or is only known after a build.
+        None if the candidate's metadata is malformed, contradicts its file, or needs a build.
         """
         key = (candidate.file.url, extra)
         if key not in self._dependencies:
@@ -80,76 +80,76 @@ class IndexCandidates:
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Fetch the metadata of candidates in one parallel batch."""
-        wanted = [c for c in candidates if c.file.url not in self.fetched]
-        self._client.prefetch(files=[c.file for c in wanted if not self._kept.holds(c.file)])
+        pending = [c for c in candidates if c.file.url not in self.fetched]
+        self._client.prefetch(files=[c.file for c in pending if not self._requirements_cache.holds(c.file)])
         if self._advisories:
-            self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in wanted)
-        for candidate in wanted:
+            self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in pending)
+        for candidate in pending:
             self.dependencies(candidate)
 
     def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
-        """Return a candidate's known vulnerabilities, or none where its index keeps no record."""
+        """Return a candidate's known vulnerabilities, or none if its index has no record."""
         return self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
 
-    def variant(self, problem: ResolutionProblem) -> IndexCandidates:
-        """Return the candidates of a problem that differs in the user's own requirements only."""
+    def for_problem(self, problem: ResolutionProblem) -> IndexCandidates:
+        """Return the candidates of a problem that differs only in the project's own requirements."""
         other = IndexCandidates(self._client, problem, advisories=self._advisories)
         roots = (*problem.roots, *self._problem.roots)
         changed = {r.name for r in roots if problem.roots_of(r.name) != self._problem.roots_of(r.name)}
-        other._candidates = {name: found for name, found in self._candidates.items() if name not in changed}
+        other._candidates = {n: candidates for n, candidates in self._candidates.items() if n not in changed}
         other._dependencies = self._dependencies
         other.fetched = self.fetched
-        other._offers = self._offers
-        other._kept = self._kept
-        other._ahead = self._ahead
+        other._reader = self._reader
+        other._requirements_cache = self._requirements_cache
+        other._prefetched = self._prefetched
         return other
 
     def is_known(self, candidate: Candidate) -> bool:
-        """Whether the candidate's metadata was read."""
+        """Whether the candidate's metadata has been read."""
         return candidate.file.url in self.fetched
 
     def prefetch(self, names: Iterable[NormalizedName]) -> None:
-        """Start fetching the pages of packages, and what their newest candidates require, without waiting."""
+        """Start to fetch the pages of packages and the metadata of their newest candidates, without waiting."""
         names = list(names)
         self._client.prefetch(projects=names)
         for name in names:
-            self._look_ahead(name)
+            self._prefetch_later(name)
 
-    def _look_ahead(self, name: NormalizedName) -> None:
-        """Fetch what a resolver is likely to ask for next; nothing of it counts as known before it is asked for."""
-        if not self._client.offline and name not in self._ahead:
-            self._ahead.add(name)
-            self._client.in_background(lambda: self._fetch_ahead(name))
+    def _prefetch_later(self, name: NormalizedName) -> None:
+        """Fetch what a resolver is likely to need next; this does not mark it as known."""
+        if not self._client.offline and name not in self._prefetched:
+            self._prefetched.add(name)
+            self._client.in_background(lambda: self._prefetch_dependencies(name))
 
-    def _fetch_ahead(self, name: NormalizedName) -> None:
+    def _prefetch_dependencies(self, name: NormalizedName) -> None:
         roots = [root.requirement for root in self._problem.roots_of(name)]
-        for candidate in self._offered(name):
+        for candidate in self._load(name):
             if all(admits(requirement, candidate.version) for requirement in roots):
                 for requirement in self._client.metadata(candidate.file).requires:
                     if self._problem.applies(requirement):
-                        self._look_ahead(canonicalize_name(requirement.name))
+                        self._prefetch_later(canonicalize_name(requirement.name))
                 return
 
     @property
-    def reached(self) -> Sequence[NormalizedName]:
-        """Packages whose candidates were asked for, sorted."""
+    def loaded_packages(self) -> Sequence[NormalizedName]:
+        """Packages whose candidates have been loaded, sorted."""
         return sorted(self._candidates)
 
-    def knows(self, name: NormalizedName) -> bool:
-        """Whether any index knows a package."""
+    def is_on_index(self, name: NormalizedName) -> bool:
+        """Whether any index has a page of a package."""
         return bool(self._client.pages(name))
 
     def skipped(self) -> tuple[SkippedCandidates, ...]:
-        """Return what could not be a candidate, by package and reason."""
+        """Return what cannot be a candidate, by package and reason."""
         return tuple(
             SkippedCandidates(package=name, reason=reason, count=count, example=self._examples[name, reason])
             for name, reasons in sorted(self._skipped.items())
-            if name in self._asked
+            if name in self._requested
             for reason, count in sorted(reasons.items())
         )
 
     def reasons(self, name: str) -> str:
-        """Say in a few words which files of a package could not be candidates."""
+        """Describe in a few words which files of a package cannot be candidates."""
         return "; ".join(f"{s.count} {s.reason}" for s in self.skipped() if s.package == name)
 
     def _skip(self, name: NormalizedName, reason: str, filename: str, count: int = 1) -> None:
@@ -160,29 +160,29 @@ class IndexCandidates:
         roots = self._problem.roots_of(name)
         hashes = [root.hashes for root in roots if root.hashes]
         pinned = [s for root in roots for s in root.requirement.specifier if _is_pin(s)]
-        best: dict[Version, Offer] = {}
-        taken: set[str] = set()
+        best: dict[Version, CompatibleFile] = {}
+        filenames: set[str] = set()
         for page in pages:
-            offers = self._offers.read(page, name)
+            offers = self._reader.read(page, name)
             for reason, count in offers.refused.items():
                 self._skip(name, reason, offers.examples[reason], count)
             for offer in offers.files:
-                # Where several pages offer a file of one name, the first one's counts.
-                if offer.file.filename in taken:
+                # If several pages list a file of one name, the first is used.
+                if offer.file.filename in filenames:
                     continue
-                taken.add(offer.file.filename)
+                filenames.add(offer.file.filename)
                 file = offer.file
                 known = best.get(offer.version)
-                if reason := self._refusal(name, offer):
+                if reason := self._policy_reason(name, offer):
                     self._skip(name, reason, file.filename)
                 elif (
                     file.yanked
-                    and (name, offer.version) not in self._problem.policy.kept
+                    and (name, offer.version) not in self._problem.policy.retained
                     and not any(s.contains(offer.version, prereleases=True) for s in pinned)
                 ):
                     self._skip(name, "yanked", file.filename)
                 elif any(file.sha256 not in accepted for accepted in hashes):
-                    self._skip(name, "hash not among those required", file.filename)
+                    self._skip(name, "hash differs from the required ones", file.filename)
                 elif known is None or offer.rank < known.rank:
                     best[offer.version] = offer
         return tuple(
@@ -190,25 +190,25 @@ class IndexCandidates:
             for version in sorted(self._without_prereleases(name, best), reverse=True)
         )
 
-    def _refusal(self, name: NormalizedName, offer: Offer) -> str:
-        """Return why the policy refuses a file, or nothing."""
+    def _policy_reason(self, name: NormalizedName, offer: CompatibleFile) -> str:
+        """Return why the policy excludes a file; empty if it does not."""
         policy, uploaded = self._problem.policy, offer.file.uploaded
-        if offer.is_wheel and not policy.takes_wheels(name):
+        if offer.is_wheel and not policy.allows_wheels(name):
             return "wheels are excluded by `--no-binary`"
-        if not offer.is_wheel and not policy.takes_sdists(name):
+        if not offer.is_wheel and not policy.allows_sdists(name):
             return "sdists are excluded by `--only-binary`"
         if policy.exclude_newer and (uploaded is None or uploaded > policy.exclude_newer):
             return "newer than `--exclude-newer`" if uploaded else "no upload time, which `--exclude-newer` needs"
         return ""
 
     def _without_prereleases(self, name: NormalizedName, versions: Iterable[Version]) -> list[Version]:
-        """Drop pre-releases unless they are all there is, or the user's own requirement names one (PEP 440)."""
+        """Drop pre-releases unless there are no other versions, or a requirement of the project names one (PEP 440)."""
         versions = list(versions)
         opted_in = self._problem.policy.prereleases or any(
             root.requirement.specifier.prereleases for root in self._problem.roots_of(name)
         )
-        kept = self._problem.policy.kept
-        final = [v for v in versions if not v.is_prerelease or (name, v) in kept]
+        retained = self._problem.policy.retained
+        final = [v for v in versions if not v.is_prerelease or (name, v) in retained]
         if opted_in or not final:
             return versions
         for version in versions:
@@ -217,17 +217,17 @@ class IndexCandidates:
         return final
 
     def _read_dependencies(self, candidate: Candidate, extra: NormalizedName | None) -> tuple[Dependency, ...] | None:
-        kept = self._kept.read(candidate.file, extra)
-        if kept is not None:
+        retained = self._requirements_cache.read(candidate.file, extra)
+        if retained is not None:
             self.fetched.add(candidate.file.url)
-            return self._overridden(kept)
+            return self._with_overrides(retained)
         metadata = self._usable_metadata(candidate)
         if metadata is None:
             return None
         if extra is not None and extra not in metadata.extras:
             self.unknown_extras.add((candidate.name, extra))
             return ()
-        wanted = [
+        pending = [
             requirement
             for requirement in metadata.requires
             if (
@@ -237,14 +237,14 @@ class IndexCandidates:
             )
         ]
         if not candidate.is_sdist:
-            self._kept.write(candidate.file, extra, wanted)
-        return self._overridden(wanted)
+            self._requirements_cache.write(candidate.file, extra, pending)
+        return self._with_overrides(pending)
 
-    def _overridden(self, declared: Iterable[Requirement]) -> tuple[Dependency, ...]:
+    def _with_overrides(self, declared: Iterable[Requirement]) -> tuple[Dependency, ...]:
         return tuple(
             Dependency(name=canonicalize_name(requirement.name), requirement=requirement)
-            for one in declared
-            for requirement in self._problem.overridden(one)
+            for original in declared
+            for requirement in self._problem.overridden(original)
         )
 
     def _usable_metadata(self, candidate: Candidate) -> CoreMetadata | None:
@@ -267,12 +267,12 @@ class IndexCandidates:
         if metadata.name != candidate.name or metadata.version.public != candidate.version.public:
             self._skip(candidate.name, "metadata and file name disagree", candidate.file.filename)
             return None
-        if metadata.requires_python and not self._offers.runs_on_target(str(metadata.requires_python)):
+        if metadata.requires_python and not self._reader.runs_on_target(str(metadata.requires_python)):
             self._skip(candidate.name, "requires another Python", candidate.file.filename)
             return None
         return metadata
 
 
 def _is_pin(specifier: Specifier) -> bool:
-    """Whether a specifier names one version, which may then be one that was withdrawn (PEP 592)."""
+    """Whether a specifier pins one version, which is then allowed to be yanked (PEP 592)."""
     return specifier.operator == "===" or (specifier.operator == "==" and not specifier.version.endswith(".*"))

@@ -1,4 +1,4 @@
-"""Which files of a project page the target could install, remembered for each page and target."""
+"""The files of a project page that the target can install, cached for each page and target."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from advisor.index.pages import ProjectPage
 _SDIST_RANK = 1 << 30
 _NO_WHEEL = "no wheel for the target"
 _FORMAT = 3
-"""To be raised when what is remembered changes its meaning."""
+"""Version of the cached values; raise it when their meaning changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """A file that the target could install; of one version, that with the least rank is installed."""
+class CompatibleFile:
+    """A file that the target can install; of several files of a version, the one with the lowest rank is installed."""
 
     version: Version
     rank: tuple[int, int]
@@ -44,22 +44,22 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offers:
-    """What a page offers a target.
+class CompatibleFiles:
+    """The files of a page, for one target.
 
     Attributes:
-        files: What it could install.
-        refused: How many files it could not, by reason.
+        files: Files that the target can install.
+        refused: Number of other files, by reason.
         examples: One file name for each reason.
     """
 
-    files: tuple[Offer, ...]
+    files: tuple[CompatibleFile, ...]
     refused: Counter[str]
     examples: dict[str, str]
 
 
-class OfferReader:
-    """Judges files by name and by their interpreter, for one target."""
+class CompatibleFileReader:
+    """Selects compatible files by their name and `Requires-Python`, for one target."""
 
     def __init__(self, target: Target, cache: DiskCache) -> None:
         self._target = target
@@ -67,10 +67,10 @@ class OfferReader:
         self._ranks: dict[str, int | None] = {}
         self._pythons: dict[str, bool] = {}
 
-    def read(self, page: ProjectPage, name: NormalizedName) -> Offers:
-        """Return what a page offers; from the cache where this page was judged for such a target before."""
+    def read(self, page: ProjectPage, name: NormalizedName) -> CompatibleFiles:
+        """Return the compatible files of a page, from the cache if possible."""
         if not page.digest:
-            return self._judge(page, name)
+            return self._select(page, name)
         key = self._key(page)
         stored = self._cache.read("offers", key)
         if stored is not None:
@@ -78,12 +78,12 @@ class OfferReader:
                 return _load(json.loads(stored))
             except (ValueError, KeyError, TypeError, InvalidVersion):
                 pass  # Written by another version of the program.
-        offers = self._judge(page, name)
+        offers = self._select(page, name)
         self._cache.write("offers", key, json.dumps(_dump(offers)).encode())
         return offers
 
-    def of_version(self, page: ProjectPage, name: NormalizedName, version: Version) -> tuple[Offer, ...]:
-        """Return what a page offers a target of one version; as :meth:`read`, without looking at the others."""
+    def of_version(self, page: ProjectPage, name: NormalizedName, version: Version) -> tuple[CompatibleFile, ...]:
+        """Return the compatible files of one version; like :meth:`read`, but without parsing the others."""
         stored = self._cache.read("offers", self._key(page)) if page.digest else None
         if stored is not None:
             try:
@@ -103,18 +103,18 @@ class OfferReader:
             try:
                 admitted = SpecifierSet(requires_python).contains(self._target.python, prereleases=True)
             except InvalidSpecifier:
-                # As pip does: a malformed field does not hide the file.
+                # Like pip: a malformed field does not hide the file.
                 admitted = True
             self._pythons[requires_python] = admitted
         return self._pythons[requires_python]
 
-    def _judge(self, page: ProjectPage, name: NormalizedName) -> Offers:
-        offers: list[Offer] = []
+    def _select(self, page: ProjectPage, name: NormalizedName) -> CompatibleFiles:
+        offers: list[CompatibleFile] = []
         refused: Counter[str] = Counter()
         examples: dict[str, str] = {}
 
-        def wanted(filename: str) -> bool:
-            # Most files of a large project are for other targets: of them, only the names are looked at.
+        def is_compatible(filename: str) -> bool:
+            # Most files of a large project are for other targets: only their names are parsed.
             if not filename.endswith(".whl"):
                 return is_distribution(filename)
             if self._rank(filename) is not None:
@@ -123,21 +123,21 @@ class OfferReader:
             examples.setdefault(_NO_WHEEL, filename)
             return False
 
-        listing = page.read(wanted)
+        listing = page.read(is_compatible)
         for file in listing.files:
-            found = self._offer(name, file)
-            if isinstance(found, Offer):
-                offers.append(found)
+            outcome = self._check_file(name, file)
+            if isinstance(outcome, CompatibleFile):
+                offers.append(outcome)
             else:
-                refused[found] += 1
-                examples.setdefault(found, file.filename)
+                refused[outcome] += 1
+                examples.setdefault(outcome, file.filename)
         for filename, reason in listing.malformed:
             refused[reason] += 1
             examples.setdefault(reason, filename)
-        return Offers(files=tuple(offers), refused=refused, examples=examples)
+        return CompatibleFiles(files=tuple(offers), refused=refused, examples=examples)
 
-    def _offer(self, name: NormalizedName, file: DistributionFile) -> Offer | str:
-        """Return a file as an offer, or the reason why it is none."""
+    def _check_file(self, name: NormalizedName, file: DistributionFile) -> CompatibleFile | str:
+        """Return a compatible file, or the reason why a file is not compatible."""
         is_wheel = file.filename.endswith(".whl")
         rank = self._rank(file.filename) if is_wheel else _SDIST_RANK
         if rank is None:
@@ -145,33 +145,33 @@ class OfferReader:
         build = 0
         try:
             if is_wheel:
-                found, version, build_tag, _ = parse_wheel_filename(file.filename)
+                name_in_file, version, build_tag, _ = parse_wheel_filename(file.filename)
                 build = build_tag[0] if build_tag else 0
             else:
-                found, version = parse_sdist_filename(file.filename)
+                name_in_file, version = parse_sdist_filename(file.filename)
         except (InvalidWheelFilename, InvalidSdistFilename):
             return "file name or version is not standard"
-        if found != name:
+        if name_in_file != name:
             return "file of another project"
         if not self.runs_on_target(file.requires_python):
             return "requires another Python"
-        # Of two wheels for the target the more specific one is installed; then the higher build number.
-        return Offer(version=version, rank=(rank, -build), file=file)
+        # The wheel with the most specific tag is installed, then the one with the highest build number.
+        return CompatibleFile(version=version, rank=(rank, -build), file=file)
 
     def _rank(self, filename: str) -> int | None:
-        """Return the rank of a wheel's best tag on the target, or none where it has none."""
+        """Return the rank of a wheel's best tag on the target, or none if no tag is compatible."""
         tags = "-".join(filename[:-4].rsplit("-", 3)[1:])
         if tags not in self._ranks:
             try:
                 ranks = [self._target.tags[tag] for tag in parse_tag(tags) if tag in self._target.tags]
             except ValueError:
-                # Not three tags: the file's name will be judged not standard.
+                # Not three tags: the file name is reported as not standard later.
                 ranks = [0]
             self._ranks[tags] = min(ranks, default=None)
         return self._ranks[tags]
 
 
-def _dump(offers: Offers) -> dict[str, Any]:
+def _dump(offers: CompatibleFiles) -> dict[str, Any]:
     return {
         "files": dump_files(o.file for o in offers.files),
         "about": [[str(o.version), *o.rank] for o in offers.files],
@@ -180,16 +180,16 @@ def _dump(offers: Offers) -> dict[str, Any]:
     }
 
 
-def _load(document: dict[str, Any], *, only: str | None = None) -> Offers:
+def _load(document: dict[str, Any], *, only: str | None = None) -> CompatibleFiles:
     entries = [
         (entry, about)
         for entry, about in zip(document["files"], document["about"], strict=True)
         if only is None or about[0] == only
     ]
     files = load_files(entry for entry, _ in entries)
-    return Offers(
+    return CompatibleFiles(
         files=tuple(
-            Offer(version=Version(version), rank=(rank, build), file=file)
+            CompatibleFile(version=Version(version), rank=(rank, build), file=file)
             for file, (_, (version, rank, build)) in zip(files, entries, strict=True)
         ),
         refused=Counter(document["refused"]),

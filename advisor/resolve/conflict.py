@@ -1,10 +1,10 @@
-"""Why no stack exists: the smallest set of the user's own requirements that conflict, and the facts that make them.
+"""Why no stack exists: the smallest set of the project's own requirements that conflict, and the facts involved.
 
-Every requirement of the user's own, every rule, and every relation of one package requiring another is a fact with a
-switch. The solver tells facts that suffice for the contradiction. The smallest set of the user's own among them is
-found by the duality of conflicts and corrections: the smallest set that meets every correction found so far either
-conflicts, and is the answer, or yields another correction (Ignatiev et al., Smallest MUS Extraction with Minimal
-Hitting Set Dualization, CP 2015). Of the other facts, each that can be switched off is.
+Every requirement of the project, every rule, and every dependency of one package on another is a fact with a switch
+(an assumption of the solver). The solver returns facts that are sufficient for the contradiction. The smallest set of
+project requirements among them is found by the duality of conflicts and corrections: the smallest set that hits every
+known correction either conflicts, and is the result, or yields another correction (Ignatiev et al., Smallest MUS
+Extraction with Minimal Hitting Set Dualization, CP 2015). Other facts are dropped if the conflict remains without them.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProble
 from advisor.resolve.search import Search
 from advisor.resolve.solver import Effort, Literal, SolverModel, negated
 
-_FEW = 3
-"""So many different requirements of one package are told, each with the versions that make it."""
+_MAX_REQUIREMENTS = 3
+"""Maximum number of different requirements of one package that are listed, each with the versions that have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Facts that contradict each other; without any one of them the others do not.
+    """A minimal set of facts that contradict each other.
 
     Attributes:
-        roots: The user's own requirements among them.
-        relations: Packages that require others.
-        rules: Rules, by their reason.
+        roots: The project's own requirements among them.
+        relations: Dependencies among them: a package, and one that it requires.
+        rules: Reasons of the rules among them.
     """
 
     roots: tuple[RootRequirement, ...]
@@ -48,14 +48,14 @@ def find_conflict(
     start: Sequence[Candidate] = (),
     effort: Effort | None = None,
 ) -> Conflict | None:
-    """Return why a problem has no solution; none where it has one, or where that remained open.
+    """Return why a problem has no solution; none if it has one, or if the work limit was reached first.
 
     Args:
-        problem: What is to be resolved.
+        problem: The problem.
         source: The candidates.
-        limits: Gives what the rules exclude.
-        start: Candidates to look at first.
-        effort: How hard to try, for each question.
+        limits: Returns what the rules exclude.
+        start: Candidates to load first.
+        effort: Work limit of each call of the solver.
     """
     effort = effort or Effort()
     encoding = Encoding(problem, source, limits, guarded=True)
@@ -64,13 +64,13 @@ def find_conflict(
         answer = encoding.model.solve(effort, assumptions=list(encoding.guards.values()))
         if answer.values is None:
             return _Reduction(encoding, search, effort).conflict() if answer.impossible else None
-        if search.learn(encoding.chosen(answer)) is not None:
+        if search.refine(encoding.chosen(answer)) is not None:
             return None
     return None
 
 
 class _Reduction:
-    """Reduces a contradiction to facts that are all needed for it."""
+    """Reduces a set of contradicting facts to a minimal one."""
 
     def __init__(self, encoding: Encoding, search: Search, effort: Effort) -> None:
         self._encoding = encoding
@@ -91,51 +91,51 @@ class _Reduction:
         )
 
     def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
-        """Return facts among those given that contradict each other, or none where they do not."""
+        """Return facts among some that contradict each other, or none if they do not."""
         facts = list(facts)
         answer = self._model.solve(self._effort, assumptions=[self._guards[fact] for fact in facts])
         if not answer.impossible:
             return None
-        named = set(answer.core)
-        return {fact for fact in facts if self._guards[fact] in named} or set(facts)
+        core = set(answer.core)
+        return {fact for fact in facts if self._guards[fact] in core} or set(facts)
 
     def _conflicts(self, roots: Sequence[Fact]) -> bool:
-        """Whether some of the user's own requirements, with all other facts, have no solution at all."""
-        wanted = tuple(fact.root for fact in roots if fact.root is not None)
+        """Whether some of the project's requirements, with all other facts, have no solution."""
+        requirements = tuple(fact.root for fact in roots if fact.root is not None)
         while True:
             facts = [*roots, *(fact for fact in self._guards if fact.root is None)]
             assumptions = [self._guards[fact] for fact in facts]
-            # A solution of what is known already is the quickest way to a yes.
+            # A solution that uses only known metadata is the fastest proof that there is no conflict.
             known = [negated(literal) for literal in self._encoding.unread()]
             answer = self._model.solve(self._effort, assumptions=[*assumptions, *known])
             if answer.values is None:
                 answer = self._model.solve(self._effort, assumptions=assumptions)
             if answer.values is None:
                 return answer.impossible
-            # The relaxation has a solution: look whether it holds when everything that it chose is known.
-            if self._search.learn(self._encoding.chosen(answer), roots=wanted) is not None:
+            # The relaxation has a solution: check it with the metadata of everything that it chose.
+            if self._search.refine(self._encoding.chosen(answer), roots=requirements) is not None:
                 return False
 
     def _smallest(self, roots: Sequence[Fact]) -> list[Fact]:
-        """Return the fewest of the user's own requirements that have no solution, given all other facts."""
+        """Return the smallest set of project requirements that has no solution together with all other facts."""
         hitting = SolverModel()
         picks: dict[Fact, Literal] = {fact: hitting.boolean() for fact in roots}
         while True:
             answer = hitting.solve(self._effort, costs=dict.fromkeys(picks.values(), 1))
-            chosen = [fact for fact in roots if answer.values is not None and answer.holds(picks[fact])]
+            chosen = [fact for fact in roots if answer.values is not None and answer.is_true(picks[fact])]
             if self._conflicts(chosen):
                 return chosen
-            kept = list(chosen)
+            compatible = list(chosen)
             for fact in roots:
-                if fact not in chosen and not self._conflicts([*kept, fact]):
-                    kept.append(fact)
-            if len(kept) == len(roots):
-                # All of them conflict, so a question was given up within the allowed work: the set is not reduced.
+                if fact not in chosen and not self._conflicts([*compatible, fact]):
+                    compatible.append(fact)
+            if len(compatible) == len(roots):
+                # All of them conflict, so a call reached its work limit: the set cannot be reduced.
                 return list(roots)
-            hitting.require_any(picks[fact] for fact in roots if fact not in kept)
+            hitting.require_any(picks[fact] for fact in roots if fact not in compatible)
 
     def _needed(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
-        """Return the other facts without the dispensable ones."""
+        """Return the other facts that the conflict needs."""
         core = self._core([*others, *roots]) or set()
         needed = [fact for fact in others if fact in core]
         for fact in list(needed):
@@ -147,13 +147,13 @@ class _Reduction:
         return needed
 
 
-def tell(conflict: Conflict, source: CandidateSource, reasons: Callable[[str], str]) -> tuple[str, ...]:
-    """Return a conflict as lines to read: what the user requires, what that requires, and what is left.
+def describe_conflict(conflict: Conflict, source: CandidateSource, reasons: Callable[[str], str]) -> tuple[str, ...]:
+    """Describe a conflict in lines: the project's requirements, the dependencies, and the package without a version.
 
     Args:
         conflict: The conflict.
         source: The candidates.
-        reasons: Says of a package, in a few words, which of its versions could not be candidates; may be empty.
+        reasons: Describes which versions of a package cannot be candidates; may return an empty text.
     """
     lines = []
     for root in conflict.roots:
@@ -164,29 +164,29 @@ def tell(conflict: Conflict, source: CandidateSource, reasons: Callable[[str], s
         lines += [f"and {line}" for line in _relation(parent, required, admitted, source)]
     lines += [f"and {rule}" for rule in conflict.rules]
     parents = {parent for parent, _ in conflict.relations}
-    named = {required for _, required in conflict.relations} | {root.name for root in conflict.roots}
-    for name in sorted(named - parents):
-        lines.append(f"so `{name}` has no version that fits all of this")
+    packages = {required for _, required in conflict.relations} | {root.name for root in conflict.roots}
+    for name in sorted(packages - parents):
+        lines.append(f"so no version of `{name}` satisfies all of this")
         if _is_hopeless(name, conflict, admitted, source):
-            offered, why = source.candidates(name), reasons(name)
-            lines[-1] += f"; its candidates are {_span(offered)}" if offered else "; it has no candidates"
-            lines[-1] += f" (left out: {why})" if why else ""
+            candidates, why = source.candidates(name), reasons(name)
+            lines[-1] += f"; available candidates: {_span(candidates)}" if candidates else "; it has no candidates"
+            lines[-1] += f" (excluded: {why})" if why else ""
     return tuple(lines)
 
 
 def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, source: CandidateSource) -> bool:
-    """Whether one of the conflicting requirements on a package admits none of its candidates by itself."""
-    offered = [c for c in source.candidates(name) if not source.is_known(c) or source.dependencies(c) is not None]
-    asked = [root.requirement for root in conflict.roots if root.name == name]
+    """Whether a single one of the conflicting requirements admits no candidate of a package."""
+    candidates = [c for c in source.candidates(name) if not source.is_known(c) or source.dependencies(c) is not None]
+    requested = [root.requirement for root in conflict.roots if root.name == name]
     for parent, required in conflict.relations:
         if required == name:
             known = [c for c in admitted.of(parent) if source.is_known(c)]
-            asked += [d.requirement for c in known for d in source.dependencies(c) or () if d.name == name]
-    return any(not any(admits(requirement, c.version) for c in offered) for requirement in asked)
+            requested += [d.requirement for c in known for d in source.dependencies(c) or () if d.name == name]
+    return any(not any(admits(requirement, c.version) for c in candidates) for requirement in requested)
 
 
 class _Admitted:
-    """What the conflicting requirements leave of a package: its candidates, and the extras that are asked of it."""
+    """The candidates and extras of a package under the conflicting requirements."""
 
     def __init__(self, conflict: Conflict, source: CandidateSource) -> None:
         self._conflict = conflict
@@ -197,46 +197,49 @@ class _Admitted:
         return [c for c in self._source.candidates(name) if all(admits(s, c.version) for s in specifiers)]
 
     def extras_of(self, name: NormalizedName) -> list[NormalizedName]:
-        asked = {
+        requested = {
             canonicalize_name(e) for root in self._conflict.roots if root.name == name for e in root.requirement.extras
         }
         for parent, required in self._conflict.relations:
             if required == name and parent != name:
                 known = (c for c in self.of(parent) if self._source.is_known(c))
-                asked |= {
+                requested |= {
                     e for c in known for d in self._source.dependencies(c) or () if d.name == name for e in d.extras
                 }
-        return sorted(asked)
+        return sorted(requested)
 
 
 def _from_the_roots(conflict: Conflict) -> list[tuple[NormalizedName, NormalizedName]]:
-    """Return the relations in the order in which they are reached from the user's own requirements."""
+    """Return the relations in the order in which the project's requirements lead to them."""
     ordered: list[tuple[NormalizedName, NormalizedName]] = []
     reached = {root.name for root in conflict.roots}
-    waiting = list(conflict.relations)
-    while waiting:
-        fresh = [relation for relation in waiting if relation[0] in reached] or waiting
+    pending = list(conflict.relations)
+    while pending:
+        fresh = [relation for relation in pending if relation[0] in reached] or pending
         ordered += fresh
         reached |= {required for _, required in fresh}
-        waiting = [relation for relation in waiting if relation not in fresh]
+        pending = [relation for relation in pending if relation not in fresh]
     return ordered
 
 
 def _relation(
     parent: NormalizedName, required: NormalizedName, admitted: _Admitted, source: CandidateSource
 ) -> list[str]:
-    """Say what the versions of one package require of another, newest first; alike ones together."""
+    """Describe what the versions of one package require of another, newest first; equal requirements share a line."""
     texts: dict[tuple[str, str], list[Candidate]] = {}
     for candidate in (c for c in admitted.of(parent) if source.is_known(c)):
         for extra in (None, *admitted.extras_of(parent)):
-            found = [str(d.requirement) for d in source.dependencies(candidate, extra) or () if d.name == required]
-            if found:
-                text = " and ".join(f"`{requirement.split(';')[0].strip()}`" for requirement in found)
-                named = f"{parent}[{extra}]" if extra else str(parent)
-                texts.setdefault((named, text), []).append(candidate)
-    lines = [f"`{named}` {_span(candidates)} requires {text}" for (named, text), candidates in texts.items()]
-    if len(lines) > _FEW:
-        lines = [*lines[:_FEW], f"`{parent}` in {sum(map(len, texts.values()))} versions in all requires `{required}`"]
+            matching = [str(d.requirement) for d in source.dependencies(candidate, extra) or () if d.name == required]
+            if matching:
+                text = " and ".join(f"`{requirement.split(';')[0].strip()}`" for requirement in matching)
+                node = f"{parent}[{extra}]" if extra else str(parent)
+                texts.setdefault((node, text), []).append(candidate)
+    lines = [f"`{node}` {_span(candidates)} requires {text}" for (node, text), candidates in texts.items()]
+    if len(lines) > _MAX_REQUIREMENTS:
+        lines = [
+            *lines[:_MAX_REQUIREMENTS],
+            f"`{parent}` requires `{required}` in {sum(map(len, texts.values()))} versions in total",
+        ]
     return lines or [f"`{parent}` requires `{required}`"]
 
 
@@ -247,10 +250,10 @@ def _span(candidates: Sequence[Candidate]) -> str:
     return f"{oldest} to {newest} ({len(candidates)} versions)"
 
 
-def without(problem: ResolutionProblem, root: RootRequirement) -> ResolutionProblem | None:
-    """Return a problem with one of the user's requirements relaxed: its versions free, or the constraint gone.
+def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> ResolutionProblem | None:
+    """Return a problem in which one requirement admits every version, or from which one constraint is removed.
 
-    None where there is nothing to relax.
+    None if there is nothing to relax.
     """
     from dataclasses import replace
 

@@ -1,10 +1,13 @@
-"""Turns what is known of packages into a growing model: a Boolean for each candidate that may be chosen.
+"""Encoding of the problem as a growing model: a Boolean for each candidate that may be chosen.
 
 A candidate requires, for each of its dependencies, one of the versions that the specifier admits; candidates that
-require the same range share one constraint. Two things keep the model small, and both make it a relaxation of the
-problem, which learning more only tightens. A candidate whose metadata was not read requires nothing yet. And only the
-newest candidates of a package have Booleans of their own: one more stands for all older ones together, at the price of
-the cheapest of them. Where a solution chooses that one, more candidates are shown.
+require the same range share one constraint. Two simplifications keep the model small. Both make it a relaxation of the
+problem, which every refinement tightens:
+
+- A candidate whose metadata has not been read has no dependencies yet.
+- Only the newest candidates of a package are explicit, that is, have a Boolean each. One more Boolean stands for all
+  older ones together, at the cost of the cheapest of them. If a solution chooses it, the package is expanded: more of
+  its candidates become explicit.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from advisor.resolve.solver import Literal, SolverModel, SolverResult, negated
 
 Choice = tuple[NormalizedName, Version]
 PairedChoice = tuple[NormalizedName, Version | None]
-"""A version of a package, or none: the package is absent."""
+"""A version of a package, or none if the package is absent."""
 Candidates = Mapping[NormalizedName, Sequence[Candidate]]
 Node = tuple[NormalizedName, NormalizedName | None]
 """A package, or one extra of it."""
@@ -32,8 +35,8 @@ class Limits:
     """What the rules exclude.
 
     Attributes:
-        forbidden: Choices that must not be made, each with the reason.
-        exclusive: Groups of sets of choices, not one of each set, with the reason.
+        forbidden: Forbidden choices, each with the reason.
+        exclusive: Groups of sets of choices, with the reason; a stack must not have one choice of every set of a group.
     """
 
     forbidden: Mapping[Choice, str]
@@ -42,22 +45,22 @@ class Limits:
 
 NO_LIMITS = Limits(forbidden={})
 
-SHOWN = 8
-"""So many candidates of a package are shown at first."""
+INITIAL_EXPLICIT = 8
+"""Number of candidates of a package that are explicit at first."""
 
 Need = tuple[Literal, NormalizedName, NormalizedName | None, Dependency]
-"""A choice, its package, the extra it is asked with, and what it requires."""
+"""The literal of a choice, its package, its extra, and what it requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that the model holds for true, and that a conflict may be made of.
+    """A constraint of the model that can be part of a conflict: a requirement, a dependency or a rule.
 
     Attributes:
-        root: The user's own requirement, for a fact of that kind.
-        parent: The package that requires another.
+        root: The project's own requirement, if it is one.
+        parent: The package that requires another, if it is a dependency.
         required: The package that is required.
-        rule: The reason of a rule.
+        rule: The reason of the rule, if it is one.
     """
 
     root: RootRequirement | None = None
@@ -67,13 +70,13 @@ class Fact:
 
 
 class Encoding:
-    """The model of what was learnt so far.
+    """The model of the packages and dependencies that are known so far.
 
     Attributes:
-        model: The model; copy it to add what holds for one question only.
-        reached: Candidates of each package that was reached, newest first.
-        required: Packages that the user's own requirements name.
-        guards: Literal that switches each fact on; empty unless facts are guarded.
+        model: The model; copy it to add constraints for one call of the solver.
+        candidates: Candidates of each package in the model, newest first.
+        required: Packages that the project's own requirements name.
+        guards: Literal that enables each fact; empty unless facts are guarded.
     """
 
     def __init__(
@@ -83,90 +86,90 @@ class Encoding:
         limits: Callable[[Candidates], Limits],
         *,
         guarded: bool = False,
-        shown: int = SHOWN,
+        explicit: int = INITIAL_EXPLICIT,
     ) -> None:
         self.model = SolverModel()
-        self.reached: dict[NormalizedName, tuple[Candidate, ...]] = {}
+        self.candidates: dict[NormalizedName, tuple[Candidate, ...]] = {}
         self.required: set[NormalizedName] = set()
         self.guards: dict[Fact, Literal] = {}
         self._problem = problem
         self._source = source
         self._limits = limits
         self._guarded = guarded
-        self._least = shown
+        self._initial_explicit = explicit
         self._present: dict[NormalizedName, Literal] = {}
         self._allowed: dict[NormalizedName, list[Candidate]] = {}
-        self._open: set[NormalizedName] = set()
+        self._expanded: set[NormalizedName] = set()
         self._literals: dict[NormalizedName, dict[Version, Literal]] = {}
         self._older: dict[NormalizedName, Literal] = {}
-        self._asked: dict[NormalizedName, dict[NormalizedName, Literal]] = {}
-        self._learnt: set[tuple[str, NormalizedName | None]] = set()
+        self._extra_literals: dict[NormalizedName, dict[NormalizedName, Literal]] = {}
+        self._encoded: set[tuple[str, NormalizedName | None]] = set()
         self._needs: dict[NormalizedName, list[Need]] = {}
         self._admitted: dict[tuple[NormalizedName, str], tuple[Version, ...]] = {}
         self._exclusive: dict[Choice, list[Literal]] = {}
-        self._seen_exclusive: set[tuple[tuple[frozenset[Choice], ...], str]] = set()
+        self._excluded_groups: set[tuple[tuple[frozenset[Choice], ...], str]] = set()
         self._both: dict[tuple[Literal, Literal], Literal] = {}
 
     def literal(self, choice: PairedChoice) -> Literal | None:
-        """Return the Boolean of a choice, or none where it has none."""
+        """Return the literal of a choice, or none if it has none."""
         name, version = choice
         if version is None:
             return negated(self._present[name]) if name in self._present else None
         return self._literals.get(name, {}).get(version)
 
     def choices(self, name: NormalizedName) -> Mapping[Version, Literal]:
-        """Return the choices of a package that are shown, newest first."""
+        """Return the explicit choices of a package, newest first."""
         return self._literals[name]
 
     def allowed(self, name: NormalizedName) -> Sequence[Candidate]:
-        """Return the candidates that the user's own requirements and the rules admit, newest first."""
+        """Return the candidates that the project's own requirements and the rules admit, newest first."""
         return self._allowed[name]
 
     def present(self, name: NormalizedName) -> Literal:
-        """Return the Boolean that a package is in the stack."""
+        """Return the literal that is true if a package is in the stack."""
         return self._present[name]
 
     def older(self, name: NormalizedName) -> Literal:
-        """Return the Boolean that stands for all candidates of a package that are not shown."""
+        """Return the literal for all candidates of a package that are not explicit."""
         return self._older[name]
 
     def chosen(self, answer: SolverResult) -> dict[NormalizedName, Candidate]:
-        """Return what a solution chooses; nothing for a package of which it chooses an older candidate unshown."""
+        """Return the explicit candidates that a solution chooses, by package."""
         return {
             name: candidate
             for name, literals in sorted(self._literals.items())
             for candidate, literal in zip(self._allowed[name], literals.values(), strict=False)
-            if answer.holds(literal)
+            if answer.is_true(literal)
         }
 
-    def vague(self, answer: SolverResult) -> list[NormalizedName]:
-        """Return the packages of which a solution chooses a candidate that is not shown."""
-        return sorted(name for name, literal in self._older.items() if answer.holds(literal))
+    def unexpanded(self, answer: SolverResult) -> list[NormalizedName]:
+        """Return the packages of which a solution chooses a candidate that is not explicit."""
+        return sorted(name for name, literal in self._older.items() if answer.is_true(literal))
 
-    def reach(self, names: Iterable[NormalizedName]) -> None:
-        """Add packages."""
-        fresh = sorted(set(names) - set(self.reached))
-        self.reached.update((name, self._source.candidates(name)) for name in fresh)
-        limits = self._limits(self.reached)
+    def add_packages(self, names: Iterable[NormalizedName]) -> None:
+        """Add packages to the model."""
+        fresh = sorted(set(names) - set(self.candidates))
+        self.candidates.update((name, self._source.candidates(name)) for name in fresh)
+        limits = self._limits(self.candidates)
         for name in fresh:
             self._add(name, limits)
         for sides, reason in limits.exclusive:
-            if (sides, reason) not in self._seen_exclusive:
-                self._seen_exclusive.add((sides, reason))
+            if (sides, reason) not in self._excluded_groups:
+                self._excluded_groups.add((sides, reason))
                 self._exclude(sides, self._guard(Fact(rule=reason)))
         for name in fresh:
-            self.show(name, self._least)
+            self.expand(name, self._initial_explicit)
             for root in self._problem.roots_of(name):
                 if not root.constraint:
                     self._require_root(name, root)
 
-    def show(self, name: NormalizedName, count: int) -> None:
-        """Give at least so many candidates of a package Booleans of their own, the newest first."""
+    def expand(self, name: NormalizedName, count: int) -> None:
+        """Make at least ``count`` candidates of a package explicit, the newest first."""
         literals, allowed = self._literals[name], self._allowed[name]
         fresh = allowed[len(literals) : count]
-        if not fresh and name in self._open:
+        if not fresh and name in self._expanded:
             return
-        self._open.add(name)
+        self._expanded.add(name)
         for candidate in fresh:
             literals[candidate.version] = self.model.boolean()
             for any_of in self._exclusive.get((name, candidate.version), ()):
@@ -180,55 +183,56 @@ class Encoding:
         for key in [key for key in self._admitted if key[0] == name]:
             del self._admitted[key]
         self._require(name, self._needs.get(name, ()))
-        self.learn(fresh)
+        self.add_dependencies(fresh)
 
-    def learn(self, candidates: Iterable[Candidate]) -> None:
-        """Add what candidates require, where they are shown and their metadata is known."""
-        found: dict[NormalizedName, list[Need]] = {}
-        queue = [(c, extra) for c in candidates for extra in (None, *self._asked.get(c.name, ()))]
+    def add_dependencies(self, candidates: Iterable[Candidate]) -> None:
+        """Add the dependencies of explicit candidates whose metadata is known."""
+        collected: dict[NormalizedName, list[Need]] = {}
+        queue = [(c, extra) for c in candidates for extra in (None, *self._extra_literals.get(c.name, ()))]
         while queue:
             candidate, extra = queue.pop()
             literal = self.literal((candidate.name, candidate.version))
             key = (candidate.file.url, extra)
-            if literal is None or key in self._learnt or not self._source.is_known(candidate):
+            if literal is None or key in self._encoded or not self._source.is_known(candidate):
                 continue
-            self._learnt.add(key)
+            self._encoded.add(key)
             dependencies = self._source.dependencies(candidate, extra)
             if dependencies is None:
                 self.model.require(negated(literal))
                 continue
             for dependency in dependencies:
-                found.setdefault(dependency.name, []).append((literal, candidate.name, extra, dependency))
-                queue += self._ask(dependency)
-        for name, needs in sorted(found.items()):
+                collected.setdefault(dependency.name, []).append((literal, candidate.name, extra, dependency))
+                queue += self._add_extras(dependency)
+        for name, needs in sorted(collected.items()):
             self._needs.setdefault(name, []).extend(needs)
             for literal, parent, extra, dependency in needs:
-                for asked in dependency.extras:
-                    self.model.require_any([negated(literal), *self._unless(parent, extra), self._asked[name][asked]])
-            if name in self._open:
+                for required_extra in dependency.extras:
+                    condition = [negated(literal), *self._unless(parent, extra)]
+                    self.model.require_any([*condition, self._extra_literals[name][required_extra]])
+            if name in self._expanded:
                 self._require(name, needs)
 
-    def _ask(self, dependency: Dependency) -> Iterator[tuple[Candidate, NormalizedName | None]]:
-        """Add the extras that a dependency asks for; yield the candidates to be learnt again with them."""
-        asked = self._asked.setdefault(dependency.name, {})
+    def _add_extras(self, dependency: Dependency) -> Iterator[tuple[Candidate, NormalizedName | None]]:
+        """Add the extras of a dependency; yield the candidates whose dependencies with these extras are to be added."""
+        extra_literals = self._extra_literals.setdefault(dependency.name, {})
         for extra in dependency.extras:
-            if extra not in asked:
-                asked[extra] = self.model.boolean()
-                yield from ((candidate, extra) for candidate in self.reached.get(dependency.name, ()))
+            if extra not in extra_literals:
+                extra_literals[extra] = self.model.boolean()
+                yield from ((candidate, extra) for candidate in self.candidates.get(dependency.name, ()))
 
     def _add(self, name: NormalizedName, limits: Limits) -> None:
-        """Add a package without any candidate shown."""
+        """Add a package without explicit candidates."""
         roots = self._problem.roots_of(name)
         self._present[name] = self.model.boolean()
         self._literals[name] = {}
         self._allowed[name] = []
-        for candidate in self.reached[name]:
+        for candidate in self.candidates[name]:
             choice = (name, candidate.version)
             refused = [root for root in roots if not admits(root.requirement, candidate.version)]
             if self._guarded or not (refused or choice in limits.forbidden):
                 self._allowed[name].append(candidate)
         if self._guarded:
-            self.show(name, len(self._allowed[name]))
+            self.expand(name, len(self._allowed[name]))
             for version, literal in self._literals[name].items():
                 for root in roots:
                     if not admits(root.requirement, version):
@@ -238,30 +242,30 @@ class Encoding:
                     self.model.require(negated(literal), given=self._guard(Fact(rule=reason)))
 
     def _exclude(self, sides: Sequence[frozenset[Choice]], guard: Literal | None) -> None:
-        """Forbid one of each of several sets of choices."""
-        taken = []
+        """Forbid stacks that have one choice of each of several sets."""
+        side_literals = []
         for choices in sides:
             any_of = self.model.boolean()
-            taken.append(any_of)
+            side_literals.append(any_of)
             for choice in sorted(choices):
                 self._exclusive.setdefault(choice, []).append(any_of)
                 literal = self.literal(choice)
                 if literal is not None:
                     self.model.require(any_of, given=literal)
-        self.model.require_any([negated(any_of) for any_of in taken], given=guard)
+        self.model.require_any([negated(any_of) for any_of in side_literals], given=guard)
 
     def _require_root(self, name: NormalizedName, root: RootRequirement) -> None:
         self.required.add(name)
         guard = self._guard(Fact(root=root))
         self.model.require(self._present[name], given=guard)
         dependency = Dependency(name=name, requirement=root.requirement)
-        again = list(self._ask(dependency))
+        pending = list(self._add_extras(dependency))
         for extra in dependency.extras:
-            self.model.require(self._asked[name][extra], given=guard)
-        self.learn(candidate for candidate, _ in again)
+            self.model.require(self._extra_literals[name][extra], given=guard)
+        self.add_dependencies(candidate for candidate, _ in pending)
 
     def _require(self, name: NormalizedName, needs: Sequence[Need]) -> None:
-        """Add what is required of one package; candidates of one package that require the same range share a row."""
+        """Add requirements on one package; candidates of one package that require the same range share a constraint."""
         alike: dict[tuple[Node, tuple[Version, ...], bool], dict[Literal, None]] = {}
         for literal, parent, extra, dependency in needs:
             admitted = self._admitted_by(dependency)
@@ -269,9 +273,9 @@ class Encoding:
             alike.setdefault(((parent, extra), admitted, older), {})[literal] = None
         for ((parent, extra), admitted, older), literals in alike.items():
             guard = self._guard(Fact(parent=parent, required=name))
-            given = [self._asked[parent][extra]] if extra is not None else []
+            given = [self._extra_literals[parent][extra]] if extra is not None else []
             right = [self._literals[name][version] for version in admitted]
-            # At most one parent and at most one admitted version hold, so the counts are Booleans.
+            # At most one parent and at most one admitted version are true, so each count is 0 or 1.
             self.model.at_most_as_many(
                 literals,
                 [*right, self._older[name]] if older else right,
@@ -279,7 +283,7 @@ class Encoding:
             )
 
     def _unless(self, name: NormalizedName, extra: NormalizedName | None) -> list[Literal]:
-        return [] if extra is None else [negated(self._asked[name][extra])]
+        return [] if extra is None else [negated(self._extra_literals[name][extra])]
 
     def _admitted_by(self, dependency: Dependency) -> tuple[Version, ...]:
         key = (dependency.name, str(dependency.requirement.specifier))
@@ -301,34 +305,34 @@ class Encoding:
     def costs(
         self, choices: Mapping[Choice, int], pairs: Mapping[tuple[Choice, PairedChoice], int]
     ) -> dict[Literal, int]:
-        """Return costs by literal; a pair of choices gets a Boolean of its own, so its packages are shown in full."""
+        """Return costs by literal; packages of pairs are expanded fully, since each pair gets a Boolean."""
         for name in sorted({choice[0] for pair in pairs for choice in pair}):
-            if name in self.reached:
-                self.show(name, len(self._allowed[name]))
-        found: dict[Literal, int] = {}
+            if name in self.candidates:
+                self.expand(name, len(self._allowed[name]))
+        collected: dict[Literal, int] = {}
         for name, allowed in self._allowed.items():
             prices = [choices.get((name, candidate.version), 0) for candidate in allowed]
-            self._show_cheaper(name, prices)
-            found.update(zip(self._literals[name].values(), prices, strict=False))
+            self._expand_cheaper(name, prices)
+            collected.update(zip(self._literals[name].values(), prices, strict=False))
             if name in self._older:
-                found[self._older[name]] = min(prices[len(self._literals[name]) :])
+                collected[self._older[name]] = min(prices[len(self._literals[name]) :])
         for (left, right), cost in pairs.items():
             one, other = self.literal(left), self.literal(right)
             if cost and one is not None and other is not None:
                 both = self._product(one, other)
-                found[both] = found.get(both, 0) + cost
-        return {literal: cost for literal, cost in sorted(found.items()) if cost}
+                collected[both] = collected.get(both, 0) + cost
+        return {literal: cost for literal, cost in sorted(collected.items()) if cost}
 
-    def _show_cheaper(self, name: NormalizedName, prices: Sequence[int]) -> None:
-        """Show candidates until the older ones are no cheaper than any that is shown: else one is likely chosen."""
-        shown = len(self._literals[name])
-        dearest = max(prices[:shown], default=0)
-        cheaper = [place for place in range(shown, len(prices)) if prices[place] < dearest]
+    def _expand_cheaper(self, name: NormalizedName, prices: Sequence[int]) -> None:
+        """Expand a package until no other candidate is cheaper than the explicit ones: it would likely be chosen."""
+        explicit = len(self._literals[name])
+        dearest = max(prices[:explicit], default=0)
+        cheaper = [place for place in range(explicit, len(prices)) if prices[place] < dearest]
         if cheaper:
-            self.show(name, cheaper[-1] + 1)
+            self.expand(name, cheaper[-1] + 1)
 
     def _product(self, left: Literal, right: Literal) -> Literal:
-        """Return a Boolean that holds when both others do, and only then."""
+        """Return a literal that is true if and only if both others are."""
         key = (min(left, right), max(left, right))
         if key not in self._both:
             both = self.model.boolean()
@@ -339,7 +343,7 @@ class Encoding:
         return self._both[key]
 
     def unread(self) -> list[Literal]:
-        """Return the choices that are shown and whose metadata was not read."""
+        """Return the explicit choices whose metadata has not been read."""
         return [
             literal
             for name, literals in self._literals.items()
@@ -348,7 +352,7 @@ class Encoding:
         ]
 
     def supports(self, name: NormalizedName) -> list[Literal]:
-        """Return the choices that require a package, or that may, since their metadata was not read."""
-        found = {literal for literal, parent, _, _ in self._needs.get(name, ()) if parent != name}
-        found.update(literal for other, literal in self._older.items() if other != name)
-        return sorted(found.union(self.unread()).difference(self._literals[name].values()))
+        """Return the choices that require a package, or that may require it, since their metadata has not been read."""
+        collected = {literal for literal, parent, _, _ in self._needs.get(name, ()) if parent != name}
+        collected.update(literal for other, literal in self._older.items() if other != name)
+        return sorted(collected.union(self.unread()).difference(self._literals[name].values()))

@@ -1,4 +1,4 @@
-"""Why each package has its version, and which requirements brought it into the stack."""
+"""Why each package of a stack has its version, and which requirements lead to it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     import networkx
 
 PROJECT = NormalizedName("")
-"""The node that stands for the project itself."""
+"""The node of the project itself."""
 
 
 def requirements_within(
     problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
 ) -> dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]]:
-    """Return, for :data:`PROJECT` and each package of a stack, what it requires and what it asks for there.
+    """Return the requirements of :data:`PROJECT` and of each package of a stack, by required package.
 
-    What is required and not in the stack is there, and requires nothing.
+    A required package that is not in the stack is included, without requirements.
     """
     chosen = {candidate.name: candidate for candidate in stack}
-    found: dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]] = {PROJECT: {}}
-    seen: set[tuple[NormalizedName, NormalizedName | None]] = set()
+    requirements: dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]] = {PROJECT: {}}
+    visited: set[tuple[NormalizedName, NormalizedName | None]] = set()
     queue: list[tuple[NormalizedName, NormalizedName | None]] = []
 
     def require(parent: NormalizedName, dependency: Dependency) -> None:
         text = str(dependency.requirement).partition(";")[0].strip()
-        asked = found[parent].get(dependency.name, ())
-        found[parent][dependency.name] = tuple(dict.fromkeys((*asked, text)))
+        texts_so_far = requirements[parent].get(dependency.name, ())
+        requirements[parent][dependency.name] = tuple(dict.fromkeys((*texts_so_far, text)))
         queue.extend((dependency.name, extra) for extra in (None, *dependency.extras))
 
     for root in problem.roots:
@@ -41,23 +41,23 @@ def requirements_within(
             require(PROJECT, Dependency(name=root.name, requirement=root.requirement))
     while queue:
         name, extra = queue.pop()
-        if (name, extra) not in seen:
-            seen.add((name, extra))
-            found.setdefault(name, {})
+        if (name, extra) not in visited:
+            visited.add((name, extra))
+            requirements.setdefault(name, {})
             if name not in chosen:
                 continue
             for dependency in source.dependencies(chosen[name], extra) or ():
                 require(name, dependency)
-    return found
+    return requirements
 
 
 def dependency_graph(
     problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
 ) -> networkx.DiGraph[NormalizedName]:
-    """Return who requires whom in a stack, from :data:`PROJECT` down.
+    """Return the dependency graph of a stack, starting at :data:`PROJECT`.
 
-    An edge runs from what requires to what is required; its ``requirements`` say what is asked for. A node's
-    ``version`` is that of the stack.
+    An edge leads from a package to one that it requires and has the ``requirements`` as texts; a node has its
+    ``version`` in the stack.
     """
     import networkx
 
@@ -72,7 +72,7 @@ def dependency_graph(
 def _shortest_paths(
     required: Mapping[NormalizedName, Collection[NormalizedName]],
 ) -> dict[NormalizedName, list[NormalizedName]]:
-    """Return the shortest path from the project to each package; networkx would take longer to load than to search."""
+    """Return the shortest path from the project to each package; without networkx, which is slow to import."""
     paths: dict[NormalizedName, list[NormalizedName]] = {PROJECT: []}
     queue = [PROJECT]
     for parent in queue:
@@ -92,22 +92,22 @@ def explain_stack(
     rules: RuleBook,
     prediction: Prediction,
 ) -> dict[str, str]:
-    """Say for each package of a stack, in a few words, why it has its version and what requires it."""
+    """Return, for each package of a stack, why it has its version and what requires it, in a few words."""
     paths = _shortest_paths(requirements_within(problem, source, stack))
     plain = {c.name: c for c in baseline}
-    blamed = _forbidden_below(problem, source, baseline, rules)
+    rule_messages = _forbidden_below(problem, source, baseline, rules)
     reasons: dict[str, str] = {}
     for candidate in stack:
-        reason = _reason(candidate, plain.get(candidate.name), source, blamed, prediction)
-        between = paths[candidate.name][:-1]
-        reasons[candidate.name] = f"{reason}; via {' > '.join(between)}" if between else reason
+        reason = _reason(candidate, plain.get(candidate.name), source, rule_messages, prediction)
+        parents = paths[candidate.name][:-1]
+        reasons[candidate.name] = f"{reason}; via {' > '.join(parents)}" if parents else reason
     return reasons
 
 
 def _forbidden_below(
     problem: ResolutionProblem, source: CandidateSource, baseline: Sequence[Candidate], rules: RuleBook
 ) -> dict[NormalizedName, str]:
-    """Return, for each package of the baseline that is forbidden or requires what is, the rule's message."""
+    """Return a rule's message for each package of the baseline that the rule forbids, or that requires such a one."""
     forbidden = [
         (candidate.name, verdict.message)
         for candidate in baseline
@@ -119,18 +119,18 @@ def _forbidden_below(
     import networkx
 
     graph = dependency_graph(problem, source, baseline)
-    blamed: dict[NormalizedName, str] = {}
+    rule_messages: dict[NormalizedName, str] = {}
     for package, message in forbidden:
         for name in sorted((networkx.ancestors(graph, package) - {PROJECT}) | {package}):
-            blamed.setdefault(name, message)
-    return blamed
+            rule_messages.setdefault(name, message)
+    return rule_messages
 
 
 def _reason(
     candidate: Candidate,
     plain: Candidate | None,
     source: CandidateSource,
-    blamed: Mapping[NormalizedName, str],
+    rule_messages: Mapping[NormalizedName, str],
     prediction: Prediction,
 ) -> str:
     for change in prediction.changes:
@@ -142,6 +142,6 @@ def _reason(
         return "newest that the other choices admit"
     if plain.version == candidate.version:
         return "newest that the requirements admit"
-    if candidate.name in blamed:
-        return f"{plain.version} does not run on the target: {blamed[candidate.name]}"
+    if candidate.name in rule_messages:
+        return f"{plain.version} does not run on the target: {rule_messages[candidate.name]}"
     return "follows from the other choices"

@@ -1,4 +1,4 @@
-"""What the user should know about advice: each finding has a stable code."""
+"""Findings about a recommendation, each with a stable code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from knowledge.rules.model import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceFinding:
-    """Something the user should know about the advice.
+    """A warning or a note about the recommendation.
 
     Attributes:
         code: Stable code, such as ``ADV101``.
         severity: ``warning`` or ``note``.
         message: One sentence.
-        package: The package it is about, or empty.
+        package: The package that it is about, or empty.
         source: Where the fact comes from, or empty.
     """
 
@@ -32,80 +32,86 @@ class AdviceFinding:
     source: str = ""
 
 
-def broken_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]:
-    """Return the verdicts of the rules that forbid a stack."""
+def violated_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]:
+    """Return the verdicts of the rules that a stack violates."""
     versions = {str(c.name): c.version for c in stack}
     return [v for c in stack for v in rules.judge(c.name, c.version) if v.severity == "forbidden"] + [
         verdict for _, verdict in rules.judge_together(versions)
     ]
 
 
-def find(
+def collect_findings(
     optimum: Optimum,
     baseline: Sequence[Candidate],
     source: IndexCandidates,
     rules: RuleBook,
     prediction: Prediction,
 ) -> tuple[AdviceFinding, ...]:
-    """Return the findings about a stack, in order of code."""
-    found = [
+    """Return the findings about a stack, sorted by code."""
+    findings = [
         AdviceFinding(
             code="ADV101",
             severity="warning",
             message=f"the newest versions do not run on the target: {v.message}",
             source=v.source,
         )
-        for v in broken_rules(baseline, rules)
+        for v in violated_rules(baseline, rules)
     ]
     for candidate in optimum.stack:
         for v in rules.judge(candidate.name, candidate.version):
             severity = "note" if v.severity == "note" else "warning"
-            found.append(
+            findings.append(
                 AdviceFinding(
                     code="ADV102", severity=severity, message=v.message, package=candidate.name, source=v.source
                 )
             )
         if candidate.is_sdist:
             message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
-            found.append(AdviceFinding(code="ADV103", severity="warning", message=message, package=candidate.name))
+            findings.append(AdviceFinding(code="ADV103", severity="warning", message=message, package=candidate.name))
     for package, extra in sorted(source.unknown_extras):
         if package in {c.name for c in optimum.stack}:
             message = f"`{package}` does not provide the extra `{extra}`"
-            found.append(AdviceFinding(code="ADV104", severity="warning", message=message, package=package))
+            findings.append(AdviceFinding(code="ADV104", severity="warning", message=message, package=package))
     for package in prediction.unmeasured:
-        message = f"no comparable observation bears on `{package}`: its speed is not predicted"
-        found.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
+        message = f"`{package}` has not been measured on comparable hardware: its speed is not predicted"
+        findings.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
     if not optimum.proven:
         gaps = ", ".join(f"{b.objective} {b.gap}" for b in optimum.bounds if b.gap)
-        found.append(AdviceFinding(code="ADV106", severity="warning", message=f"not proven optimal: the gap is {gaps}"))
+        findings.append(
+            AdviceFinding(
+                code="ADV106", severity="warning", message=f"not proven to be optimal for the score: the gap is {gaps}"
+            )
+        )
     elif not optimum.unique:
-        message = "optimal, but not proven to be the first of the equally good stacks within the allowed work"
-        found.append(AdviceFinding(code="ADV106", severity="warning", message=message))
-    found += _unjudged(optimum, source)
-    found += [_skip_finding(s) for s in source.skipped() if _worth_telling(s)]
-    return tuple(sorted(found, key=lambda f: (f.code, f.package, f.message)))
+        message = "optimal for the score, but another stack with the same score may come first by name and version"
+        findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
+    findings += _missing_records(optimum, source)
+    findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
+    return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
 
 
-def _worth_telling(skipped: SkippedCandidates) -> bool:
+def _is_reported(skipped: SkippedCandidates) -> bool:
     return any(part in skipped.reason for part in ("metadata", "upload time"))
 
 
 def _skip_finding(skipped: SkippedCandidates) -> AdviceFinding:
-    message = f"{skipped.count} file(s) of `{skipped.package}` are no candidates: {skipped.reason}"
+    message = f"{skipped.count} file(s) of `{skipped.package}` cannot be candidates: {skipped.reason}"
     return AdviceFinding(code="ADV107", severity="note", message=message, package=skipped.package)
 
 
-def _unjudged(optimum: Optimum, source: IndexCandidates) -> list[AdviceFinding]:
-    """Say where a criterion of the objective had nothing to go by."""
-    asked = {bound.objective for bound in optimum.bounds}
-    silent: dict[str, tuple[str, Callable[[Candidate], bool]]] = {
+def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFinding]:
+    """Return findings about criteria of the objective for which the index has no data."""
+    criteria = {bound.objective for bound in optimum.bounds}
+    record_checks: dict[str, tuple[str, Callable[[Candidate], bool]]] = {
         "vulnerabilities": ("no vulnerability record", lambda c: source.vulnerabilities(c) is None),
         "young": ("no upload time", lambda c: c.file.uploaded is None),
     }
-    found = []
-    for criterion, (lack, lacks) in silent.items():
-        count = sum(map(lacks, optimum.stack)) if criterion in asked else 0
+    findings = []
+    for criterion, (missing, is_missing) in record_checks.items():
+        count = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
         if count:
-            message = f"the index gives {lack} of {count} of {len(optimum.stack)} packages: `{criterion}` ignores them"
-            found.append(AdviceFinding(code="ADV108", severity="warning", message=message))
-    return found
+            message = (
+                f"the index gives {missing} for {count} of {len(optimum.stack)} packages: `{criterion}` ignores them"
+            )
+            findings.append(AdviceFinding(code="ADV108", severity="warning", message=message))
+    return findings

@@ -1,4 +1,4 @@
-"""What makes one stack better than another: the rules' prices, speed, freshness."""
+"""The objectives: costs of rules, speed and freshness, by which stacks are compared."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ CRITERIA: dict[ObjectiveName, tuple[str, ...]] = {
     "stable": ("rules", "pre-release", "young", "unmeasured", "freshness-direct", "freshness"),
     "security": ("vulnerabilities", "rules", "speed", "freshness-direct", "freshness"),
 }
-"""What each objective minimises, in order."""
+"""The criteria that each objective minimises, in order."""
 
 SPEED_STEP = 0.01
-"""Log speed is compared in steps of 1 %: to leave the baseline for speed takes a gain of a whole step."""
+"""Log speed is compared in steps of 1 %: another version than the baseline's is chosen only for at least one step."""
 _FAILURE_COST = 10
 _HOUR = 3600.0
 HOURS_A_YEAR = 365.25 * 24
 HOURS_PER_RELEASE = 30 * 24
-"""What one release counts where the index does not tell upload times: a month."""
+"""Age that one release counts as, a month, if the index gives no upload times."""
 
 
 class Criteria:
-    """The objectives and limits of a problem, for whatever packages the search has reached."""
+    """The objectives and limits of a problem, for the packages that the search has loaded so far."""
 
     def __init__(
         self,
@@ -50,16 +50,16 @@ class Criteria:
         source: CandidateSource,
         young_after: str = "",
     ) -> None:
-        """Remember what to judge by.
+        """Create the criteria of an objective.
 
         Args:
-            rules: The rules on the target.
-            estimator: What the observations imply.
-            objective: What is best.
-            direct: Packages that the user asked for by name.
-            baseline: What speed is compared with.
+            rules: The rules that apply to the target.
+            estimator: Predictions from the observations.
+            objective: The objective.
+            direct: Packages that the project's own requirements name.
+            baseline: The stack that speed is compared with.
             source: The candidates.
-            young_after: ISO 8601 time in UTC; what was uploaded later is young.
+            young_after: ISO 8601 time in UTC; files uploaded later count as young.
         """
         self._direct = frozenset(direct)
         self._baseline = {str(c.name): c.version for c in baseline}
@@ -75,7 +75,7 @@ class Criteria:
         self._limits: dict[int, Limits] = {}
         self._hours: dict[NormalizedName, dict[Version, int]] = {}
 
-    def over(self, source: CandidateSource) -> Criteria:
+    def with_source(self, source: CandidateSource) -> Criteria:
         """Return the same criteria for other candidates of the same packages."""
         other = self._copy()
         other._source, other._hours = source, {}
@@ -84,12 +84,12 @@ class Criteria:
     def with_least_change(
         self, locked: Mapping[str, Version], refused: Iterable[frozenset[Choice]], *, added: int = 1
     ) -> Criteria:
-        """Return criteria that before all others ask for the least change of a lock.
+        """Return criteria that minimise the changes of a lock before everything else.
 
         Args:
             locked: Versions of the lock; a package with another version counts as one change.
-            refused: Sets of choices that must not be made together.
-            added: What a package that was not locked counts.
+            refused: Combinations of choices that are excluded.
+            added: Cost of a package that was not locked.
         """
         other = self._copy()
         other._locked, other._refused, other._added = locked, tuple(refused), added
@@ -103,8 +103,8 @@ class Criteria:
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
         """Return the objectives in order (see :data:`CRITERIA`).
 
-        Freshness of what the user asked for by name stands before freshness of everything: else a package of the
-        user's own would give way to two of its dependencies.
+        Freshness of the packages that the project names comes before freshness of all packages: otherwise an older
+        version of such a package would be chosen for newer versions of two of its dependencies.
         """
         names = CRITERIA[self._objective] if self._locked is None else ("changes", *CRITERIA[self._objective])
         return tuple(self._criterion(name, candidates) for name in names)
@@ -122,8 +122,8 @@ class Criteria:
             "vulnerabilities": self._vulnerabilities,
         }[name]
         if name == "vulnerabilities":
-            return make(candidates)  # More is known of these each time.
-        # Packages are only ever added, and their candidates stay: their number tells whether anything changed.
+            return make(candidates)  # Each iteration may have loaded more records.
+        # Packages are only added, and their candidates do not change: their number is a sufficient cache key.
         key = (name, len(candidates))
         if key not in self._objectives:
             self._objectives[key] = make(candidates)
@@ -161,10 +161,10 @@ class Criteria:
         return _counting("unmeasured", candidates, lambda c: int(not self._estimator.is_measured(c.name, c.version)))
 
     def _vulnerabilities(self, candidates: Candidates) -> Objective:
-        def known(candidate: Candidate) -> int:
+        def vulnerability_count(candidate: Candidate) -> int:
             return len(self._source.vulnerabilities(candidate) or ()) if self._source.is_known(candidate) else 0
 
-        return _counting("vulnerabilities", candidates, known)
+        return _counting("vulnerabilities", candidates, vulnerability_count)
 
     def limits(self, candidates: Candidates) -> Limits:
         """Return what the rules exclude."""
@@ -188,17 +188,22 @@ class Criteria:
                 exclusive.append(((left, right), f"{rule.message} ({rule.source})"))
         for refused in self._refused:
             if all(name in candidates for name, _ in refused):
-                exclusive.append((tuple(frozenset({choice}) for choice in sorted(refused)), "the gate refuses it"))
+                exclusive.append(
+                    (
+                        tuple(frozenset({choice}) for choice in sorted(refused)),
+                        "the gate does not accept this combination",
+                    )
+                )
         return Limits(forbidden=forbidden, exclusive=tuple(exclusive))
 
     def hours_behind(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[Version, int]:
-        """Return how many hours each version of a package lies behind the newest; worked out once."""
+        """Return how many hours each version of a package is behind the newest (cached)."""
         if name not in self._hours:
             self._hours[name] = hours_behind(offered)
         return self._hours[name]
 
     def libyears(self, stack: Sequence[Candidate], source: CandidateSource) -> float:
-        """Return how far a stack lies behind the newest candidates, summed over its packages, in years."""
+        """Return how far a stack is behind the newest candidates, summed over its packages, in years."""
         hours = (self.hours_behind(c.name, source.candidates(c.name))[c.version] for c in stack)
         return sum(hours) / HOURS_A_YEAR
 
@@ -227,41 +232,41 @@ class Criteria:
         return Objective(name="rules", costs=costs, pairs=pairs)
 
     def _speed(self, candidates: Candidates) -> Objective:
-        """Whole steps behind the best candidate of each measured framework, its companions counted in pairs."""
+        """Return whole steps behind the best candidate of each measured framework; companions are counted in pairs."""
         offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
         costs: dict[Choice, int] = {}
         pairs: dict[tuple[Choice, PairedChoice], int] = {}
-        # There is no baseline where the requirements have no solution, or one that is too deep for resolvelib.
-        against = self._baseline or {name: versions[0] for name, versions in offered.items()}
-        for gains in self._estimator.terms(offered, against).frameworks:
+        # There is no baseline if the requirements have no solution, or if resolvelib reached its limit.
+        reference = self._baseline or {name: versions[0] for name, versions in offered.items()}
+        for gains in self._estimator.terms(offered, reference).frameworks:
             name = NormalizedName(gains.framework)
             alone = {version: speed_steps(gain, gains.comparisons) for version, gain in gains.alone.items()}
-            # What a version gains with its best companion counts as its own; each pair pays what it stays behind that.
-            behind = _steps_behind_best_companion(gains, alone, against[name])
+            # A version is credited with its best companion; each pair costs its distance to the best one.
+            behind = _steps_behind_best_companion(gains, alone, reference[name])
             for (version, companion, other), (best, steps) in behind.items():
-                # Without a companion that gains, its absence counts as what the baseline has: a cost of absence would
-                # reward packages that nothing requires.
+                # If no version of a companion is faster, its absence costs the same as the baseline's version: a cost
+                # of absence would be a reward for packages that nothing requires.
                 if steps < best and (other is not None or best > 0):
                     pairs[(name, version), (NormalizedName(companion), other)] = best - (
                         max(0, steps) if other is None else steps
                     )
-            bonus: dict[tuple[Version, str], int] = {
+            companion_bonus: dict[tuple[Version, str], int] = {
                 (v, companion): best for (v, companion, _), (best, _) in behind.items()
             }
-            for (version, _), best in bonus.items():
+            for (version, _), best in companion_bonus.items():
                 alone[version] += best
             costs |= {(name, version): max(alone.values()) - steps for version, steps in alone.items()}
         return Objective(name="speed", costs=costs, pairs=pairs)
 
 
 def speed_steps(gain: PredictedGain, comparisons: int) -> int:
-    """Return what a gain over the baseline counts, in whole steps, cut towards none.
+    """Return a gain over the baseline in whole steps, rounded towards zero.
 
-    A gain that is not significant counts as none: no package leaves the baseline for it.
+    A gain that is not significant counts as zero: no version is chosen because of it.
 
     Args:
         gain: The gain.
-        comparisons: How many versions could have been chosen for the luck of their measurements.
+        comparisons: Number of versions that were compared, for the correction of multiple comparisons.
     """
     steps = int(gain.cautious / SPEED_STEP)
     return steps if steps < 0 or gain.is_significant(comparisons) else 0
@@ -270,28 +275,28 @@ def speed_steps(gain: PredictedGain, comparisons: int) -> int:
 def _steps_behind_best_companion(
     gains: FrameworkGains, alone: Mapping[Version, int], baseline: Version
 ) -> dict[tuple[Version, str, Version | None], tuple[int, int]]:
-    """Return, for each version with each companion: the steps that its best companion adds, and that this one adds.
+    """Return, for each version with each companion: the steps that the best companion adds, and that this one adds.
 
-    A companion that leaves the baseline without a significant gain of its own adds nothing to what the framework gains,
-    and a framework that does adds nothing to what the companion gains beside the baseline's version of it. A companion
-    that is absent is one of its versions: none.
+    A companion whose change is not significant by itself adds nothing to the gain of the framework. A framework whose
+    change is not significant by itself adds nothing to the gain of the companion with the baseline's framework. The
+    version of an absent companion is none.
 
     Args:
-        gains: Of the framework.
-        alone: Steps of its versions with every companion as in the baseline.
+        gains: Gains of the framework.
+        alone: Steps of the framework's versions with the companions of the baseline.
         baseline: The framework's version in the baseline.
     """
     added: dict[tuple[Version, str], dict[Version | None, int]] = {}
-    stayed: dict[tuple[str, Version | None], int] = {}
-    # The baseline's version first: the others are held against it.
+    steps_at_baseline: dict[tuple[str, Version | None], int] = {}
+    # The baseline's version first: the others are compared with it.
     for (version, companion, other), gain in sorted(gains.beside.items(), key=lambda item: item[0][0] != baseline):
         steps = int(gain.joint.cautious / SPEED_STEP)
         if not gain.own.is_significant(gains.comparisons):
             steps = min(steps, alone[version])
         if version == baseline:
-            stayed[companion, other] = steps
+            steps_at_baseline[companion, other] = steps
         elif not gain.framework.is_significant(gains.comparisons):
-            steps = min(steps, stayed.get((companion, other), 0))
+            steps = min(steps, steps_at_baseline.get((companion, other), 0))
         added.setdefault((version, companion), {})[other] = steps - alone[version]
     return {
         (version, companion, other): (max(0, *others.values()), steps)
@@ -301,17 +306,16 @@ def _steps_behind_best_companion(
 
 
 def _counting(name: str, candidates: Candidates, count: Callable[[Candidate], int]) -> Objective:
-    """Return an objective that charges what a count says of each candidate."""
+    """Return an objective whose cost is a count of each candidate."""
     counts = ((package, c.version, count(c)) for package, offered in candidates.items() for c in offered)
     return Objective(name=name, costs={(package, version): number for package, version, number in counts if number})
 
 
 def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
-    """Return how many hours each version of a package lies behind the newest, by upload time.
+    """Return how many hours each version of a package is behind the newest, by upload time.
 
-    An older version is never fresher than a newer one (a late patch of an old series does not overtake), and each step
-    down costs at least an hour, so that no two versions tie. Where the index gives no upload times, a release counts a
-    month.
+    An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
+    consecutive versions differ by at least an hour. If the index gives no upload times, a release counts as a month.
 
     Args:
         offered: Candidates, newest first.

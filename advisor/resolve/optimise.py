@@ -1,13 +1,13 @@
-"""The exact optimum over all candidates, with metadata fetched only where it can matter.
+"""The exact optimum over all candidates; metadata is fetched only where it can change the result.
 
-The solved model is a relaxation (see :mod:`advisor.resolve.encode`), so its optimum is at least as good as the true
-one. Metadata of what was chosen (and of the next versions of the same packages) is fetched, the model grows, and the
-solver runs again, until everything chosen is known. Then the solution satisfies the true problem and is its optimum,
-over fetched and unfetched candidates alike.
+The solved model is a relaxation (see :mod:`advisor.resolve.encode`), so its optimum is at least as good as that of the
+problem. The metadata of the chosen candidates (and of the next versions of the same packages) is fetched, the model is
+refined, and the solver runs again, until the metadata of everything chosen is known. Then the solution satisfies the
+problem and is its optimum, over all candidates, with or without fetched metadata.
 
-Objectives are lexicographic: each is solved to optimality and held before the next. Of the stacks that are best by all
-of them, the one with the newest version of the first package that differs is taken, by name, an absent package
-counting as newest: so the answer is unique, whatever the solver finds first and however many threads it uses.
+Objectives are lexicographic: each is solved to optimality, and its value is fixed before the next. Of the stacks that
+are optimal by all of them, the one with the newest version of the first package that differs, by name, is chosen; an
+absent package counts as newest. So the result is unique and does not depend on the solver or the number of threads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from packaging.utils import NormalizedName
 
-from advisor.resolve.encode import SHOWN, Candidates, Choice, Encoding, Limits, PairedChoice
+from advisor.resolve.encode import INITIAL_EXPLICIT, Candidates, Choice, Encoding, Limits, PairedChoice
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
 from advisor.resolve.search import Search, needed_by
 from advisor.resolve.solver import Effort, Literal, SolverModel, SolverResult, negated
@@ -28,14 +28,14 @@ MAX_ITERATIONS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """One criterion, to be minimised.
+    """One criterion to minimise.
 
     Attributes:
-        name: Name for the proof.
-        costs: Cost of each choice, whole numbers; what is absent costs nothing. Negative costs are rewards, which a
-            package earns only where something chosen requires it; such packages must be reached from the beginning.
-        pairs: Cost of each pair of choices; the second one may be that a package is absent. What costs less than the
-            absence earns a reward as above.
+        name: Name in the proof.
+        costs: Cost of each choice, a whole number; an absent package costs nothing. A negative cost is a reward, which
+            counts only if something chosen requires the package; such packages must be loaded from the beginning.
+        pairs: Cost of each pair of choices; the second one may be that a package is absent. A cost below that of the
+            absence is a reward as above.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """What was proven of one objective: the optimum lies between ``bound`` and ``value``."""
+    """The proof for one objective: the optimum is between ``bound`` and ``value``."""
 
     objective: str
     value: int
@@ -53,21 +53,21 @@ class Bound:
 
     @property
     def gap(self) -> int:
-        """Distance from the best solution that was found to the best that may exist."""
+        """Difference between the best solution found and the best that may exist."""
         return self.value - self.bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimum:
-    """The chosen stack and how far it is proven.
+    """The chosen stack and the proof of its optimality.
 
     Attributes:
         stack: Chosen candidates, sorted by name.
-        bounds: By objective, in order of importance.
-        unique: Whether it was proven that no other equally good stack comes first.
-        iterations: Times the model was solved, each time with more metadata.
-        candidates: Candidate versions that the optimum ranges over.
-        fetched: Candidate versions whose metadata was read.
+        bounds: The bound of each objective, in order of importance.
+        unique: Whether it is proven that no other stack with the same score comes first.
+        iterations: Number of times the model was solved, each time with more metadata.
+        candidates: Number of candidate versions that the optimum covers.
+        fetched: Number of candidate versions whose metadata was read.
     """
 
     stack: tuple[Candidate, ...]
@@ -79,16 +79,16 @@ class Optimum:
 
     @property
     def proven(self) -> bool:
-        """Whether no better stack exists."""
+        """Whether it is proven that no stack has a better score."""
         return all(bound.gap == 0 for bound in self.bounds)
 
 
-class NoSolution(Exception):
+class InfeasibleError(Exception):
     """Raised when it is proven that no stack satisfies the requirements and the rules."""
 
 
 class SearchLimitError(UnsatisfiableError):
-    """Raised when the allowed work neither found a stack nor proved that there is none."""
+    """Raised when the work limit is reached without a stack and without a proof that there is none."""
 
     code = "search-limit"
 
@@ -101,46 +101,46 @@ def optimise(
     limits: Callable[[Candidates], Limits],
     start: Sequence[Candidate],
     effort: Effort | None = None,
-    shown: int = SHOWN,
+    explicit: int = INITIAL_EXPLICIT,
     rewarded: Iterable[NormalizedName] = (),
 ) -> Optimum:
-    """Find the best stack.
+    """Return the best stack.
 
     Args:
-        problem: What is to be resolved.
+        problem: The problem.
         source: The candidates.
-        objectives: Gives the objectives for the packages reached so far, in order of importance.
-        limits: Gives what the rules exclude among the packages reached so far.
-        start: A stack to begin from, such as the baseline: its packages are reached first, and it is the first hint.
-        effort: How hard to try, for each objective of each iteration.
-        shown: How many candidates of each package are looked at one by one from the beginning.
+        objectives: Returns the objectives for the packages loaded so far, in order of importance.
+        limits: Returns what the rules exclude among the packages loaded so far.
+        start: A stack to start from, such as the baseline: its packages are loaded first, and it is the first hint.
+        effort: Work limit for each objective of each iteration.
+        explicit: Number of candidates of each package that are explicit from the beginning.
         rewarded: Packages that may have negative costs.
 
     Raises:
-        NoSolution: If no stack satisfies the requirements and the rules.
-        SearchLimitError: If that remained open.
+        InfeasibleError: If no stack satisfies the requirements and the rules.
+        SearchLimitError: If the work limit is reached before a stack or a proof is found.
     """
-    encoding = Encoding(problem, source, limits, shown=shown)
+    encoding = Encoding(problem, source, limits, explicit=explicit)
     search = Search(problem, source, encoding, start)
-    search.reach(rewarded)
-    stage = _Stages(encoding, effort or Effort(), start, lambda chosen: needed_by(problem, source, chosen)[0])
+    search.add_packages(rewarded)
+    stages = _Stages(encoding, effort or Effort(), start, lambda chosen: needed_by(problem, source, chosen)[0])
     for iteration in range(1, MAX_ITERATIONS + 1):
-        bounds, chosen = stage.solve(objectives(encoding.reached))
-        stack = search.learn(chosen, stage.vague)
-        if stack is not None and stage.is_founded(stack):
+        bounds, chosen = stages.solve(objectives(encoding.candidates))
+        stack = search.refine(chosen, stages.unexpanded)
+        if stack is not None and stages.rewards_are_justified(stack):
             return Optimum(
                 stack=stack,
                 bounds=bounds,
-                unique=stage.unique,
+                unique=stages.unique,
                 iterations=iteration,
-                candidates=sum(len(offered) for offered in encoding.reached.values()),
+                candidates=sum(len(offered) for offered in encoding.candidates.values()),
                 fetched=len(source.fetched),
             )
-    raise SearchLimitError(f"the search did not close within {MAX_ITERATIONS} iterations")
+    raise SearchLimitError(f"the search did not end within {MAX_ITERATIONS} iterations")
 
 
 class _Stages:
-    """Solves the objectives one after the other, each with the values of those before it held."""
+    """Solves the objectives one after the other, with the values of the earlier ones fixed."""
 
     def __init__(
         self,
@@ -155,24 +155,24 @@ class _Stages:
         self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
         self._rewarded: tuple[NormalizedName, ...] = ()
         self._values: list[int] = []
-        self._refused: list[tuple[list[Literal], NormalizedName]] = []
+        self._excluded: list[tuple[list[Literal], NormalizedName]] = []
         self._present: set[NormalizedName] = set()
         self.unique = False
-        """Whether the last choice was proven to be the first of the equally good ones."""
-        self.vague: Sequence[NormalizedName] = ()
-        """Packages of which the last solution chose a candidate that is not shown."""
+        """Whether the last choice is proven to be the first of those with the same score."""
+        self.unexpanded: Sequence[NormalizedName] = ()
+        """Packages of which the last solution chose a candidate that is not explicit."""
 
     def solve(self, objectives: Sequence[Objective]) -> tuple[tuple[Bound, ...], Mapping[NormalizedName, Candidate]]:
-        """Return what was proven of each objective, and the choice.
+        """Return the bound of each objective, and the choice.
 
         Raises:
-            NoSolution: If there is none.
-            SearchLimitError: If that remained open.
+            InfeasibleError: If there is no solution.
+            SearchLimitError: If the work limit is reached before a solution or a proof is found.
         """
         costs = [self._encoding.costs(o.costs, o.pairs) for o in objectives]
         self._rewarded = tuple(sorted(_rewarded(objectives)))
         model = self._with_support(self._encoding.model.copy())
-        answer = self._as_good_as_before(model, costs)
+        answer = self._with_previous_values(model, costs)
         bounds: list[Bound] = []
         if answer is not None:
             values = [_total(terms, answer) for terms in costs]
@@ -190,55 +190,55 @@ class _Stages:
                     value = _total(terms, answer)
                     model.at_most(terms, value)
                 bounds.append(Bound(objective=objective.name, value=value, bound=bound))
-        answer = answer or self._ask(model, {}, None)
+        answer = answer or self._solve(model, {}, None)
         monotone = all(cost > 0 for terms in costs for cost in terms.values())
         self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
-        self._take(answer)
+        self._record(answer)
         self.unique = False
-        # With rewards, what is not needed may have earned one: that is told first, by `is_founded`.
+        # With rewards, a package that is not needed may have earned one; `rewards_are_justified` checks that first.
         if not any(bound.gap for bound in bounds) and not self._rewarded:
-            self._take_newest(model)
+            self._prefer_newest(model)
         return tuple(bounds), self._last
 
-    def is_founded(self, stack: Sequence[Candidate]) -> bool:
-        """Whether no reward was taken for a package that the stack does not need; where one was, refuse it."""
+    def rewards_are_justified(self, stack: Sequence[Candidate]) -> bool:
+        """Whether every rewarded package is needed by the stack; exclude the choice if one is not."""
         needed = {c.name for c in stack}
         literals = [self._encoding.choices(c.name)[c.version] for c in stack]
         surplus = [name for name in self._rewarded if name in self._present and name not in needed]
-        self._refused += [(literals, name) for name in surplus]
+        self._excluded += [(literals, name) for name in surplus]
         return not surplus
 
-    def _as_good_as_before(self, model: SolverModel, costs: Sequence[Mapping[Literal, int]]) -> SolverResult | None:
-        """Look for the best solution by the last objective that is as good as the one before by all others.
+    def _with_previous_values(self, model: SolverModel, costs: Sequence[Mapping[Literal, int]]) -> SolverResult | None:
+        """Return a solution with the previous values of all objectives but the last, optimal by the last one.
 
-        Learning only makes solutions dearer, so where there is such a one, it is the best: one question, not one for
-        each objective.
+        A refined model never has cheaper solutions, so such a solution is optimal: one call instead of one for each
+        objective.
         """
         if not self._values:
             return None
-        held = model.copy()
+        bounded = model.copy()
         for terms, value in zip(costs[:-1], self._values[:-1], strict=True):
-            held.at_most(terms, value)
-        answer = held.solve(self._effort, costs=costs[-1], hint=self._hint(None))
+            bounded.at_most(terms, value)
+        answer = bounded.solve(self._effort, costs=costs[-1], hint=self._hint(None))
         return answer if answer.values is not None else None
 
     def _minimise(
         self, model: SolverModel, terms: Mapping[Literal, int], before: SolverResult | None
     ) -> tuple[SolverResult, int]:
-        """Return the cheapest solution with what its cost cannot go below."""
+        """Return the cheapest solution, and a lower bound of the cost."""
         least = sum(min(0, cost) for cost in terms.values())
         if before is not None and _total(terms, before) == least:
             return before, least
-        answer = self._ask(model, terms, before)
+        answer = self._solve(model, terms, before)
         return answer, answer.bound
 
-    def _ask(self, model: SolverModel, costs: Mapping[Literal, int], before: SolverResult | None) -> SolverResult:
+    def _solve(self, model: SolverModel, costs: Mapping[Literal, int], before: SolverResult | None) -> SolverResult:
         answer = model.solve(self._effort, costs=costs, hint=self._hint(before))
         if answer.impossible:
-            raise NoSolution
+            raise InfeasibleError
         if answer.values is None:
             raise SearchLimitError(
-                f"neither a stack nor a proof that there is none was found within {self._effort.work:g} units of work",
+                f"no stack, and no proof that there is none, was found within {self._effort.work:g} units of work",
                 hint="constrain the packages that have many versions",
             )
         return answer
@@ -248,77 +248,77 @@ class _Stages:
             return dict(enumerate(before.values))
         return {
             literal: name in self._last and self._last[name].version == version
-            for name in self._encoding.reached
+            for name in self._encoding.candidates
             for version, literal in self._encoding.choices(name).items()
         }
 
     def _with_support(self, model: SolverModel) -> SolverModel:
-        """Let packages that earn a reward be chosen only where something may require them."""
+        """Allow rewarded packages only if something may require them."""
         roots = self._encoding.required
         for name in self._rewarded:
-            if name in self._encoding.reached and name not in roots:
+            if name in self._encoding.candidates and name not in roots:
                 model.require_any(self._encoding.supports(name), given=self._encoding.present(name))
-        for literals, name in self._refused:
-            # These choices need exactly themselves.
+        for literals, name in self._excluded:
+            # These choices need no further package.
             model.require_any([*map(negated, literals), negated(self._encoding.present(name))])
         return model
 
-    def _take(self, answer: SolverResult) -> None:
-        """Remember a solution, with what it needs without saying in which version."""
+    def _record(self, answer: SolverResult) -> None:
+        """Store a solution, and the packages it needs that are not expanded."""
         self._last = self._encoding.chosen(answer)
-        # Also those of which it chose a candidate that is not shown.
-        reached = [name for name in self._rewarded if name in self._encoding.reached]
-        self._present = {name for name in reached if answer.holds(self._encoding.present(name))}
+        # Includes packages of which it chose a candidate that is not explicit.
+        reached = [name for name in self._rewarded if name in self._encoding.candidates]
+        self._present = {name for name in reached if answer.is_true(self._encoding.present(name))}
         needed = set(self._needed(self._last))
-        self.vague = [name for name in self._encoding.vague(answer) if name in needed]
+        self.unexpanded = [name for name in self._encoding.unexpanded(answer) if name in needed]
         if not self._rewarded:
             self._last = {name: candidate for name, candidate in self._last.items() if name in needed}
 
-    def _take_newest(self, model: SolverModel) -> None:
-        """Take the solution that is first, by name and newest version, among the equally good ones.
+    def _prefer_newest(self, model: SolverModel) -> None:
+        """Store the solution that comes first, by name and newest version, among those with the same score.
 
-        Asks for one that is better until there is none, so that the last one is proven to be the only answer.
+        Solves for one that comes earlier until there is none, so that the last one is proven to be the first.
         """
         while True:
             better = model.copy()
             self._require_newer(better)
-            found = better.solve(self._effort)
-            if found.values is None:
-                self.unique = found.impossible
+            answer = better.solve(self._effort)
+            if answer.values is None:
+                self.unique = answer.impossible
                 return
-            self._take(found)
+            self._record(answer)
 
     def _require_newer(self, model: SolverModel) -> None:
-        """Require a solution that is like the last one up to some package, by name, and there newer or absent."""
-        alike: Literal | None = None
+        """Require a solution that equals the last one before some package, by name, and is newer or absent there."""
+        equal_so_far: Literal | None = None
         newer_at: list[Literal] = []
-        for name in sorted(self._encoding.reached):
+        for name in sorted(self._encoding.candidates):
             absent = negated(self._encoding.present(name))
             choices = self._encoding.choices(name)
             this, newer = absent, []
             if name in self._last:
                 this = choices[self._last[name].version]
                 newer = [absent, *(x for v, x in choices.items() if v > self._last[name].version)]
-            elif name in self.vague:
+            elif name in self.unexpanded:
                 this, newer = self._encoding.older(name), [absent, *choices.values()]
-            before, alike = alike, model.boolean()
+            before, equal_so_far = equal_so_far, model.boolean()
             here = model.boolean()
             model.require_any(newer, given=here)
-            model.require(this, given=alike)
+            model.require(this, given=equal_so_far)
             if before is not None:
                 model.require(before, given=here)
-                model.require(before, given=alike)
+                model.require(before, given=equal_so_far)
             newer_at.append(here)
         model.require_any(newer_at)
 
 
 def _rewarded(objectives: Sequence[Objective]) -> set[NormalizedName]:
-    """Return the packages that a stack may gain by holding."""
-    found = {name for o in objectives for (name, _), cost in o.costs.items() if cost < 0}
-    return found | {
+    """Return the packages that have a reward."""
+    rewarded = {name for o in objectives for (name, _), cost in o.costs.items() if cost < 0}
+    return rewarded | {
         name for o in objectives for (_, (name, version)), cost in o.pairs.items() if version is None and cost
     }
 
 
 def _total(terms: Mapping[Literal, int], answer: SolverResult) -> int:
-    return sum(cost for literal, cost in terms.items() if answer.holds(literal))
+    return sum(cost for literal, cost in terms.items() if answer.is_true(literal))

@@ -1,4 +1,4 @@
-"""What each of the user's own constraints costs: relaxed in turn, solved again exactly, compared."""
+"""The price of each constraint of the project: relax it, solve again exactly, and compare."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from advisor.resolve.baseline import Impossible
-from advisor.resolve.conflict import without
+from advisor.resolve.baseline import NoStackError
+from advisor.resolve.conflict import relax_requirement
 from advisor.resolve.objectives import HOURS_A_YEAR, hours_behind
-from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError
+from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import ResolutionRequest
 from knowledge.domain.errors import UnavailableError
@@ -20,17 +20,17 @@ from knowledge.estimate.interface import Prediction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What giving up one constraint would buy.
+    """The gain from removing one constraint.
 
     Attributes:
-        constraint: The constraint, as written, or the interpreter that is taken instead.
-        origin: Where it stands.
-        binds: Whether another stack would be better without the constraint, or with the interpreter.
-        prediction: Predicted speed-up of the stack without the constraint over the stack with it; none where there is
-            no stack without it.
-        libyears: By how many years the packages that both stacks hold are fresher without it.
+        constraint: The constraint, as written, or the other interpreter.
+        origin: Where it is written.
+        binds: Whether there is a better stack without the constraint, or with the other interpreter.
+        prediction: Predicted speed-up of the stack without the constraint over the stack with it; none if there is no
+            stack without it.
+        libyears: By how many years the packages of both stacks are newer without it.
         changes: Name, version with and version without the constraint of each package that differs; ``-`` is absent.
-        obstacle: Why there is no stack without it; empty where there is one.
+        obstacle: Why there is no stack without it; empty if there is one.
     """
 
     constraint: str
@@ -42,91 +42,100 @@ class Price:
     obstacle: str = ""
 
 
-def constraint_prices(inquiry: ResolutionRequest, optimum: Optimum) -> tuple[Price, ...]:
-    """Return the price of every requirement and constraint of the user's own that limits versions, dearest first."""
-    found: list[tuple[tuple[int, ...], Price]] = []
-    for root in inquiry.problem.roots:
-        if not inquiry.problem.applies(root.requirement):
+def constraint_prices(request: ResolutionRequest, optimum: Optimum) -> tuple[Price, ...]:
+    """Return the price of each requirement and constraint of the project that limits versions, highest first."""
+    prices: list[tuple[tuple[int, ...], Price]] = []
+    for root in request.problem.roots:
+        if not request.problem.applies(root.requirement):
             continue
-        problem = without(inquiry.problem, root)
+        problem = relax_requirement(request.problem, root)
         if problem is None:
             continue
-        other = inquiry.instead(problem)
+        other = request.with_problem(problem)
         try:
             free = other.best()
-        except (NoSolution, SearchLimitError):
-            # Only where the search gave up: what has a solution has one with less asked of it.
-            obstacle = "not solved within the allowed work"
-            found.append(((), Price(constraint=str(root.requirement), origin=root.origin, obstacle=obstacle)))
+        except (InfeasibleError, SearchLimitError):
+            # Only if the work limit was reached: a relaxed problem has a solution if the problem has one.
+            obstacle = "not solved within the work limit"
+            prices.append(((), Price(constraint=str(root.requirement), origin=root.origin, obstacle=obstacle)))
             continue
         costs, before = (tuple(bound.value for bound in each.bounds) for each in (free, optimum))
-        price = _price(str(root.requirement), root.origin, (inquiry, optimum), (other, free))
-        found.append((costs, replace(price, binds=costs < before)))
-    return tuple(price for _, price in sorted(found, key=lambda item: (not item[1].binds, item[0])))
+        price = _price(str(root.requirement), root.origin, (request, optimum), (other, free))
+        prices.append((costs, replace(price, binds=costs < before)))
+    return tuple(price for _, price in sorted(prices, key=lambda item: (not item[1].binds, item[0])))
 
 
 def python_prices(
-    inquiry: ResolutionRequest,
+    request: ResolutionRequest,
     optimum: Optimum,
     *,
     versions: Iterable[str],
-    admitted: str | None,
-    ask: Callable[[str | None], ResolutionRequest],
+    requires_python: str | None,
+    make_request: Callable[[str | None], ResolutionRequest],
 ) -> tuple[Price, ...]:
-    """Return what other interpreter versions would buy.
+    """Return the gain from other interpreter versions.
 
     Args:
-        inquiry: The inquiry for the target's interpreter.
-        optimum: Its answer.
+        request: The request for the target's interpreter.
+        optimum: Its result.
         versions: Interpreter versions, such as ``3.12``.
-        admitted: The project's ``requires-python``, or none; versions beyond it are marked.
-        ask: Makes the inquiry for an interpreter version.
+        requires_python: The project's ``requires-python``, or none; versions that it excludes are marked.
+        make_request: Returns the request for an interpreter version.
     """
-    found = []
+    prices = []
     for version in versions:
-        if version == inquiry.problem.target.python_minor:
+        if version == request.problem.target.python_minor:
             continue
-        allowed = not admitted or SpecifierSet(admitted).contains(Version(f"{version}.0"), prereleases=True)
-        origin = "another interpreter" if allowed else f"beyond `requires-python = {admitted}`"
+        allowed = not requires_python or SpecifierSet(requires_python).contains(
+            Version(f"{version}.0"), prereleases=True
+        )
+        origin = "another interpreter" if allowed else f"outside `requires-python = {requires_python}`"
         try:
-            other = ask(version)
-        except (Impossible, UnavailableError) as error:
-            found.append(Price(constraint=f"Python {version}", origin=origin, obstacle=error.message))
+            other = make_request(version)
+        except (NoStackError, UnavailableError) as error:
+            prices.append(Price(constraint=f"Python {version}", origin=origin, obstacle=error.message))
             continue
         try:
             free = other.best()
-        except (NoSolution, SearchLimitError):
+        except (InfeasibleError, SearchLimitError):
             obstacle = "no set of versions satisfies both the requirements and the rules"
-            found.append(Price(constraint=f"Python {version}", origin=origin, obstacle=obstacle))
+            prices.append(Price(constraint=f"Python {version}", origin=origin, obstacle=obstacle))
             continue
-        price = _price(f"Python {version}", origin, (inquiry, optimum), (other, free))
-        # Each interpreter has candidates of its own, so what the objectives cost cannot be compared.
+        price = _price(f"Python {version}", origin, (request, optimum), (other, free))
+        # Each interpreter has its own candidates, so values of objectives cannot be compared.
         faster = price.prediction is not None and price.prediction.speedup > 1
-        found.append(replace(price, binds=faster or price.libyears > 0))
-    return tuple(found)
+        prices.append(replace(price, binds=faster or price.libyears > 0))
+    return tuple(prices)
 
 
 def _price(
-    constraint: str, origin: str, here: tuple[ResolutionRequest, Optimum], there: tuple[ResolutionRequest, Optimum]
+    constraint: str,
+    origin: str,
+    current: tuple[ResolutionRequest, Optimum],
+    other_side: tuple[ResolutionRequest, Optimum],
 ) -> Price:
-    before, after = here[1].stack, there[1].stack
+    before, after = current[1].stack, other_side[1].stack
     return Price(
         constraint=constraint,
         origin=origin,
-        prediction=here[0].predict(after, {str(c.name): c.version for c in before}),
-        libyears=_fresher(here, there),
+        prediction=current[0].predict(after, {str(c.name): c.version for c in before}),
+        libyears=_libyears_gained(current, other_side),
         changes=differences(before, after),
     )
 
 
-def _fresher(here: tuple[ResolutionRequest, Optimum], there: tuple[ResolutionRequest, Optimum]) -> float:
-    """Return by how many years the packages of both stacks are fresher there, over the candidates of both."""
-    before = {c.name: c.version for c in here[1].stack}
+def _libyears_gained(
+    current: tuple[ResolutionRequest, Optimum], other_side: tuple[ResolutionRequest, Optimum]
+) -> float:
+    """Return by how many years the packages of both stacks are newer in the other one, over the candidates of both."""
+    before = {c.name: c.version for c in current[1].stack}
     hours = 0
-    for candidate in there[1].stack:
+    for candidate in other_side[1].stack:
         if candidate.name in before and before[candidate.name] != candidate.version:
-            offered = {c.version: c for inquiry, _ in (here, there) for c in inquiry.source.candidates(candidate.name)}
-            behind = hours_behind([offered[version] for version in sorted(offered, reverse=True)])
+            candidates = {
+                c.version: c for request, _ in (current, other_side) for c in request.source.candidates(candidate.name)
+            }
+            behind = hours_behind([candidates[version] for version in sorted(candidates, reverse=True)])
             hours += behind[before[candidate.name]] - behind[candidate.version]
     return hours / HOURS_A_YEAR
 

@@ -1,4 +1,4 @@
-"""What is to be resolved: requirements, candidates, and where candidates come from."""
+"""The problem to resolve: requirements, candidates, and the source of candidates."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class CandidatePolicy:
 
     Attributes:
         prereleases: Whether pre-releases of every package are candidates.
-        build_sdists: Whether sdists may be built to learn what they require, which runs their code.
-        only_binary: Packages never taken from an sdist; ``:all:`` for every package.
-        no_binary: Packages never taken from a wheel; ``:all:`` for every package.
-        exclude_newer: ISO 8601 time in UTC; files uploaded later do not exist.
-        kept: Names and versions that stay candidates though they were withdrawn or are pre-releases.
+        build_sdists: Whether sdists may be built to read their requirements, which runs their code.
+        only_binary: Packages never installed from an sdist; ``:all:`` for every package.
+        no_binary: Packages never installed from a wheel; ``:all:`` for every package.
+        exclude_newer: ISO 8601 time in UTC; files uploaded later are excluded.
+        retained: Names and versions that are candidates even if they are yanked or pre-releases.
     """
 
     prereleases: bool = False
@@ -34,13 +34,13 @@ class CandidatePolicy:
     only_binary: frozenset[str] = frozenset()
     no_binary: frozenset[str] = frozenset()
     exclude_newer: str | None = None
-    kept: frozenset[tuple[str, Version]] = frozenset()
+    retained: frozenset[tuple[str, Version]] = frozenset()
 
-    def takes_wheels(self, name: str) -> bool:
+    def allows_wheels(self, name: str) -> bool:
         """Whether wheels of a package may be candidates."""
         return not self.no_binary & {name, ":all:"}
 
-    def takes_sdists(self, name: str) -> bool:
+    def allows_sdists(self, name: str) -> bool:
         """Whether sdists of a package may be candidates."""
         return not self.only_binary & {name, ":all:"}
 
@@ -50,10 +50,10 @@ class ResolutionProblem:
     """Everything that a stack must satisfy.
 
     Attributes:
-        roots: The user's own requirements and constraints.
-        target: What is resolved for.
+        roots: The project's own requirements and constraints.
+        target: The target.
         policy: Which files may become candidates.
-        overrides: Requirements that stand in for every requirement on their package, whoever makes it.
+        overrides: Requirements that replace every other requirement on their package.
     """
 
     roots: tuple[RootRequirement, ...]
@@ -63,37 +63,37 @@ class ResolutionProblem:
     _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Called for each package many times; there may be thousands.
+        # Looked up many times for each package, and there may be thousands of packages.
         applying: dict[str, list[RootRequirement]] = {}
         for root in self.roots:
             if self.applies(root.requirement):
                 applying.setdefault(root.name, []).append(root)
         object.__setattr__(self, "_by_name", {name: tuple(roots) for name, roots in applying.items()})
         if not any(not root.constraint for root in self.roots):
-            raise InputError("there is nothing to resolve: no requirement was given")
+            raise InputError("there is nothing to resolve: the project has no requirements")
 
     def roots_of(self, name: str) -> tuple[RootRequirement, ...]:
-        """Return the user's requirements and constraints on one package that apply to the target."""
+        """Return the project's requirements and constraints on one package that apply to the target."""
         return self._by_name.get(name, ())
 
     def overridden(self, requirement: Requirement) -> tuple[Requirement, ...]:
-        """Return what holds in place of a requirement; extras of the original are kept, unless overridden."""
+        """Return the overrides of a requirement, or the requirement itself; extras are kept unless overridden."""
         if not self.overrides:
             return (requirement,)
         name = canonicalize_name(requirement.name)
         overrides = [o.requirement for o in self.overrides if o.name == name]
         if not overrides:
             return (requirement,)
-        found = []
+        replacements = []
         for override in overrides:
             if self.applies(override):
                 replacement = Requirement(str(override))
                 replacement.extras = set(override.extras or requirement.extras)
-                found.append(replacement)
-        return tuple(found)
+                replacements.append(replacement)
+        return tuple(replacements)
 
     def with_overridden_roots(self) -> ResolutionProblem:
-        """Return the problem with its overrides in place of the user's own requirements on the same packages."""
+        """Return the problem with its overrides applied to the project's own requirements."""
         if not self.overrides:
             return self
         roots = tuple(
@@ -104,7 +104,7 @@ class ResolutionProblem:
         return replace(self, roots=roots)
 
     def applies(self, requirement: Requirement, extra: str = "") -> bool:
-        """Whether a requirement's marker holds on the target."""
+        """Whether a requirement's marker is true on the target."""
         return requirement.marker is None or requirement.marker.evaluate({**self.target.markers, "extra": extra})
 
 
@@ -118,13 +118,13 @@ class Candidate:
 
     @property
     def is_sdist(self) -> bool:
-        """Whether installing it means building it."""
+        """Whether installing it requires a build."""
         return not self.file.filename.endswith(".whl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """A package that a candidate or the root requires, with the extras asked of it."""
+    """A package that a candidate or the project requires, with the required extras."""
 
     name: NormalizedName
     requirement: Requirement
@@ -136,23 +136,23 @@ class Dependency:
 
 
 class CandidateSource(Protocol):
-    """Where the resolvers learn of versions and of what they require."""
+    """Source of the candidates of packages and of their requirements."""
 
     @property
     def fetched(self) -> Collection[str]:
-        """Addresses of the files whose metadata was read so far."""
+        """Addresses of the files whose metadata has been requested."""
 
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         """Return the candidates of a package for the target, newest first."""
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
-        """Return what a candidate requires, or requires more with an extra; none where its metadata is unusable."""
+        """Return the dependencies of a candidate, or the additional ones of an extra; none if they are unusable."""
 
     def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or none where there is no record."""
+        """Return a candidate's known vulnerabilities, or none if there is no record."""
 
     def is_known(self, candidate: Candidate) -> bool:
-        """Whether the candidate's metadata was read."""
+        """Whether the candidate's metadata has been read."""
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Read the metadata of candidates in one parallel batch."""
@@ -165,7 +165,7 @@ _ADMITTED: dict[tuple[str, Version], bool] = {}
 
 
 def admits(requirement: Requirement, version: Version) -> bool:
-    """Whether a requirement's specifier admits a version; which pre-releases exist was decided before."""
+    """Whether a requirement's specifier admits a version; pre-releases have been filtered before."""
     # Called with the same few hundred specifiers and versions many times.
     specifier = str(requirement.specifier)
     if not specifier:

@@ -1,4 +1,4 @@
-"""From a problem to verified advice: baseline, rules, score, optimum, verification."""
+"""The recommendation: from a problem over baseline, rules, score and optimum to a verified stack."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.resolve.baseline import Impossible, TooDeep, resolve_baseline
+from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.conflict import find_conflict, tell, without
+from advisor.resolve.conflict import describe_conflict, find_conflict, relax_requirement
 from advisor.resolve.explain import explain_stack
-from advisor.resolve.findings import AdviceFinding, find
+from advisor.resolve.findings import AdviceFinding, collect_findings
 from advisor.resolve.objectives import Criteria, ObjectiveName
-from advisor.resolve.optimise import NoSolution, Optimum, SearchLimitError, optimise
+from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError, optimise
 from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
@@ -26,18 +26,18 @@ from knowledge.rules.engine import RuleBook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """The recommended stack with everything that supports it.
+    """The recommended stack and the information about it.
 
     Attributes:
-        objective: What was optimised.
-        baseline: What a plain resolver would choose, or empty where it found nothing.
+        objective: The objective.
+        baseline: The stack that a plain resolver chooses; empty if it found none.
         optimum: The recommended stack and its proof.
         prediction: Predicted speed-up over the baseline.
-        findings: In order of code.
-        why: One sentence for each package of the stack.
-        behind: Years behind the newest candidates: of the stack, and of the baseline.
-        current: Versions that the project has now, by package, and what is predicted for a change to the stack; none
-            where that is not known.
+        findings: Findings, sorted by code.
+        reasons: For each package of the stack, why it has its version.
+        libyears: Years behind the newest candidates, of the stack and of the baseline.
+        current: Currently locked versions, by package, and the predicted speed-up of the stack over them; none if there
+            is no lock.
     """
 
     objective: ObjectiveName
@@ -45,24 +45,24 @@ class Advice:
     optimum: Optimum
     prediction: Prediction
     findings: tuple[AdviceFinding, ...]
-    why: dict[str, str]
-    behind: tuple[float, float]
+    reasons: dict[str, str]
+    libyears: tuple[float, float]
     current: tuple[Mapping[str, Version], Prediction] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResolutionRequest:
-    """A problem with everything that it takes to answer it, and to answer it again with something changed.
+    """A problem with everything that is needed to solve it, or a variant of it.
 
     Attributes:
-        problem: What is to be resolved.
+        problem: The problem.
         source: The candidates.
-        rules: The rules on the target.
-        estimator: What the observations imply.
-        objective: What is best.
+        rules: The rules that apply to the target.
+        estimator: Predictions from the observations.
+        objective: The objective.
         criteria: The objective, as costs.
-        baseline: What a plain resolver would choose; empty where it found nothing.
-        effort: How hard to try.
+        baseline: The stack that a plain resolver chooses; empty if it found none.
+        effort: Work limit of the solver.
     """
 
     problem: ResolutionProblem
@@ -76,15 +76,15 @@ class ResolutionRequest:
 
     @property
     def direct(self) -> frozenset[NormalizedName]:
-        """Packages that the user asked for by name."""
+        """Packages that the project's own requirements name."""
         return frozenset(root.name for root in self.problem.roots if not root.constraint)
 
     def best(self) -> Optimum:
         """Return the best stack.
 
         Raises:
-            NoSolution: If there is none.
-            SearchLimitError: If that remained open.
+            InfeasibleError: If there is none.
+            SearchLimitError: If the work limit is reached before a stack or a proof is found.
         """
         return optimise(
             self.problem,
@@ -95,13 +95,13 @@ class ResolutionRequest:
             effort=self.effort,
         )
 
-    def instead(self, problem: ResolutionProblem) -> Self:
-        """Return the inquiry into a problem that differs in the user's own requirements only.
+    def with_problem(self, problem: ResolutionProblem) -> Self:
+        """Return the request for a problem that differs only in the project's own requirements.
 
-        Costs stay what they are, so that the two answers can be compared.
+        Costs stay the same, so that the two results can be compared.
         """
-        source = self.source.variant(problem)
-        criteria = self.criteria.over(source)
+        source = self.source.for_problem(problem)
+        criteria = self.criteria.with_source(source)
         return replace(self, problem=problem, source=source, criteria=criteria)
 
     def predict(self, stack: Sequence[Candidate], before: Mapping[str, Version]) -> Prediction:
@@ -109,56 +109,56 @@ class ResolutionRequest:
         return self.estimator.predict({str(c.name): c.version for c in stack}, before)
 
     def libyears(self, stack: Sequence[Candidate]) -> float:
-        """Return how far a stack lies behind the newest candidates, summed over its packages, in years."""
+        """Return how far a stack is behind the newest candidates, summed over its packages, in years."""
         return self.criteria.libyears(stack, self.source)
 
-    def conflict(self, *, baseline: bool) -> Impossible:
-        """Return the error that tells why there is no stack, and the cheapest change that would make one.
+    def no_stack_error(self, *, baseline: bool) -> NoStackError:
+        """Return the error that explains why there is no stack, with the cheapest change that allows one.
 
         Args:
             baseline: Whether the requirements alone, without the rules, have a solution.
         """
-        found = find_conflict(
+        conflict = find_conflict(
             self.problem, self.source, limits=self.criteria.limits, start=self.baseline, effort=self.effort
         )
         message = "no set of versions satisfies the requirements"
-        if baseline or (found and found.rules):
+        if baseline or (conflict and conflict.rules):
             message = "no set of versions satisfies both the requirements and the rules for the target"
-        if found is None:
-            return Impossible(message, hint="constrain the packages that have many versions")
-        change = self._cheapest_change([root for root in self.problem.roots if root in found.roots])
+        if conflict is None:
+            return NoStackError(message, hint="constrain the packages that have many versions")
+        change = self._cheapest_change([root for root in self.problem.roots if root in conflict.roots])
         if not change:
-            change = "no single one of these requirements can be relaxed to make it solvable"
-            if found.rules:
-                change = "choose another target, or name an index whose builds the rules admit (`--package-index`)"
-        return Impossible(message, details=tell(found, self.source, self.source.reasons), hint=change)
+            change = "relaxing a single one of these requirements is not enough"
+            if conflict.rules:
+                change = "choose another target, or an index whose builds the rules allow (`--package-index`)"
+        return NoStackError(message, details=describe_conflict(conflict, self.source, self.source.reasons), hint=change)
 
     def _cheapest_change(self, roots: Sequence[RootRequirement]) -> str:
-        """Say which one of the conflicting requirements is best relaxed; empty where none helps alone."""
+        """Describe which of the conflicting requirements is best relaxed; empty if no single one is enough."""
         best: tuple[tuple[int, ...], str] | None = None
         for root in roots:
-            problem = without(self.problem, root)
+            problem = relax_requirement(self.problem, root)
             if problem is None:
                 continue
-            inquiry = self.instead(problem)
+            request = self.with_problem(problem)
             try:
-                # A plain stack to begin from: there is none for the problem itself.
-                optimum = replace(inquiry, baseline=resolve_baseline(problem, inquiry.source)).best()
-            except (Impossible, NoSolution, SearchLimitError):
+                # A plain stack to start from: the problem itself has none.
+                optimum = replace(request, baseline=resolve_baseline(problem, request.source)).best()
+            except (NoStackError, InfeasibleError, SearchLimitError):
                 continue
             costs = tuple(bound.value for bound in optimum.bounds)
             chosen = next((c for c in optimum.stack if c.name == root.name), None)
-            became = f"`{chosen.name}` becomes {chosen.version}" if chosen else f"`{root.name}` is not needed"
+            effect = f"`{chosen.name}` becomes {chosen.version}" if chosen else f"`{root.name}` is not needed"
             text = (
-                f"the cheapest single change is to give up `{root.requirement}` ({root.origin}): then {became}, and "
-                f"the stack lies {inquiry.libyears(optimum.stack):.1f} libyears behind the newest"
+                f"the cheapest single change is to relax `{root.requirement}` ({root.origin}): then {effect}, and "
+                f"the stack is {request.libyears(optimum.stack):.1f} libyears behind the newest"
             )
             if best is None or costs < best[0]:
                 best = (costs, text)
         return best[1] if best is not None else ""
 
 
-def inquire(
+def make_request(
     problem: ResolutionProblem,
     source: IndexCandidates,
     *,
@@ -168,25 +168,25 @@ def inquire(
     young_after: str = "",
     effort: Effort | None = None,
 ) -> ResolutionRequest:
-    """Resolve the baseline of a problem, and make ready to answer it.
+    """Resolve the baseline of a problem, and return the request for its best stack.
 
     Args:
-        problem: What is to be resolved.
+        problem: The problem.
         source: The candidates.
-        rules: The rules on the target.
-        estimator: What the observations imply.
-        objective: What is best.
-        young_after: ISO 8601 time in UTC; what was uploaded later is young.
-        effort: How hard to try.
+        rules: The rules that apply to the target.
+        estimator: Predictions from the observations.
+        objective: The objective.
+        young_after: ISO 8601 time in UTC; files uploaded later count as young.
+        effort: Work limit of the solver.
 
     Raises:
-        Impossible: If a package of the user's own is not on any index, or no stack satisfies the requirements.
+        NoStackError: If a required package is not on any index, or no stack satisfies the requirements.
         UnavailableError: If the index cannot be read.
     """
     _check_roots(problem, source)
     direct = {root.name for root in problem.roots if not root.constraint}
 
-    def inquiry(baseline: tuple[Candidate, ...]) -> ResolutionRequest:
+    def with_baseline(baseline: tuple[Candidate, ...]) -> ResolutionRequest:
         criteria = Criteria(
             rules=rules,
             estimator=estimator,
@@ -208,45 +208,45 @@ def inquire(
         )
 
     try:
-        return inquiry(resolve_baseline(problem, source))
-    except TooDeep:
-        # The optimum does not need it.
-        return inquiry(())
-    except Impossible:
-        raise inquiry(()).conflict(baseline=False) from None
+        return with_baseline(resolve_baseline(problem, source))
+    except BaselineLimitError:
+        # The optimum does not need a baseline.
+        return with_baseline(())
+    except NoStackError:
+        raise with_baseline(()).no_stack_error(baseline=False) from None
 
 
-def recommend(inquiry: ResolutionRequest, *, current: Mapping[str, Version] | None = None) -> Advice:
-    """Answer an inquiry.
+def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | None = None) -> Advice:
+    """Return the recommended stack for a request.
 
     Args:
-        inquiry: The problem with its baseline.
-        current: Versions that the project has now, by package.
+        request: The problem with its baseline.
+        current: Currently locked versions, by package.
 
     Raises:
-        Impossible: If no stack satisfies the requirements and the rules.
-        SearchLimitError: If that remained open.
+        NoStackError: If no stack satisfies the requirements and the rules.
+        SearchLimitError: If the work limit is reached before a stack or a proof is found.
         UnavailableError: If the index cannot be read.
         VerificationError: If the independent resolver rejects the optimum.
     """
-    problem, source, baseline = inquiry.problem, inquiry.source, inquiry.baseline
+    problem, source, baseline = request.problem, request.source, request.baseline
     try:
-        optimum = inquiry.best()
-    except NoSolution:
-        raise inquiry.conflict(baseline=bool(baseline)) from None
+        optimum = request.best()
+    except InfeasibleError:
+        raise request.no_stack_error(baseline=bool(baseline)) from None
     verify(problem, source, optimum.stack)
-    prediction = inquiry.predict(optimum.stack, {str(c.name): c.version for c in baseline})
+    prediction = request.predict(optimum.stack, {str(c.name): c.version for c in baseline})
     return Advice(
-        objective=inquiry.objective,
+        objective=request.objective,
         baseline=baseline,
         optimum=optimum,
         prediction=prediction,
-        findings=find(optimum, baseline, source, inquiry.rules, prediction),
-        why=explain_stack(
-            problem, source, stack=optimum.stack, baseline=baseline, rules=inquiry.rules, prediction=prediction
+        findings=collect_findings(optimum, baseline, source, request.rules, prediction),
+        reasons=explain_stack(
+            problem, source, stack=optimum.stack, baseline=baseline, rules=request.rules, prediction=prediction
         ),
-        behind=(inquiry.libyears(optimum.stack), inquiry.libyears(baseline)),
-        current=None if current is None else (current, inquiry.predict(optimum.stack, current)),
+        libyears=(request.libyears(optimum.stack), request.libyears(baseline)),
+        current=None if current is None else (current, request.predict(optimum.stack, current)),
     )
 
 
@@ -255,19 +255,19 @@ def _check_roots(problem: ResolutionProblem, source: IndexCandidates) -> None:
     for root in problem.roots:
         if root.constraint or not problem.applies(root.requirement):
             continue
-        if not source.knows(root.name):
-            raise Impossible(
+        if not source.is_on_index(root.name):
+            raise NoStackError(
                 f"package `{root.name}`, required by {root.origin}, is not on any configured index",
                 hint="check the spelling, or name the index with `--index-url` or `--extra-index-url`",
             )
         if not source.candidates(root.name):
             reasons = source.reasons(root.name)
             if not reasons:
-                raise Impossible(
+                raise NoStackError(
                     f"the index page of `{root.name}`, required by {root.origin}, lists no files",
-                    hint="open it in a browser: an index that wants a login may answer with another page",
+                    hint="open it in a browser: an index that requires a login may return another page",
                 )
-            raise Impossible(
+            raise NoStackError(
                 f"no version of `{root.name}`, required by {root.origin}, can be installed on the target: {reasons}",
                 hint="choose another `--python` or `--platform`",
             )

@@ -1,4 +1,4 @@
-"""What wheels require on a target, remembered: most of what their metadata says is for extras and other machines."""
+"""Cache of the requirements of wheels on a target; most of a wheel's metadata is for extras and other targets."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from advisor.index.page import DistributionFile
 
 _BUCKET = "requires"
 _FORMAT = 1
-"""To be raised when what is remembered changes its meaning."""
+"""Version of the cached values; raise it when their meaning changes."""
 
 
-class KeptRequirements:
-    """Requirements of files that were read and found usable, for one target."""
+class RequirementsCache:
+    """Cached requirements of files whose metadata is usable, for one target."""
 
     def __init__(self, target: Target, cache: DiskCache) -> None:
         self._cache = cache
         self._target = f"{_FORMAT} {target.python} {target.platform}"
 
     def holds(self, file: DistributionFile) -> bool:
-        """Whether what a file requires by itself is kept."""
+        """Whether the requirements of a file, without extras, are cached."""
         return file.sha256 is not None and self._cache.path_of(_BUCKET, self._key(file, None)).exists()
 
     def read(self, file: DistributionFile, extra: str | None) -> tuple[Requirement, ...] | None:
-        """Return what a file requires, or requires more with an extra; none where that is not kept."""
+        """Return the requirements of a file, or the additional ones of an extra; none if they are not cached."""
         content = self._cache.read(_BUCKET, self._key(file, extra)) if file.sha256 else None
         if content is None:
             return None
@@ -38,7 +38,7 @@ class KeptRequirements:
             return None  # Written by another version of the program.
 
     def write(self, file: DistributionFile, extra: str | None, requirements: Iterable[Requirement]) -> None:
-        """Keep what a file requires, where its hash is known: the file of another one's name may be another."""
+        """Cache the requirements of a file if its hash is known; files of the same name may differ."""
         if file.sha256:
             self._cache.write(_BUCKET, self._key(file, extra), json.dumps([str(r) for r in requirements]).encode())
 

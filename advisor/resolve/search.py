@@ -1,4 +1,4 @@
-"""Fetches what a solution made it worth to know, and grows the model by it."""
+"""Refinement of the model: fetches the metadata of what a solution chose, and adds it to the model."""
 
 from __future__ import annotations
 
@@ -20,13 +20,19 @@ def needed_by(
     *,
     roots: tuple[RootRequirement, ...] | None = None,
 ) -> tuple[set[NormalizedName], list[Candidate], set[NormalizedName]]:
-    """Walk what the root requires of a choice.
+    """Follow the requirements of a choice, starting at the project.
+
+    Args:
+        problem: The problem.
+        source: The candidates.
+        chosen: The chosen candidate of each package.
+        roots: The project's requirements; by default those of the problem.
 
     Returns:
         The packages that are needed, the chosen candidates among them whose metadata is not known, and the needed
-        packages that nothing was chosen for.
+        packages without a chosen candidate.
     """
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     unknown: dict[str, Candidate] = {}
     absent: set[NormalizedName] = set()
     queue: list[Node] = [
@@ -37,9 +43,9 @@ def needed_by(
     ]
     while queue:
         name, extra = queue.pop()
-        if (name, extra) in seen:
+        if (name, extra) in visited:
             continue
-        seen.add((name, extra))
+        visited.add((name, extra))
         if name not in chosen:
             absent.add(name)
         elif not source.is_known(chosen[name]):
@@ -47,11 +53,11 @@ def needed_by(
         else:
             for dependency in source.dependencies(chosen[name], extra) or ():
                 queue += [(dependency.name, e) for e in (None, *dependency.extras)]
-    return {name for name, _ in seen}, sorted(unknown.values()), absent
+    return {name for name, _ in visited}, sorted(unknown.values()), absent
 
 
 class Search:
-    """Fetches what a solution made it worth to know."""
+    """Fetches the metadata of what a solution chose, and refines the model."""
 
     def __init__(
         self, problem: ResolutionProblem, source: CandidateSource, encoding: Encoding, start: Sequence[Candidate]
@@ -59,61 +65,61 @@ class Search:
         self._problem = problem
         self._source = source
         self._encoding = encoding
-        self._patience: dict[NormalizedName, int] = {}
+        self._batch_sizes: dict[NormalizedName, int] = {}
         roots = {r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}
         source.fetch(start)
-        self.reach(roots | {c.name for c in start})
+        self.add_packages(roots | {c.name for c in start})
         for candidate in start:
             allowed = encoding.allowed(candidate.name)
             if candidate in allowed:
-                encoding.show(candidate.name, _GROWTH * allowed.index(candidate) + 1)
+                encoding.expand(candidate.name, _GROWTH * allowed.index(candidate) + 1)
 
-    def learn(
+    def refine(
         self,
         chosen: Mapping[NormalizedName, Candidate],
-        vague: Iterable[NormalizedName] = (),
+        unexpanded: Iterable[NormalizedName] = (),
         *,
         roots: tuple[RootRequirement, ...] | None = None,
     ) -> tuple[Candidate, ...] | None:
-        """Fetch what is not known of a choice, and show more of the packages that it is vague about.
+        """Fetch unknown metadata of a choice, and expand packages whose choice is not explicit.
 
         Args:
-            chosen: The choice.
-            vague: Packages of which it chooses a candidate that is not shown.
-            roots: What the root requires; by default all that the user asked for.
+            chosen: The chosen candidate of each package.
+            unexpanded: Packages of which the solution chose a candidate that is not explicit.
+            roots: The project's requirements; by default those of the problem.
 
         Returns:
-            What the root requires, directly or not, sorted by name; none where not all of it was known.
+            The chosen candidates that are needed, sorted by name; none if the metadata of some was not known.
         """
         needed, unknown, absent = needed_by(self._problem, self._source, chosen, roots=roots)
-        vague = sorted(absent.intersection(vague))
-        for name in vague:
-            self._encoding.show(name, _GROWTH * len(self._encoding.choices(name)))
+        unexpanded = sorted(absent.intersection(unexpanded))
+        for name in unexpanded:
+            self._encoding.expand(name, _GROWTH * len(self._encoding.choices(name)))
         self._fetch_around(unknown)
-        self.reach(absent.difference(vague))
+        self.add_packages(absent.difference(unexpanded))
         return None if unknown or absent else tuple(chosen[name] for name in sorted(needed))
 
     def _fetch_around(self, unknown: Sequence[Candidate]) -> None:
-        """Fetch candidates and the versions below them, in one parallel batch."""
-        wanted: list[Candidate] = []
+        """Fetch the metadata of candidates and of older versions, in one parallel batch."""
+        pending: list[Candidate] = []
         for candidate in unknown:
-            # Twice as many each time a package is asked for again: a long chain of versions closes in few rounds.
-            patience = self._patience.get(candidate.name, 1) * _GROWTH
-            self._patience[candidate.name] = patience
-            below = self._encoding.allowed(candidate.name)
-            below = below[below.index(candidate) :]
-            wanted += [c for c in below if not self._source.is_known(c)][:patience]
-        self._source.fetch(wanted)
-        self._encoding.learn(wanted)
+            # Doubles with each call for a package, so that a long chain of versions takes few iterations.
+            batch_size = self._batch_sizes.get(candidate.name, 1) * _GROWTH
+            self._batch_sizes[candidate.name] = batch_size
+            older_candidates = self._encoding.allowed(candidate.name)
+            older_candidates = older_candidates[older_candidates.index(candidate) :]
+            pending += [c for c in older_candidates if not self._source.is_known(c)][:batch_size]
+        self._source.fetch(pending)
+        self._encoding.add_dependencies(pending)
 
-    def reach(self, names: Iterable[NormalizedName]) -> None:
-        """Add packages, and with them what their newest candidates require, and what those do."""
-        fresh = sorted(set(names) - set(self._encoding.reached))
+    def add_packages(self, names: Iterable[NormalizedName]) -> None:
+        """Add packages to the model, with everything that their newest candidates require."""
+        fresh = sorted(set(names) - set(self._encoding.candidates))
         while fresh:
             self._source.prefetch(fresh)
-            self._encoding.reach(fresh)
+            self._encoding.add_packages(fresh)
             newest = [c for name in fresh for c in self._encoding.allowed(name)[:1]]
             self._source.fetch(newest)
-            self._encoding.learn(c for name in fresh for c in self._encoding.reached[name])
+            self._encoding.add_dependencies(c for name in fresh for c in self._encoding.candidates[name])
             required = {d.name for c in newest for d in self._source.dependencies(c) or ()}
-            fresh = sorted(required - set(self._encoding.reached))
+            fresh = sorted(required - set(self._encoding.candidates))

@@ -1,7 +1,7 @@
-"""The one module that speaks to the solver (OR-tools CP-SAT): Booleans, clauses, counts and a linear objective.
+"""The interface to the solver (OR-tools CP-SAT): Booleans, clauses, counts and a linear objective.
 
-Models are built in the solver's own message format (`cp_model.proto`), because the modelling layer above it loads
-pandas, which takes longer than solving.
+No other module imports the solver. Models are built in its message format (`cp_model.proto`), because its modelling
+layer imports pandas, which takes longer than solving.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def negated(literal: Literal) -> Literal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How hard the solver may try.
+    """The work limit of one call of the solver.
 
     Attributes:
-        work: Deterministic work for one call, in the solver's own unit (about a second of a slow machine).
-        workers: Threads.
+        work: Deterministic work, in the solver's unit (about a second on a slow machine).
+        workers: Number of threads.
     """
 
     work: float = 60.0
@@ -37,14 +37,14 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverResult:
-    """What one call found.
+    """The result of one call of the solver.
 
     Attributes:
-        values: Value of each Boolean; none where no solution was found.
-        impossible: Whether it was proven that there is no solution.
-        value: The objective of the solution.
-        bound: What the objective cannot go below.
-        core: Assumptions that suffice for the impossibility.
+        values: Value of each Boolean; none if no solution was found.
+        impossible: Whether it is proven that there is no solution.
+        value: Value of the objective.
+        bound: Lower bound of the objective.
+        core: Assumptions that are sufficient for a proof that there is no solution.
     """
 
     values: Sequence[bool] | None
@@ -53,7 +53,7 @@ class SolverResult:
     bound: int = 0
     core: tuple[Literal, ...] = ()
 
-    def holds(self, literal: Literal) -> bool:
+    def is_true(self, literal: Literal) -> bool:
         """Whether a literal is true in the solution."""
         assert self.values is not None
         return self.values[literal] if literal >= 0 else not self.values[negated(literal)]
@@ -84,27 +84,27 @@ class SolverModel:
         return self.size - 1
 
     def require_any(self, literals: Iterable[Literal], *, given: Literal | None = None) -> None:
-        """Require one of some literals, at least (where ``given`` holds)."""
+        """Require at least one of some literals (if ``given`` is true)."""
         constraint = self._proto.constraints.add()
         constraint.bool_or.literals.extend([*literals, *(() if given is None else (negated(given),))])
 
     def require(self, literal: Literal, *, given: Literal | None = None) -> None:
-        """Require a literal (where ``given`` holds)."""
+        """Require a literal (if ``given`` is true)."""
         self.require_any((literal,), given=given)
 
     def exactly_one(self, literals: Iterable[Literal]) -> None:
-        """Require one of some literals, and no second."""
+        """Require exactly one of some literals."""
         self._proto.constraints.add().exactly_one.literals.extend(list(literals))
 
     def at_most_as_many(
         self, left: Iterable[Literal], right: Iterable[Literal], *, given: Sequence[Literal] = ()
     ) -> None:
-        """Require that no more of ``left`` hold than of ``right`` (where all of ``given`` hold); none is negated."""
+        """Require that no more of ``left`` are true than of ``right`` (if all ``given`` are true); none is negated."""
         left, right = list(left), list(right)
         self._limit([*left, *right], [1] * len(left) + [-1] * len(right), 0, given)
 
     def at_most(self, costs: Mapping[Literal, int], limit: int) -> None:
-        """Require a weighted sum of Booleans, none of them negated, not to exceed a limit."""
+        """Limit a weighted sum of Booleans, none of them negated."""
         if costs:
             self._limit(list(costs), list(costs.values()), limit, ())
 
@@ -123,13 +123,13 @@ class SolverModel:
         hint: Mapping[Literal, bool] | None = None,
         assumptions: Sequence[Literal] = (),
     ) -> SolverResult:
-        """Find a solution, the cheapest where costs are given.
+        """Return a solution, the cheapest one if there are costs.
 
         Args:
-            effort: How hard to try.
-            costs: Cost of each Boolean that holds; none is negated.
-            hint: Where to look first.
-            assumptions: Literals to hold; some of them are named where there is no solution.
+            effort: Work limit.
+            costs: Cost of each Boolean that is true; none is negated.
+            hint: Values to try first.
+            assumptions: Literals that must be true; if there is no solution, the result has those that cause it.
         """
         proto = self._proto
         proto.clear_objective()
@@ -161,8 +161,8 @@ class SolverModel:
         parameters = self._solver.SatParameters()
         parameters.num_workers = effort.workers
         parameters.random_seed = 0
-        # Measured: presolving takes longer than solving these models, up to a hundred times (docs, resolver).
+        # Presolving takes up to a hundred times as long as solving these models (measured: docs, resolver).
         parameters.cp_model_presolve = False
-        # Deterministic work, not seconds: the answer is the same on a slow machine.
+        # Deterministic work, not seconds: the result is the same on a slow machine.
         parameters.max_deterministic_time = effort.work
         return parameters

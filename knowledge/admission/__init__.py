@@ -1,1 +1,1 @@
-"""What is let into the knowledge base: observations that somebody else reports are looked at first."""
+"""Admission to the knowledge base: observations from other sources are checked first."""

@@ -1,4 +1,4 @@
-"""Lets observations in, or keeps them apart with the reason."""
+"""Admission of observations from other sources: accepted, or quarantined with the reason."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from knowledge.admission.plausibility import IndicatorCatalogue, complaints
+from knowledge.admission.plausibility import IndicatorCatalogue, implausibilities
 from knowledge.domain.observation import Observation
-from knowledge.store.base import KnowledgeBase, Quarantined
+from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
 _Key = tuple[int, int, str]
+"""Round, arm and label of the indicator run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
-    """What became of the observations of one delivery.
+class AdmissionResult:
+    """Result of one delivery.
 
     Attributes:
-        added: How many were new, and are in the knowledge base.
-        known: How many were there already, or apart already.
-        quarantined: Those that are kept apart, with the reason.
+        added: Number of new observations that were stored.
+        known: Number of observations that were already stored or quarantined.
+        quarantined: Observations of this delivery that were quarantined, with the reasons.
     """
 
     added: int
     known: int
-    quarantined: tuple[Quarantined, ...]
+    quarantined: tuple[QuarantinedObservation, ...]
 
 
 class Admission:
-    """The one way by which observations of others come into a knowledge base; one at a time adds.
+    """Checks the observations of a source and adds them to a knowledge base; use one instance at a time.
 
-    An observation whose form is wrong never comes here: reading refuses it (:mod:`knowledge.exchange.files`).
+    Observations whose form is wrong do not reach it: reading them fails (:mod:`knowledge.exchange.files`).
     """
 
     def __init__(
@@ -43,78 +44,86 @@ class Admission:
         source: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Remember who delivers.
+        """Create the admission of one source.
 
         Args:
             store: The knowledge base.
             catalogue: The program's indicators.
-            source: Name of who delivers; empty for the user's own measurements.
-            clock: Tells the time.
+            source: Name of the source; empty for the user's own measurements.
+            clock: Returns the current time.
         """
         self._store = store
         self._catalogue = catalogue
         self._source = source
         self._clock = clock
 
-    def add(self, observations: Iterable[Observation]) -> Admitted:
-        """Store what is plausible, keep the rest apart; both or neither.
+    def add(self, observations: Iterable[Observation]) -> AdmissionResult:
+        """Store plausible observations and quarantine the others, in one transaction.
+
+        Args:
+            observations: The delivered observations.
+
+        Returns:
+            How many observations are new, known and quarantined.
 
         Raises:
-            KnowledgeBaseError: If the knowledge base cannot be written; then nothing was stored.
+            KnowledgeBaseError: If the knowledge base cannot be written; nothing was stored.
         """
         incoming = tuple(observations)
-        held = self._store.identities(o.identity for o in incoming)
-        fresh = [o for o in incoming if o.identity not in held]
+        known = self._store.known_identities(o.identity for o in incoming)
+        new = [o for o in incoming if o.identity not in known]
         now = self._clock()
-        reasons = {**self._clashes(fresh), **self._oddities(fresh, now)}
-        apart = tuple(
-            Quarantined(
+        reasons = {**self._conflicts(new), **self._implausible(new, now)}
+        quarantined = tuple(
+            QuarantinedObservation(
                 observation=o,
                 source=self._source,
                 reason=reasons[o.identity],
                 received_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             )
-            for o in fresh
+            for o in new
             if o.identity in reasons
         )
-        sound = [o for o in fresh if o.identity not in reasons]
-        ingest = self._store.add(sound, source=self._source, quarantine=apart)
-        return Admitted(
+        accepted = [o for o in new if o.identity not in reasons]
+        ingest = self._store.add(accepted, source=self._source, quarantine=quarantined)
+        return AdmissionResult(
             added=ingest.added,
-            known=len(incoming) - len(fresh) + ingest.known,
-            quarantined=apart,
+            known=len(incoming) - len(new) + ingest.known,
+            quarantined=quarantined,
         )
 
-    def _oddities(self, fresh: Iterable[Observation], now: datetime) -> dict[str, str]:
-        found = {}
-        for o in fresh:
-            if against := tuple(complaints(o, self._catalogue, now=now)):
-                found[o.identity] = "; ".join(against)
-        return found
+    def _implausible(self, new: Iterable[Observation], now: datetime) -> dict[str, str]:
+        """Return why observations are implausible, by identity."""
+        reasons = {}
+        for o in new:
+            if sentences := tuple(implausibilities(o, self._catalogue, now=now)):
+                reasons[o.identity] = "; ".join(sentences)
+        return reasons
 
-    def _clashes(self, fresh: Iterable[Observation]) -> dict[str, str]:
-        """Return what does not go with what is known of its block."""
-        found: dict[str, str] = {}
+    def _conflicts(self, new: Iterable[Observation]) -> dict[str, str]:
+        """Return why observations contradict the stored or delivered rest of their block, by identity."""
+        reasons: dict[str, str] = {}
         by_block: dict[str, list[Observation]] = defaultdict(list)
-        for o in fresh:
+        for o in new:
             by_block[o.block].append(o)
-        known = {block.name: block for block in self._store.blocks(by_block)}
+        stored_blocks = {block.name: block for block in self._store.blocks(by_block)}
         for name, members in by_block.items():
             measured: dict[_Key, str] = {}
             machine = members[0].hardware.identity
-            if name in known:
-                held = tuple(self._store.observations(block=name, rounds={o.round for o in members}))
-                measured = {_key(o): o.identity for o in held}
+            if name in stored_blocks:
+                stored = self._store.observations(block=name, rounds={o.round for o in members})
+                measured = {_key(o): o.identity for o in stored}
                 machine = min(self._store.machines_of(name), default=machine)
             for o in members:
-                if name in known and known[name].source != self._source:
-                    whose = f"`{known[name].source}`" if known[name].source else "this knowledge base's own"
-                    found[o.identity] = f"block `{name}` is {whose}: one source measures a block"
+                if name in stored_blocks and stored_blocks[name].source != self._source:
+                    owner = stored_blocks[name].source
+                    text = f"source `{owner}`" if owner else "this knowledge base"
+                    reasons[o.identity] = f"block `{name}` belongs to {text}: a block has only one source"
                 elif o.hardware.identity != machine:
-                    found[o.identity] = f"block `{name}` was taken on another machine"
+                    reasons[o.identity] = f"block `{name}` was measured on another machine"
                 elif measured.setdefault(_key(o), o.identity) != o.identity:
-                    found[o.identity] = f"round {o.round} of arm {o.arm} in block `{name}` was measured already"
-        return found
+                    reasons[o.identity] = f"round {o.round} of arm {o.arm} in block `{name}` was measured already"
+        return reasons
 
 
 def _key(o: Observation) -> _Key:

@@ -1,4 +1,4 @@
-"""Whether an observation can be what a run gave: against physics, itself, and the program's own formulae."""
+"""Plausibility of an observation: against the hardware's peak, against itself and the indicator's formulae."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation
 
 MLPERF = "mlperf_training"
-"""Runs of others, imported from published results: no indicator of this program."""
+"""Name of the indicator of imported MLPerf results, which this program does not measure."""
 _EARLIEST = datetime(2015, 1, 1, tzinfo=UTC)
 _SKEW = timedelta(minutes=5)
 _LONGEST_SECONDS = 7 * 86400.0
@@ -22,107 +22,114 @@ _SHORT = ("float16", "bfloat16", "int8")
 
 
 class IndicatorCatalogue(Protocol):
-    """What the program knows of indicators."""
+    """Interface to the program's indicators."""
 
     def version_of(self, name: str) -> int | None:
-        """Return the newest version of an indicator's definition, or none where there is no such indicator."""
+        """Return the newest version of an indicator's definition; none if there is no such indicator."""
 
     def amounts(self, run: IndicatorRun) -> tuple[float, float] | None:
-        """Return floating-point operations and bytes of a call, by the formulae; none where they do not apply."""
+        """Return floating-point operations and bytes of a call, by the formulae; none if they do not apply."""
 
 
-def complaints(o: Observation, catalogue: IndicatorCatalogue, *, now: datetime) -> Iterator[str]:
-    """Yield what speaks against an observation, one sentence each; nothing where nothing does.
+def implausibilities(o: Observation, catalogue: IndicatorCatalogue, *, now: datetime) -> Iterator[str]:
+    """Yield the reasons why an observation is implausible, one sentence each.
 
     Args:
-        o: The observation; its form is sound.
+        o: The observation; its form is valid.
         catalogue: The program's indicators.
-        now: When it came.
+        now: Time of the delivery.
+
+    Yields:
+        One sentence for each reason; nothing if the observation is plausible.
     """
-    yield from _of_time(o, now)
-    yield from _of_samples(o)
+    yield from _check_time(o, now)
+    yield from _check_samples(o)
     if o.indicator.name != MLPERF:
-        yield from _of_indicator(o, catalogue)
-        yield from _of_speed(o)
+        yield from _check_indicator(o, catalogue)
+        yield from _check_speed(o)
 
 
-def _of_time(o: Observation, now: datetime) -> Iterator[str]:
+def _check_time(o: Observation, now: datetime) -> Iterator[str]:
     try:
         started = datetime.fromisoformat(o.started_at)
     except ValueError:
-        yield f"it started at `{o.started_at}`, which is no time"
+        yield f"its start `{o.started_at}` is not a valid time"
         return
     started = started if started.tzinfo else started.replace(tzinfo=UTC)
     if started > now + _SKEW:
-        yield f"it started at {o.started_at}, which is still to come: the clock of its machine is wrong"
+        yield f"its start {o.started_at} is in the future: the clock of the machine is wrong"
     elif started < _EARLIEST and o.indicator.name != MLPERF:
-        # Ten published logs of MLPerf v0.7 count from 1970; their durations are sound.
-        yield f"it started at {o.started_at}, before there was anything to measure: the clock of its machine is wrong"
+        # Ten published logs of MLPerf v0.7 count from 1970; their durations are correct.
+        yield f"its start {o.started_at} is before {_EARLIEST.year}: the clock of the machine is wrong"
 
 
-def _of_samples(o: Observation) -> Iterator[str]:
-    """Look at samples and what is told of them."""
+def _check_samples(o: Observation) -> Iterator[str]:
+    """Check samples, percentiles and the error of the result."""
     if o.status == "ok" and o.indicator.name != MLPERF and o.loops < 1:
         yield f"its samples are means over {o.loops} calls"
     if sum(o.samples) * max(1, o.loops) > _LONGEST_SECONDS and o.indicator.name != MLPERF:
         yield f"its samples take {sum(o.samples) * max(1, o.loops):.3g} seconds, longer than a week"
     if len(o.samples) >= 5 and len(set(o.samples)) == 1:
-        yield f"all {len(o.samples)} samples are the same number: its clock does not resolve them"
-    told = [(name, o.metrics[name]) for name in ("p50_seconds", "p90_seconds", "p99_seconds") if name in o.metrics]
-    for (lower, less), (higher, more) in pairwise(told):
-        if less > more:
-            yield f"`{lower}` is {less:.3g} and `{higher}` {more:.3g}: percentiles do not fall"
+        yield f"all {len(o.samples)} samples are equal: the resolution of the clock is too low"
+    names = ("p50_seconds", "p90_seconds", "p99_seconds")
+    percentiles = [(name, o.metrics[name]) for name in names if name in o.metrics]
+    for (lower, low), (higher, high) in pairwise(percentiles):
+        if low > high:
+            yield f"`{lower}` is {low:.3g} and `{higher}` {high:.3g}: percentiles cannot decrease"
     if (o.error is None) != (o.tolerance is None) and o.status in ("ok", "wrong-result"):
         return
     if o.status == "ok" and o.error is not None and o.tolerance is not None and not o.error <= o.tolerance:
-        yield f"its result is off by {o.error:.3g}, more than the {o.tolerance:.3g} that it accepts, and yet `ok`"
+        yield f"its status is `ok` although the error {o.error:.3g} exceeds the tolerance {o.tolerance:.3g}"
 
 
-def _of_indicator(o: Observation, catalogue: IndicatorCatalogue) -> Iterator[str]:
+def _check_indicator(o: Observation, catalogue: IndicatorCatalogue) -> Iterator[str]:
     newest = catalogue.version_of(o.indicator.name)
     if newest is None:
-        yield f"there is no indicator `{o.indicator.name}`: it was measured by another program, or a newer one"
+        yield f"there is no indicator `{o.indicator.name}`: another program or a newer version measured it"
     elif not 1 <= o.indicator.version <= newest:
-        yield f"version {o.indicator.version} of `{o.indicator.name}` is not known, the newest is {newest}"
+        yield f"version {o.indicator.version} of `{o.indicator.name}` is unknown; the newest is {newest}"
     elif o.indicator.version == newest and (amounts := catalogue.amounts(o.indicator)) is not None:
-        for name, told, formula in zip(("flops", "bytes"), (o.flops, o.bytes), amounts, strict=True):
-            if told and abs(told - formula) > _FORMULA_TOLERANCE * max(told, formula):
-                yield f"`{name}` is {told:.6g}, the indicator's formula gives {formula:.6g}"
+        for name, value, formula in zip(("flops", "bytes"), (o.flops, o.bytes), amounts, strict=True):
+            if value and abs(value - formula) > _FORMULA_TOLERANCE * max(value, formula):
+                yield f"`{name}` is {value:.6g}, the indicator's formula gives {formula:.6g}"
 
 
-def _of_speed(o: Observation) -> Iterator[str]:
+def _check_speed(o: Observation) -> Iterator[str]:
     peak = peak_flops(o.hardware, o.indicator.device, o.indicator.dtype)
     if peak is None or not o.flops or not o.samples:
         return
-    found = _peaks()
-    saving = float(found["saving"].get(o.indicator.name, 1))
+    peaks = _peaks()
+    saving = float(peaks["saving"].get(o.indicator.name, 1))
     rate = o.flops / min(o.samples)
-    if rate > peak * saving * float(found["tolerance"]):
-        yield f"{rate:.3g} FLOP/s are above the {peak * saving:.3g} that its hardware can do"
+    if rate > peak * saving * float(peaks["tolerance"]):
+        yield f"{rate:.3g} FLOP/s are above the peak of its hardware, {peak * saving:.3g} FLOP/s"
 
 
 def peak_flops(hardware: HardwareProfile, device: str, dtype: str) -> float | None:
-    """Return the most floating-point operations a second that hardware can do, from above; none where not known.
+    """Return an upper bound of the floating-point operations per second of a machine.
 
     Args:
         hardware: The machine.
-        device: ``cpu``, or ``cuda`` for all of its GPUs together.
+        device: ``cpu``, or ``cuda`` for all GPUs of the machine together.
         dtype: Element type.
+
+    Returns:
+        Operations per second; none if the bound is unknown.
     """
-    found = _peaks()
+    peaks = _peaks()
     if device == "cuda":
         gpu = hardware.gpu
-        entry = found["gpu"].get(gpu.compute_capability) if gpu is not None else None
+        entry = peaks["gpu"].get(gpu.compute_capability) if gpu is not None else None
         if gpu is None or entry is None:
             return None
-        factor = float(found["gpu"]["int8_factor"]) if dtype == "int8" else 1.0
+        factor = float(peaks["gpu"]["int8_factor"]) if dtype == "int8" else 1.0
         return float(entry["flops"]) * gpu.count * factor
     cores = hardware.cpu.cores or hardware.cpu.threads
-    cycle = next((c["flops"] for c in found["cpu"]["cycle"] if c["feature"] in hardware.cpu.features), None)
+    cycle = next((c["flops"] for c in peaks["cpu"]["cycle"] if c["feature"] in hardware.cpu.features), None)
     if device != "cpu" or cores is None or cycle is None:
         return None
-    factor = float(found["cpu"]["short_factor"]) if dtype in _SHORT else 1.0
-    return float(cycle) * cores * float(found["cpu"]["hertz"]) * factor
+    factor = float(peaks["cpu"]["short_factor"]) if dtype in _SHORT else 1.0
+    return float(cycle) * cores * float(peaks["cpu"]["hertz"]) * factor
 
 
 @cache
@@ -130,5 +137,5 @@ def _peaks() -> dict[str, Any]:
     import yaml
 
     text = importlib.resources.files("knowledge.admission").joinpath("peaks.yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    peaks: dict[str, Any] = yaml.safe_load(text)
+    return peaks

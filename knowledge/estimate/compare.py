@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,6 +16,8 @@ from knowledge.estimate.variance_shrinkage import Prior, estimate_prior
 
 WIDEST_FACTOR = 4.0
 """An interval whose upper end is more than this many times its lower end is no result."""
+References = Mapping[tuple[str, str], int]
+"""Arm that the others of a block are compared with, by block and label of the indicator run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,9 @@ class Refusal:
     rounds: int
 
 
-def compare_block(observations: Iterable[Observation], *, confidence: float = 0.95) -> tuple[Comparison, ...]:
+def compare_block(
+    observations: Iterable[Observation], *, confidence: float = 0.95, references: References | None = None
+) -> tuple[Comparison, ...]:
     """Compare every arm of every block with its reference, paired by round.
 
     Drift of the machine hits reference and arm of one round alike, so it leaves their ratio. Rounds in which the two
@@ -131,8 +135,9 @@ def compare_block(observations: Iterable[Observation], *, confidence: float = 0.
     Args:
         observations: Of any number of blocks; failed ones are passed over.
         confidence: Of all intervals of a block together.
+        references: What to compare with, instead of the references that the observations name.
     """
-    ratios = [(pair, found) for pair in _pairs(observations) if len(found := _log_ratios(pair)) > 1]
+    ratios = [(pair, found) for pair in _pairs(observations, references) if len(found := _log_ratios(pair)) > 1]
     located = [(pair, locate(found), len(found)) for pair, found in ratios]
     per_block = Counter(pair[0][0] for pair, _, _ in located)
     priors = _priors([(pair[0], location) for pair, location, _ in located])
@@ -142,10 +147,15 @@ def compare_block(observations: Iterable[Observation], *, confidence: float = 0.
     )
 
 
-def refusals(observations: Iterable[Observation]) -> tuple[Refusal, ...]:
-    """Return which arms ran under other conditions than their reference, and so are not compared in those rounds."""
+def refusals(observations: Iterable[Observation], *, references: References | None = None) -> tuple[Refusal, ...]:
+    """Return which arms ran under other conditions than their reference, and so are not compared in those rounds.
+
+    Args:
+        observations: Of any number of blocks.
+        references: What to compare with, instead of the references that the observations name.
+    """
     found = []
-    for (block, label, arm), runs, reference in _pairs(observations):
+    for (block, label, arm), runs, reference in _pairs(observations, references):
         shared = sorted(set(runs) & set(reference))
         unequal = [r for r in shared if differing_conditions(runs[r], reference[r])]
         if unequal:
@@ -205,18 +215,22 @@ _FEWEST_ROUNDS = 3
 _LARGEST_SHARE = 0.95
 
 
-def _pairs(observations: Iterable[Observation]) -> list[_Pair]:
+def measured_references(observations: Iterable[Observation]) -> dict[tuple[str, str], int]:
+    """Return the arms that were measured as references, by block and label, where their runs succeeded."""
+    return {(o.block, o.indicator.label): o.arm for o in observations if o.reference and o.status == "ok"}
+
+
+def _pairs(observations: Iterable[Observation], references: References | None = None) -> list[_Pair]:
     """Return block, indicator and arm with the runs of the arm and of its reference, by round."""
-    seconds: dict[tuple[str, str, int], dict[int, Observation]] = defaultdict(dict)
-    references: dict[tuple[str, str], int] = {}
+    observations = tuple(observations)
+    references = measured_references(observations) if references is None else references
+    runs: dict[_Key, dict[int, Observation]] = defaultdict(dict)
     for o in observations:
         if o.status == "ok":
-            seconds[o.block, o.indicator.label, o.arm][o.round] = o
-            if o.reference:
-                references[o.block, o.indicator.label] = o.arm
+            runs[o.block, o.indicator.label, o.arm][o.round] = o
     return [
-        (key, rounds, seconds[key[0], key[1], references[key[0], key[1]]])
-        for key, rounds in sorted(seconds.items())
+        (key, rounds, runs[key[0], key[1], references[key[0], key[1]]])
+        for key, rounds in sorted(runs.items())
         if references.get((key[0], key[1]), key[2]) != key[2]
     ]
 

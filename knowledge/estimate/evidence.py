@@ -103,7 +103,7 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunOutcome:
     """Whether a version ran, on one kind of machine.
 
     Attributes:
@@ -135,24 +135,24 @@ class BlockEvidence:
     """
 
     contrasts: tuple[Contrast, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[RunOutcome, ...]
 
 
-def gather(store: KnowledgeBase) -> BlockEvidence:
+def load_evidence(store: KnowledgeBase) -> BlockEvidence:
     """Return the evidence of a knowledge base, as far as its sources are trusted.
 
     Only blocks that changed since it was last asked are read.
     """
     held = store.blocks()
     blocks = [(block.name, f"{FORMAT}{block.digest[1:]}") for block in held]
-    kept = store.recall(_KIND, blocks)
+    kept = store.load_derived(_KIND, blocks)
     fresh = []
     for name, digest in blocks:
         if name not in kept:
             found = _of_block(store.observations(block=name))
             kept[name] = {"contrasts": [asdict(c) for c in found.contrasts], "runs": [asdict(r) for r in found.runs]}
             fresh.append((name, digest, kept[name]))
-    store.remember(_KIND, fresh)
+    store.store_derived(_KIND, fresh)
     trusted = [(kept[block.name], block.trust) for block in held if block.trust > 0]
     return BlockEvidence(
         contrasts=tuple(_weighed(_contrast_from(r), trust) for part, trust in trusted for r in part["contrasts"]),
@@ -252,9 +252,9 @@ def machine_of(hardware: HardwareProfile, device: str) -> Machine:
     )
 
 
-def _run(o: Observation) -> Run:
+def _run(o: Observation) -> RunOutcome:
     numpy = o.stack.version_of("numpy") or ""
-    return Run(
+    return RunOutcome(
         framework=o.framework,
         version=str(o.stack.version_of(o.framework)),
         numpy="" if o.framework == "numpy" else numpy,
@@ -272,5 +272,5 @@ def _contrast_from(record: dict[str, Any]) -> Contrast:
     return Contrast(**values)
 
 
-def _run_from(record: dict[str, Any]) -> Run:
-    return Run(**{**record, "machine": Machine(**record["machine"])})
+def _run_from(record: dict[str, Any]) -> RunOutcome:
+    return RunOutcome(**{**record, "machine": Machine(**record["machine"])})

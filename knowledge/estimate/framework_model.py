@@ -135,25 +135,30 @@ class FrameworkModel:
             # The last row is the baseline's version of the framework, beside each version of the companion.
             asked += [_beside(v, companion, w) for v in [*own, anchor] for w in versions]
         found = self._process.posterior(asked, self._shares, self._machine)
-        mine = found.less(range(len(own)), len(own))
+        mine = found.difference_from(range(len(own)), len(own))
         mean, variance = np.array(mine.mean), np.array(mine.variance)
         changes: dict[str, _Grid] = {}
         for companion, (versions, start) in grids.items():
             shape = len(own), len(versions)
             rows = range(start, start + shape[0] * shape[1])
             last = rows.stop
-            theirs = found.less(rows, last)
-            covariance = -np.einsum("ik,ijk->ij", mine.told, theirs.told.reshape(*shape, -1))
+            theirs = found.difference_from(rows, last)
+            covariance = -np.einsum("ik,ijk->ij", mine.whitened, theirs.whitened.reshape(*shape, -1))
             # The first column is what the baseline has; of a move away from it the own variance counts, too.
-            moves = [found.less(rows[i * shape[1] : (i + 1) * shape[1]], rows[i * shape[1]]) for i in range(shape[0])]
-            beside = [found.less(rows[j :: shape[1]], last + j) for j in range(shape[1])]
+            moves = [
+                found.difference_from(rows[i * shape[1] : (i + 1) * shape[1]], rows[i * shape[1]])
+                for i in range(shape[0])
+            ]
+            beside = [found.difference_from(rows[j :: shape[1]], last + j) for j in range(shape[1])]
             changes[companion] = _Grid(
                 means=theirs.mean.reshape(shape),
                 variances=theirs.variance.reshape(shape) + 2 * covariance,
                 moved=np.array([m.mean for m in moves]),
                 moved_variance=np.array([m.variance for m in moves]),
                 beside=np.array([b.mean for b in beside]).T,
-                beside_variance=np.array([b.variance - 2 * np.einsum("ik,ik->i", mine.told, b.told) for b in beside]).T,
+                beside_variance=np.array(
+                    [b.variance - 2 * np.einsum("ik,ik->i", mine.whitened, b.whitened) for b in beside]
+                ).T,
             )
             mean, variance = mean + changes[companion].means[:, 0], variance + changes[companion].variances[:, 0]
         factor = share**2 * self._process.amplitudes.widening**2
@@ -209,12 +214,12 @@ class FrameworkModel:
             asked.append(_beside(one, companion, stack.get(companion)))
             asked.append(_beside(other, companion, baseline.get(companion)))
         found = self._process.posterior(asked, shares or self._shares, self._machine)
-        own, *changes = (found.less([place], place + 1) for place in range(0, len(asked), 2))
+        own, *changes = (found.difference_from([place], place + 1) for place in range(0, len(asked), 2))
         mean, variance = float(own.mean[0]), float(own.variance[0])
         for change in changes:
             mean += float(change.mean[0])
             # Effects are independent before anything is measured: what is known of both makes their covariance.
-            variance += float(change.variance[0]) - 2 * float(own.told[0] @ change.told[0])
+            variance += float(change.variance[0]) - 2 * float(own.whitened[0] @ change.whitened[0])
         return PredictedGain(mean=mean, variance=self._process.amplitudes.widening**2 * variance)
 
     def _whole(self, stack: Mapping[str, Version]) -> Side:
@@ -253,7 +258,7 @@ class FrameworkModel:
             return None
         plain = self._whole(stack)
         asked = [Term(side=replace(plain, settings={name: value})), Term(side=plain)]
-        found = self._process.posterior(asked, self._shares, self._machine).less([0], 1)
+        found = self._process.posterior(asked, self._shares, self._machine).difference_from([0], 1)
         variance = self._process.amplitudes.widening**2 * float(found.variance[0])
         return self._effect(f"{name}={value}", PredictedGain(mean=float(found.mean[0]), variance=variance))
 

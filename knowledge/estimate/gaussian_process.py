@@ -42,12 +42,13 @@ class Gains:
     Attributes:
         mean: Means (n,).
         variance: Variances (n,).
-        told: What the contrasts tell of each (n, kinds): the covariance of two gains falls by the inner product.
+        whitened: Prior covariance of each gain with the contrasts, whitened by the contrasts' covariance (n, kinds):
+            the contrasts reduce the covariance of two gains by the inner product of their rows.
     """
 
     mean: Array
     variance: Array
-    told: Array
+    whitened: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,26 +58,27 @@ class Posterior:
     Attributes:
         mean: Means (n,).
         cross: Prior covariance with each kind of contrast (n, kinds).
-        told: The same in coordinates in which the covariance of two terms falls by the inner product (n, kinds).
+        whitened: ``cross``, whitened by the contrasts' covariance (n, kinds): the contrasts reduce the covariance of
+            two terms by the inner product of their rows.
         weigh: Turns a row of ``cross`` into the weight of each contrast.
         prior: Prior covariances of terms, two by two, by their places.
     """
 
     mean: Array
     cross: Array
-    told: Array
+    whitened: Array
     weigh: Callable[[Array], Array]
     prior: Callable[[Array, Array], Array]
 
-    def less(self, places: Sequence[int], anchor: int) -> Gains:
-        """Return what terms gain over an anchor, both named by their places."""
+    def difference_from(self, places: Sequence[int], anchor: int) -> Gains:
+        """Return the gains of terms over an anchor; terms and anchor are given by their indices."""
         import numpy as np
 
         chosen, base = np.array(places, dtype=int), np.full(len(places), anchor)
-        told = self.told[chosen] - self.told[anchor]
+        whitened = self.whitened[chosen] - self.whitened[anchor]
         before = self.prior(chosen, chosen) + self.prior(base, base) - 2 * self.prior(chosen, base)
-        variance = np.maximum(before - np.einsum("ij,ij->i", told, told), 0.0)
-        return Gains(mean=self.mean[chosen] - self.mean[anchor], variance=variance, told=told)
+        variance = np.maximum(before - np.einsum("ij,ij->i", whitened, whitened), 0.0)
+        return Gains(mean=self.mean[chosen] - self.mean[anchor], variance=variance, whitened=whitened)
 
     def weights(self, place: int, anchor: int) -> Array:
         """Return how much each contrast weighs in the mean of a term less its anchor."""
@@ -170,7 +172,7 @@ class GaussianProcess:
             found: Array = solve_triangular(solved.factor.T, solved.kinds @ row, lower=False)
             return found
 
-        return Posterior(mean=cross @ solved.seen, cross=cross, told=cross @ solved.root, weigh=weigh, prior=prior)
+        return Posterior(mean=cross @ solved.seen, cross=cross, whitened=cross @ solved.root, weigh=weigh, prior=prior)
 
     def _solve(self, design: Design, arms: Array, references: Array) -> _Solved:
         import numpy as np
@@ -190,25 +192,32 @@ class GaussianProcess:
         return self._solved
 
 
-def foresee(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> tuple[Array, Array]:
-    """Return mean (n,) and standard deviation (n,) of contrasts that were not shown, their own noise included.
+def predict_held_out(fitted: Sequence[Contrast], held_out: Sequence[Contrast]) -> tuple[Array, Array]:
+    """Predict contrasts that the model was not fitted to, with their own noise, to check the model.
 
-    A contrast of the same block and indicator shares the reference's error with those that were shown. For a check of
-    the model against what was measured; advice is about the process, without any noise.
+    A contrast of the same block and indicator shares the error of the reference with the contrasts of the fit. Advice
+    is about the process without noise.
+
+    Args:
+        fitted: Contrasts that the model is fitted to.
+        held_out: Contrasts to predict.
+
+    Returns:
+        Means (n,) and standard deviations (n,) of the held-out contrasts.
     """
     import numpy as np
     from scipy.linalg import cho_solve
 
-    amplitudes = fit_amplitudes(shown)
-    every = [*shown, *asked]
-    total = noise_of(every, amplitudes)
-    design = Design(points_of(every), length=amplitudes.length, scales=amplitudes.scales, spans=amplitudes.spans)
-    arms, references = places(len(every))
+    amplitudes = fit_amplitudes(fitted)
+    contrasts = [*fitted, *held_out]
+    total = noise_of(contrasts, amplitudes)
+    design = Design(points_of(contrasts), length=amplitudes.length, scales=amplitudes.scales, spans=amplitudes.spans)
+    arms, references = places(len(contrasts))
     for variance, matrix in zip(amplitudes.parts, design.contrasts(arms, references), strict=True):
         total += variance * matrix
-    known = len(shown)
-    factor = np.linalg.cholesky(total[:known, :known])
-    gain = cho_solve((factor, True), total[:known, known:]).T
-    mean = gain @ np.array([c.mean for c in shown])
-    variance = np.diag(total[known:, known:]) - np.einsum("ij,ij->i", gain, total[known:, :known])
+    count = len(fitted)
+    factor = np.linalg.cholesky(total[:count, :count])
+    gain = cho_solve((factor, True), total[:count, count:]).T
+    mean = gain @ np.array([c.mean for c in fitted])
+    variance = np.diag(total[count:, count:]) - np.einsum("ij,ij->i", gain, total[count:, :count])
     return mean, amplitudes.widening * np.sqrt(np.maximum(variance, 0.0))

@@ -89,10 +89,10 @@ class Design:
         self._machines = codes(p.machine.identity for p in points)
         sides = list({_side_key(p.side): p.side for p in points}.values())
         own = [s.version for s in sides]
-        self._framework = _Alike(own, spans.get("", {}), length)
-        self._release = _Alike(own, spans.get("", {}), _RELEASE_LENGTH)
+        self._framework = _VersionSimilarity(own, spans.get("", {}), length)
+        self._release = _VersionSimilarity(own, spans.get("", {}), _RELEASE_LENGTH)
         self._companions = [
-            _Alike([s.companions.get(name) for s in sides], spans.get(name, {}), length)
+            _VersionSimilarity([s.companions.get(name) for s in sides], spans.get(name, {}), length)
             for name in sorted({name for s in sides for name in s.companions})
         ]
         settings = [tuple(sorted(s.settings.items())) for s in sides]
@@ -186,7 +186,7 @@ class Design:
         )
 
 
-class _Alike:
+class _VersionSimilarity:
     """How alike versions are: 1 the same, towards 0 the more releases lie between; what is absent has no effect."""
 
     def __init__(self, versions: Sequence[str | None], spans: Mapping[int, int], length: float) -> None:

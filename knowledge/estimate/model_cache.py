@@ -18,7 +18,7 @@ from typing import Any
 from knowledge.domain.identity import content_hash
 from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
-from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, Run, Side, gather
+from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, RunOutcome, Side, load_evidence
 from knowledge.estimate.gaussian_process import MOST_CONTRASTS, GaussianProcess
 from knowledge.store.base import KnowledgeBase
 
@@ -29,7 +29,7 @@ USUAL = "usual"
 """Key of the amplitudes of frameworks and devices of which too little was measured."""
 
 
-class Fits:
+class ModelCache:
     """The models of a knowledge base, by framework and device."""
 
     def __init__(self, store: KnowledgeBase) -> None:
@@ -44,10 +44,10 @@ class Fits:
             return None
         return GaussianProcess(contrasts, shipped_amplitudes(framework, device))
 
-    def runs(self, framework: str, device: str) -> tuple[Run, ...]:
+    def runs(self, framework: str, device: str) -> tuple[RunOutcome, ...]:
         """Return which versions ran, and which did not."""
         rows = self._record(framework, device)["runs"]
-        return tuple(Run(**{**row, "machine": Machine(**row["machine"])}) for row in rows)
+        return tuple(RunOutcome(**{**row, "machine": Machine(**row["machine"])}) for row in rows)
 
     @cached_property
     def _state(self) -> str:
@@ -56,12 +56,12 @@ class Fits:
 
     @cached_property
     def _evidence(self) -> BlockEvidence:
-        return gather(self._store)
+        return load_evidence(self._store)
 
     def _record(self, framework: str, device: str) -> dict[str, Any]:
         key = f"{framework}/{device}"
         if key not in self._read:
-            kept = self._store.recall(_KIND, [(key, self._state)])
+            kept = self._store.load_derived(_KIND, [(key, self._state)])
             self._read[key] = kept.get(key) or self._made(key, framework, device)
         return self._read[key]
 
@@ -70,7 +70,7 @@ class Fits:
         contrasts = of_framework(self._evidence, framework, device)
         runs = [asdict(r) for r in self._evidence.runs if (r.framework, r.device) == (framework, device)]
         made = {"contrasts": pack(contrasts), "runs": runs}
-        self._store.remember(_KIND, [(key, self._state, made)])
+        self._store.store_derived(_KIND, [(key, self._state, made)])
         return made
 
 

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
-from knowledge.estimate.evidence import Machine, Run, machine_of
+from knowledge.estimate.evidence import Machine, RunOutcome, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.interface import (
@@ -31,14 +31,14 @@ from knowledge.estimate.interface import (
 from knowledge.estimate.workloads import Workload
 
 if TYPE_CHECKING:
-    from knowledge.estimate.model_cache import Fits
+    from knowledge.estimate.model_cache import ModelCache
 
 
 class PosteriorEstimator:
     """The estimator for one machine and one workload; see :class:`knowledge.estimate.interface.Estimator`."""
 
     def __init__(
-        self, fits: Fits, *, hardware: HardwareProfile, workload: Workload, frameworks: Collection[str]
+        self, fits: ModelCache, *, hardware: HardwareProfile, workload: Workload, frameworks: Collection[str]
     ) -> None:
         self._fits = fits
         self._hardware = hardware
@@ -148,7 +148,7 @@ class PosteriorEstimator:
         return self._modelled[name]
 
 
-def find_failures(runs: Iterable[Run], machine: Machine) -> dict[str, str]:
+def find_failures(runs: Iterable[RunOutcome], machine: Machine) -> dict[str, str]:
     """Return the versions that failed on machines of a kind and never ran there; failing to install proves nothing."""
     ran: set[str] = set()
     failed: dict[str, str] = {}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
-from knowledge.estimate.compare import Comparison, compare_block, refusals
+from knowledge.estimate.compare import Comparison, References, compare_block, measured_references, refusals
 
 
 class NotComparableError(InputError):
@@ -19,7 +19,7 @@ class NotComparableError(InputError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standings:
+class StackComparisons:
     """The comparisons of one indicator, and what was not compared.
 
     Attributes:
@@ -45,37 +45,72 @@ def is_machine(hardware: HardwareProfile, wanted: str) -> bool:
     return len(wanted) > 5 and hardware.identity.startswith(wanted)
 
 
-def compare_stacks(observations: Iterable[Observation], *, stacks: Collection[str] = ()) -> Standings:
+def compare_stacks(observations: Iterable[Observation], *, stacks: Sequence[str] = ()) -> StackComparisons:
     """Compare stacks within the blocks that they share.
 
+    Without ``stacks``, each stack is compared with the reference of its block. Stacks that are named are compared with
+    each other: with the reference of the block if it is one of them, else with the first of them that the block holds.
+
     Args:
-        observations: Of one indicator, in any sizes.
-        stacks: Only these, written as ``FRAMEWORK==VERSION``; all by default.
+        observations: Observations of one indicator, in any sizes.
+        stacks: Stacks to compare, written as ``FRAMEWORK==VERSION``; all if empty.
+
+    Returns:
+        The comparisons, and the runs that are not compared.
 
     Raises:
-        NotComparableError: If stacks were asked for and no block compares them; the message says why.
+        NotComparableError: If stacks are named and no block compares them; the message says why.
     """
     observations = tuple(observations)
-    asked = frozenset(stacks)
-    if asked:
-        _check(observations, asked)
+    if not stacks:
+        return StackComparisons(
+            comparisons=compare_block(observations),
+            refused=(*_refused(observations, measured_references(observations)), *_alone(observations)),
+        )
+    _check(observations, frozenset(stacks))
+    chosen = frozenset(stacks)
+    references = _references(observations, stacks)
     comparisons = tuple(
         c
-        for c in compare_block(observations)
-        if not asked or {_requirement(c.observation), _requirement(c.reference)} <= asked
+        for c in compare_block(observations, references=references)
+        if {_requirement(c.observation), _requirement(c.reference)} <= chosen
     )
-    refused = [
+    refused = _refused([o for o in observations if _requirement(o) in chosen], references)
+    if not comparisons:
+        raise _nothing_compared(chosen, refused)
+    return StackComparisons(comparisons=comparisons, refused=refused)
+
+
+def _references(observations: Sequence[Observation], stacks: Sequence[str]) -> dict[tuple[str, str], int]:
+    """Return what named stacks are compared with, by block and label: the block's reference, or else the first stack.
+
+    If a stack was measured with several settings, the arm with the fewest settings counts.
+    """
+    arms: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
+    for o in observations:
+        if o.status == "ok" and (name := _requirement(o)) in stacks:
+            place = -1 if o.reference else stacks.index(name)
+            arms[o.block, o.indicator.label].append((place, len(o.settings), o.arm))
+    return {key: min(candidates)[-1] for key, candidates in arms.items()}
+
+
+def _refused(observations: Iterable[Observation], references: References) -> tuple[str, ...]:
+    return tuple(
         f"`{stack_name(r.observation)}` in block `{r.block}`, {r.indicator}, {r.rounds} rounds: {r.reason}"
-        for r in refusals(observations)
-        if not asked or _requirement(r.observation) in asked
-    ]
-    if asked and not comparisons:
-        raise NotComparableError(
-            f"{_listed(asked)} are not compared: neither was the reference of a block that both are in",
-            hint=refused[0] if refused else "compare each with the reference, without `--stack`",
+        for r in refusals(observations, references=references)
+    )
+
+
+def _nothing_compared(stacks: Collection[str], refused: Sequence[str]) -> NotComparableError:
+    if len(stacks) == 1:
+        return NotComparableError(
+            f"only {_listed(stacks)} is named, and it was measured with one combination of settings",
+            hint="name two stacks, or omit `--stack` to compare all stacks with the reference of their block",
         )
-    refused += _alone(observations) if not asked else []
-    return Standings(comparisons=comparisons, refused=tuple(refused))
+    return NotComparableError(
+        f"{_listed(stacks)} cannot be compared: fewer than two rounds of a block measured them under equal conditions",
+        hint=refused[0] if refused else "measure them with more rounds (`advisor pi run --rounds`)",
+    )
 
 
 def _requirement(o: Observation) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from knowledge.domain.errors import InputError
+from knowledge.domain.extras import needs_extra
 from knowledge.domain.observation import Observation, stored_key
 
 _PLAIN = (
@@ -22,16 +22,11 @@ def parquet_table(observations: Iterable[Observation]) -> bytes:
     each; samples are a list of seconds.
 
     Raises:
-        InputError: If pyarrow is not installed.
+        MissingExtraError: If pyarrow is not installed.
     """
-    try:
+    with needs_extra("parquet", "Parquet"):
         import pyarrow as arrow
         from pyarrow import parquet
-    except ImportError:
-        raise InputError(
-            "Parquet needs pyarrow, which is not installed",
-            hint="install it with `pip install 'seshat-advisor[parquet]'`",
-        ) from None
     from io import BytesIO
 
     rows = [_row(o) for o in observations]

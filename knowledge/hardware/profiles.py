@@ -8,6 +8,7 @@ from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.suggestions import suggest
 from knowledge.hardware.detect import detect
 
 
@@ -24,10 +25,7 @@ def shipped_profile(name: str) -> HardwareProfile:
         InputError: If there is none of that name.
     """
     if name not in shipped_names():
-        import difflib
-
-        near = difflib.get_close_matches(name, shipped_names(), n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "`advisor hardware list` names the shipped profiles"
+        hint = suggest(name, shipped_names(), otherwise="`advisor hardware list` lists the shipped profiles")
         raise InputError(f"there is no hardware profile `{name}`", hint=hint)
     text = (importlib.resources.files("knowledge.hardware") / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
     return read_profile(text, where=f"{name}.yaml", name=name)

@@ -11,18 +11,18 @@ from packaging.version import Version
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import cuda_of_local_version
 from knowledge.rules.model import (
-    Capabilities,
+    CapabilityRule,
     ConflictRule,
-    CpuOnly,
+    CpuOnlyRule,
+    PublisherTestedRule,
     Rule,
-    RuntimeNeeds,
+    RuntimeRule,
     Subject,
-    Tested,
-    VendorBuild,
+    VendorRule,
     Verdict,
 )
 
-_Unary = Capabilities | RuntimeNeeds | Tested | CpuOnly | VendorBuild
+_Unary = CapabilityRule | RuntimeRule | PublisherTestedRule | CpuOnlyRule | VendorRule
 
 
 class RuleBook:
@@ -37,7 +37,7 @@ class RuleBook:
             if isinstance(rule, ConflictRule):
                 conflicts.append(rule)
             else:
-                for package in rule.packages if isinstance(rule, RuntimeNeeds | VendorBuild) else (rule.package,):
+                for package in rule.packages if isinstance(rule, RuntimeRule | VendorRule) else (rule.package,):
                     self._unary[package].append(rule)
         self.conflicts: tuple[ConflictRule, ...] = tuple(conflicts)
         """Pairs of packages that do not work together, on any machine."""
@@ -57,15 +57,15 @@ class RuleBook:
 
     def _judge(self, rule: _Unary, name: str, version: Version) -> Verdict | None:
         about: Subject
-        if isinstance(rule, Capabilities):
+        if isinstance(rule, CapabilityRule):
             message, about = self._lacks_code(rule, version), "capability"
-        elif isinstance(rule, RuntimeNeeds):
+        elif isinstance(rule, RuntimeRule):
             message, about = self._lacks_driver(rule, version), "driver"
             if message is None:
                 message, about = self._lacks_capability(rule, version), "capability"
-        elif isinstance(rule, VendorBuild):
+        elif isinstance(rule, VendorRule):
             message, about = self._of_another_vendor(rule, name, version), "vendor"
-        elif isinstance(rule, Tested):
+        elif isinstance(rule, PublisherTestedRule):
             message, about = self._tested(rule, version), "tested"
         else:
             message, about = self._idle(rule, version), "cpu-only"
@@ -84,7 +84,7 @@ class RuleBook:
             and self.admits(rule.other_versions, versions[rule.other])
         )
 
-    def _lacks_code(self, rule: Capabilities, version: Version) -> str | None:
+    def _lacks_code(self, rule: CapabilityRule, version: Version) -> str | None:
         gpu = self._hardware.gpu
         if gpu is None or gpu.capability is None or self._hardware.cpu.architecture not in rule.architectures:
             return None
@@ -105,7 +105,7 @@ class RuleBook:
             f"{gpu.compute_capability}"
         )
 
-    def _lacks_driver(self, rule: RuntimeNeeds, version: Version) -> str | None:
+    def _lacks_driver(self, rule: RuntimeRule, version: Version) -> str | None:
         driver = self._hardware.driver if self._hardware.gpu is not None else None
         if f"{version.major}.{version.minor}" != rule.cuda or driver is None or self._hardware.os != "linux":
             return None
@@ -113,7 +113,7 @@ class RuleBook:
             return f"CUDA {rule.cuda} needs driver {rule.driver} or newer; the machine has {driver.version}"
         return None
 
-    def _lacks_capability(self, rule: RuntimeNeeds, version: Version) -> str | None:
+    def _lacks_capability(self, rule: RuntimeRule, version: Version) -> str | None:
         gpu = self._hardware.gpu
         if f"{version.major}.{version.minor}" != rule.cuda:
             return None
@@ -124,12 +124,12 @@ class RuleBook:
             )
         return None
 
-    def _tested(self, rule: Tested, version: Version) -> str | None:
+    def _tested(self, rule: PublisherTestedRule, version: Version) -> str | None:
         if self._hardware.gpu is None or not self.admits(rule.versions, version):
             return None
         return f"`{rule.package} {version}` was tested by its publisher with CUDA {rule.cuda} and cuDNN {rule.cudnn}"
 
-    def _of_another_vendor(self, rule: VendorBuild, name: str, version: Version) -> str | None:
+    def _of_another_vendor(self, rule: VendorRule, name: str, version: Version) -> str | None:
         """Say that a build is for none of the machine's accelerators; of all such versions alike: they are one fact."""
         hardware = self._hardware
         if any(accelerator.vendor == rule.vendor for accelerator in hardware.accelerators):
@@ -152,7 +152,7 @@ class RuleBook:
             f"(rule `{rule.id}`)"
         )
 
-    def _idle(self, rule: CpuOnly, version: Version) -> str | None:
+    def _idle(self, rule: CpuOnlyRule, version: Version) -> str | None:
         if rule.local is not None and version.local != rule.local:
             return None
         return f"`{rule.package} {version}` is a CPU-only build: it leaves the accelerator idle"

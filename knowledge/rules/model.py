@@ -39,7 +39,7 @@ class ConflictRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class CapabilityRule:
     """For which NVIDIA GPUs the wheels of some versions hold code.
 
     Machine code for compute capability X.Y runs on X.Z with Z >= Y; PTX for X.Y is compiled by the driver for any newer
@@ -73,7 +73,7 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeNeeds:
+class RuntimeRule:
     """What one CUDA runtime version needs of the machine.
 
     Attributes:
@@ -96,7 +96,7 @@ class RuntimeNeeds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tested:
+class PublisherTestedRule:
     """The CUDA and cuDNN versions that a framework's publisher tested it with.
 
     Attributes:
@@ -119,7 +119,7 @@ class Tested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpuOnly:
+class CpuOnlyRule:
     """A build that leaves an accelerator idle.
 
     Attributes:
@@ -138,7 +138,7 @@ class CpuOnly:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VendorBuild:
+class VendorRule:
     """Builds for the accelerators of one vendor; those of another one cannot run them.
 
     Attributes:
@@ -167,7 +167,7 @@ class VendorBuild:
     severity: Severity = "forbidden"
 
 
-Rule = ConflictRule | Capabilities | RuntimeNeeds | Tested | CpuOnly | VendorBuild
+Rule = ConflictRule | CapabilityRule | RuntimeRule | PublisherTestedRule | CpuOnlyRule | VendorRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""A knowledge base over HTTP: the service, and its client."""
+"""HTTP service for a knowledge base, and its client."""

@@ -1,7 +1,7 @@
-"""The service's access and audit log: one line of JSON for each request, through the standard ``logging``.
+"""Access and audit log of the service: one line of JSON per request, through the standard ``logging``.
 
-A line says who sent what, and what became of it. It names a token by its id. It holds nothing that a client wrote: no
-header, no body, no address beyond the route's template. So it holds no secret, and nobody can forge a line.
+A line names the token by its id, the source, the route and the result. It contains no text from the client: no header,
+no body, and of the address only the template of the route. So it contains no secret, and clients cannot forge lines.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from knowledge.service.metrics import ServiceMetrics
 LOGGER = logging.getLogger(__name__)
 METHODS = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
 _KEY = "seshat.access"
-_MOST = 300
+_LONGEST_TEXT = 300
 """Longest text in a line, in characters."""
 
 
 @dataclass(slots=True)
-class Access:
-    """What is known of a request while it is answered.
+class AccessRecord:
+    """Log record of a request; filled while the request is processed.
 
     Attributes:
-        token: Id of its token; none where it has none of ours.
-        source: Source that the token was made for.
-        error: Name of the error; none where it succeeded.
-        reason: Why it was refused, in the service's words.
-        counts: Observations of a delivery, by what became of them.
+        token: Id of the token; none if the token is missing or unknown.
+        source: Source that the token belongs to.
+        error: Name of the error; none if the request succeeded.
+        reason: Why the request was refused, in the service's words.
+        counts: Number of delivered observations by result.
     """
 
     token: str | None = None
@@ -43,27 +43,27 @@ class Access:
     counts: dict[str, int] | None = None
 
 
-def access_of(scope: Scope) -> Access:
-    """Return what is to be logged of a request."""
-    found: Access = scope.setdefault(_KEY, Access())
-    return found
+def access_record(scope: Scope) -> AccessRecord:
+    """Return the log record of a request."""
+    record: AccessRecord = scope.setdefault(_KEY, AccessRecord())
+    return record
 
 
 class AccessLog:
-    """Writes the line, and counts the request, once its answer has been sent or has failed."""
+    """Middleware that logs and counts a request after its response was sent or failed."""
 
     def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
         self._app = app
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Process a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        access = access_of(scope)
-        begun, started = datetime.now(UTC), time.perf_counter()
-        # What raises is answered with 500, by those around this.
+        access = access_record(scope)
+        started_at, started = datetime.now(UTC), time.perf_counter()
+        # The outer middleware answers an exception with status 500.
         status, complete = 500, False
 
         async def watch(message: Message) -> None:
@@ -85,7 +85,7 @@ class AccessLog:
             route = str(getattr(scope.get("route"), "path", "other"))
             self._metrics.answered(route, method, status, seconds)
             record = {
-                "time": begun.isoformat(timespec="milliseconds"),
+                "time": started_at.isoformat(timespec="milliseconds"),
                 "client": (scope.get("client") or ("unknown",))[0],
                 "token": access.token,
                 "source": access.source,
@@ -109,5 +109,5 @@ def _level(status: int) -> int:
 
 def _line(record: dict[str, Any]) -> str:
     # Escaped to ASCII: no character of a client's address or a source's name can end the line.
-    shown = {k: v[:_MOST] if isinstance(v, str) else v for k, v in record.items() if v is not None}
-    return json.dumps(shown)
+    fields = {k: v[:_LONGEST_TEXT] if isinstance(v, str) else v for k, v in record.items() if v is not None}
+    return json.dumps(fields)

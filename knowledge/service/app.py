@@ -1,10 +1,10 @@
-"""The service: a knowledge base over HTTP.
+"""HTTP service for a knowledge base.
 
-It speaks plain HTTP: TLS is a proxy's. Tokens travel in the ``Authorization`` header alone, and are in no log; see
-:mod:`knowledge.service.access` for what is.
+It uses plain HTTP; put a proxy in front of it for TLS. Tokens are sent only in the ``Authorization`` header and are
+never logged; see :mod:`knowledge.service.access` for the content of the log.
 """
 
-# No postponed annotations: FastAPI reads those of nested functions, which name what is around them.
+# No postponed evaluation of annotations: FastAPI resolves those of nested functions, which refer to local names.
 import threading
 from collections.abc import Generator
 from contextlib import closing
@@ -26,19 +26,19 @@ from knowledge.admission.plausibility import IndicatorCatalogue
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.exchange.files import read_observations, write_observations
-from knowledge.service.access import AccessLog, access_of
+from knowledge.service.access import AccessLog, access_record
 from knowledge.service.metrics import ServiceMetrics
-from knowledge.service.streams import StreamedLines, Streams
+from knowledge.service.streams import StreamedLines, StreamQuota
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tokens import Token
 
 NDJSON = "application/x-ndjson"
-MOST_BYTES = 16 * 1024 * 1024
+LARGEST_BODY_BYTES = 16 * 1024 * 1024
 _NAME: dict[str, Any] = {"max_length": 128, "pattern": "^[^\\x00]*$"}
-"""What a name may be: databases take no zero byte."""
+"""Constraints of a name: databases do not store null characters."""
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "5"}}
-"""What belongs to a refusal of a status."""
+"""Headers of an error response by status."""
 
 
 class ProblemDetails(BaseModel):
@@ -49,32 +49,32 @@ class ProblemDetails(BaseModel):
     hint: str = Field(default="", description="What to do next.")
 
 
-class Apart(BaseModel):
-    """An observation that was not let in."""
+class QuarantineEntry(BaseModel):
+    """A quarantined observation."""
 
     id: str
     reason: str
 
 
-class Received(BaseModel):
-    """What became of a delivery."""
+class DeliveryReceipt(BaseModel):
+    """Result of a delivery."""
 
-    added: int = Field(description="New, and in the knowledge base.")
-    known: int = Field(description="There already: a delivery may be repeated.")
-    quarantined: list[Apart] = Field(description="Kept apart, until the operator decides.")
+    added: int = Field(description="New observations that were stored.")
+    known: int = Field(description="Observations that were already stored; a delivery can be repeated.")
+    quarantined: list[QuarantineEntry] = Field(description="Implausible observations, in quarantine.")
 
 
 class BlockEntry(BaseModel):
-    """A block, counted."""
+    """Summary of a block."""
 
     name: str
     observations: int
-    digest: str = Field(description="Equal exactly when the observations are.")
+    digest: str = Field(description="Equal if and only if the observations are.")
     source: str
 
 
 class Health(BaseModel):
-    """How the service is."""
+    """State of the service."""
 
     status: str
     version: str
@@ -82,7 +82,7 @@ class Health(BaseModel):
 
 
 class ServiceError(Exception):
-    """A refusal with its status."""
+    """Raised to refuse a request with a status."""
 
     def __init__(self, status: int, error: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -90,49 +90,53 @@ class ServiceError(Exception):
         self.problem = ProblemDetails(error=error, message=message, hint=hint)
 
 
-def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_bytes: int = MOST_BYTES) -> FastAPI:
+def create_app(
+    store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_bytes: int = LARGEST_BODY_BYTES
+) -> FastAPI:
     """Return the service of a knowledge base.
 
     Args:
-        store: The knowledge base; whoever opened it closes it, after the service has ended.
+        store: The knowledge base; the caller closes it after the service has ended.
         catalogue: The program's indicators.
         most_bytes: Largest body of a request.
     """
     metrics = ServiceMetrics(store)
-    # Whether a cell was measured already is looked up before it is written: one delivery at a time.
-    admitting = threading.Lock()
-    streams = Streams()
+    # One delivery at a time: each checks what is stored before it writes.
+    admission_lock = threading.Lock()
+    streams = StreamQuota()
 
     app = FastAPI(
         title="Seshat knowledge base",
-        description="Observations of performance indicators: delivered by runners, read by everybody with a token.",
+        description="Observations of performance indicators, delivered by runners and readable with any token.",
         version=version("seshat-advisor"),
-        # The pages would load scripts from elsewhere; the document itself is at /openapi.json.
+        # The interactive pages load scripts from other hosts; the description itself is at /openapi.json.
         docs_url=None,
         redoc_url=None,
     )
-    bearer = HTTPBearer(auto_error=False, description="`advisor knowledge token create` makes one.")
+    bearer = HTTPBearer(auto_error=False, description="`advisor knowledge token create` creates a token.")
 
-    def token(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Token:
-        access = access_of(request.scope)
-        known = store.token_of(given.credentials) if given is not None else None
+    def token(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Token:
+        access = access_record(request.scope)
+        known = store.find_token(credentials.credentials) if credentials is not None else None
         if known is None:
-            access.reason = _why_no_token(request, given)
-            raise ServiceError(401, "no-token", "there is no valid token with the request", "send a bearer token")
+            access.reason = _missing_token_reason(request, credentials)
+            raise ServiceError(401, "no-token", "the request has no valid token", "send a bearer token")
         access.token, access.source = known.id, known.source
         if not known.valid(datetime.now(UTC)):
             access.reason = "revoked" if known.revoked_at else f"expired at {known.expires_at}"
-            ended = "was revoked" if known.revoked_at else access.reason
-            raise ServiceError(401, "token-ended", f"token `{known.id}` {ended}", "ask the operator for another one")
+            state = "was revoked" if known.revoked_at else access.reason
+            raise ServiceError(401, "token-ended", f"token `{known.id}` {state}", "ask the operator for a new token")
         return known
 
     def runner(request: Request, known: Annotated[Token, Depends(token)]) -> Token:
         if known.role != "runner":
-            access_of(request.scope).reason = f"role `{known.role}`"
-            raise ServiceError(403, "not-allowed", f"token `{known.id}` may only read", "use one of role `runner`")
+            access_record(request.scope).reason = f"role `{known.role}`"
+            raise ServiceError(
+                403, "not-allowed", f"token `{known.id}` may only read", "use a token with the role `runner`"
+            )
         return known
 
-    _refusals(app)
+    _install_error_handlers(app)
     app.add_middleware(AccessLog, metrics=metrics)
 
     @app.post(
@@ -146,29 +150,29 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
             }
         },
     )
-    async def deliver(request: Request, known: Annotated[Token, Depends(runner)]) -> Received:
-        """Add observations: all of a delivery, or nothing. What is known already is not counted twice."""
+    async def deliver(request: Request, known: Annotated[Token, Depends(runner)]) -> DeliveryReceipt:
+        """Add all observations of a delivery, or none. Observations that are already stored are skipped."""
         content = await _body(request, most_bytes)
 
-        def take_in() -> Received:
-            with admitting:
+        def store_delivery() -> DeliveryReceipt:
+            with admission_lock:
                 lines = lines_of(content.decode("utf-8"))
-                found = tuple(read_observations(lines, where="line"))
-                done = Admission(store, catalogue, source=known.source).add(found)
+                delivered = tuple(read_observations(lines, where="line"))
+                done = Admission(store, catalogue, source=known.source).add(delivered)
             counts = {"added": done.added, "known": done.known, "quarantined": len(done.quarantined)}
             metrics.received(counts, known.source)
-            access_of(request.scope).counts = counts
-            apart = [Apart(id=q.observation.identity, reason=q.reason) for q in done.quarantined]
-            return Received(added=done.added, known=done.known, quarantined=apart)
+            access_record(request.scope).counts = counts
+            entries = [QuarantineEntry(id=q.observation.identity, reason=q.reason) for q in done.quarantined]
+            return DeliveryReceipt(added=done.added, known=done.known, quarantined=entries)
 
         try:
-            return await run_in_threadpool(take_in)
+            return await run_in_threadpool(store_delivery)
         except UnicodeDecodeError as error:
-            raise ServiceError(422, "unreadable-input", f"the body is no UTF-8: {error}") from None
+            raise ServiceError(422, "unreadable-input", f"the body is not UTF-8: {error}") from None
         except InputError as error:
             raise ServiceError(422, error.code, error.message, "nothing of the delivery was stored") from None
 
-    reading = [Depends(token)]
+    any_token = [Depends(token)]
 
     @app.get(
         "/observations",
@@ -177,53 +181,53 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
     )
     def observations(
         known: Annotated[Token, Depends(token)],
-        block: Annotated[str | None, Query(**_NAME, description="Only those of one block.")] = None,
-        indicator: Annotated[str | None, Query(**_NAME, description="Only those of one indicator.")] = None,
+        block: Annotated[str | None, Query(**_NAME, description="Only observations of this block.")] = None,
+        indicator: Annotated[str | None, Query(**_NAME, description="Only observations of this indicator.")] = None,
     ) -> StreamingResponse:
-        """Read observations, as an observation file."""
-        if not streams.take(known.id):
-            raise ServiceError(429, "too-many-streams", "too many answers are being read", "try again later")
+        """Return observations as an observation file."""
+        if not streams.reserve(known.id):
+            raise ServiceError(429, "too-many-streams", "too many streamed responses are open", "try again later")
         lines = _lines(store, block, indicator)
         try:
-            # The first is asked for while a failure can still be answered.
+            # Read the first line before the response starts, so that a failure can still be reported by a status.
             first = next(lines, None)
         except BaseException:
-            streams.give_back(known.id)
+            streams.release(known.id)
             raise
-        return StreamedLines(first, lines, media_type=NDJSON, ended=lambda: streams.give_back(known.id))
+        return StreamedLines(first, lines, media_type=NDJSON, on_close=lambda: streams.release(known.id))
 
-    @app.get("/blocks", dependencies=reading, responses=_problems(401, 503))
+    @app.get("/blocks", dependencies=any_token, responses=_problems(401, 503))
     def blocks() -> list[BlockEntry]:
-        """List the blocks, with digests by which two knowledge bases are compared."""
+        """List the blocks, with digests to compare two knowledge bases."""
         return [
             BlockEntry(name=b.name, observations=b.observations, digest=b.digest, source=b.source)
             for b in store.blocks()
         ]
 
-    @app.get("/stacks", dependencies=reading, responses=_problems(401, 422, 503))
+    @app.get("/stacks", dependencies=any_token, responses=_problems(401, 422, 503))
     def stacks(
-        package: Annotated[str | None, Query(**_NAME, description="Only those that hold a package.")] = None,
+        package: Annotated[str | None, Query(**_NAME, description="Only stacks with this package.")] = None,
     ) -> list[dict[str, Any]]:
-        """List the stacks that were measured."""
+        """List the measured stacks."""
         return [
             {"id": stack.identity, **stack.record()}
             for stack in store.stacks()
             if package is None or stack.version_of(package) is not None
         ]
 
-    @app.get("/hardware", dependencies=reading, responses=_problems(401, 503))
+    @app.get("/hardware", dependencies=any_token, responses=_problems(401, 503))
     def hardware() -> list[dict[str, Any]]:
-        """List the machines on which something was measured."""
+        """List the machines with measurements."""
         return [{"id": machine.identity, **machine.record()} for machine in store.machines()]
 
     @app.get("/", include_in_schema=False)
     def root() -> dict[str, str]:
-        """Say what this is, and where its description is."""
+        """Return the name of the service and the address of its description."""
         return {"service": app.title, "version": app.version, "description": "/openapi.json", "health": "/health"}
 
     @app.get("/health", responses=_problems(503))
     def health() -> Health:
-        """Say whether the knowledge base can be read."""
+        """Report whether the knowledge base can be read."""
         return Health(status="ok", version=version("seshat-advisor"), revision=store.revision())
 
     @app.get(
@@ -232,46 +236,47 @@ def create_app(store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_b
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **_problems(503)},
     )
     def prometheus() -> PlainTextResponse:
-        """Give figures in Prometheus' text format."""
+        """Return metrics in Prometheus' text format."""
         return PlainTextResponse(metrics.text(), media_type=metrics.media_type)
 
     return app
 
 
 def _lines(store: SqlKnowledgeBase, block: str | None, indicator: str | None) -> Generator[str, None, None]:
-    """Yield the lines of an observation file; closing this ends the reading of the database."""
-    with closing(store.observations(block=block, indicator=indicator)) as found:
-        for line in write_observations(found):
+    """Yield the lines of an observation file; closing the generator ends the database query."""
+    with closing(store.observations(block=block, indicator=indicator)) as observations:
+        for line in write_observations(observations):
             yield f"{line}\n"
 
 
-def _why_no_token(request: Request, given: HTTPAuthorizationCredentials | None) -> str:
-    if given is not None:
+def _missing_token_reason(request: Request, credentials: HTTPAuthorizationCredentials | None) -> str:
+    if credentials is not None:
         return "unknown token"
     return f"no {'bearer token in the ' if 'authorization' in request.headers else ''}Authorization header"
 
 
-async def _body(request: Request, most: int) -> bytes:
-    """Read a body of lines, as long as it is not too large.
+async def _body(request: Request, most_bytes: int) -> bytes:
+    """Return the body of a delivery.
 
     Raises:
-        ServiceError: If it is, or is of another kind.
+        ServiceError: If the body is too large, compressed or of another type.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != NDJSON:
-        raise ServiceError(415, "wrong-type", f"the body is `{kind or 'of no told type'}`", f"send `{NDJSON}`")
+        actual = f"type `{kind}`" if kind else "no type"
+        raise ServiceError(415, "wrong-type", f"the body has {actual}", f"send `{NDJSON}`")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ServiceError(415, "wrong-type", "the body is compressed", "send plain lines")
     content = bytearray()
     try:
         async for part in request.stream():
             content += part
-            if len(content) > most:
+            if len(content) > most_bytes:
                 raise ServiceError(
-                    413, "too-large", f"the body is larger than {most} bytes", "deliver in several parts"
+                    413, "too-large", f"the body is larger than {most_bytes} bytes", "deliver it in several parts"
                 )
     except ClientDisconnect:
-        # Nobody reads the answer; the log does.
+        # No client reads this response; the error is for the log.
         raise ServiceError(400, "interrupted", "the connection ended before the body did") from None
     return bytes(content)
 
@@ -280,21 +285,21 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ProblemDetails} for status in statuses}
 
 
-def _refusals(app: FastAPI) -> None:
-    """Answer every refusal as a problem."""
+def _install_error_handlers(app: FastAPI) -> None:
+    """Answer every error with a JSON problem."""
 
     def answer(status: int, problem: ProblemDetails, headers: dict[str, str] | None = None) -> JSONResponse:
         return JSONResponse(problem.model_dump(), status_code=status, headers=headers)
 
     @app.exception_handler(ServiceError)
     async def refuse(request: Request, error: ServiceError) -> Response:
-        access_of(request.scope).error = error.problem.error
+        access_record(request.scope).error = error.problem.error
         return answer(error.status, error.problem, _HEADERS.get(error.status))
 
     @app.exception_handler(KnowledgeBaseError)
     async def unavailable(request: Request, error: KnowledgeBaseError) -> Response:
-        access = access_of(request.scope)
-        # What the database says stays in the log: it may name hosts and users.
+        access = access_record(request.scope)
+        # The message of the database is only logged: it can contain names of hosts and users.
         access.error, access.reason = error.code, error.message
         problem = ProblemDetails(
             error=error.code, message="the knowledge base is not available", hint="try again later"
@@ -303,7 +308,7 @@ def _refusals(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        access_of(request.scope).error = "unreadable-input"
+        access_record(request.scope).error = "unreadable-input"
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         return answer(422, ProblemDetails(error="unreadable-input", message=f"`{where}`: {first['msg'].lower()}"))

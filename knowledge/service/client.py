@@ -1,4 +1,4 @@
-"""The service's client: delivers and reads observations, and merges two knowledge bases."""
+"""Client of the service: delivers and reads observations, and merges two knowledge bases."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from knowledge.store.base import KnowledgeBase, StoredBlock
 
 _NDJSON = "application/x-ndjson"
 _MIB = 2**20
-_ANSWER_BYTES = 32 * _MIB
-"""Longest answer that is no observation file, decompressed."""
+_RESPONSE_BYTES = 32 * _MIB
+"""Largest response that is not an observation file, decompressed."""
 _BLOCK_BYTES = 256 * _MIB
-"""Longest observation file of one block, decompressed."""
+"""Largest observation file of one block, decompressed."""
 _CHUNK_BYTES = 2**16
 _MESSAGE_CHARACTERS = 300
-"""How much of what a service says of a refusal is repeated."""
-_HINT = "is it the address of a knowledge base's service?"
+"""Longest message of a service that is repeated in an error."""
+_HINT = "check that it is the address of a knowledge base's service"
 _PART_BYTES = 4_000_000
 _SECONDS = 60
 _WAITS = (0.5, 2.0, 8.0)
-"""Seconds before each further try."""
+"""Seconds before each retry."""
 _BUSY = (429, 502, 503, 504)
 
 
 class ServiceUnavailableError(UnavailableError):
-    """Raised when a service does not answer, or cannot do its work."""
+    """Raised when a service does not answer or reports that it is unavailable."""
 
     code = "service"
 
 
 class TokenError(UnavailableError):
-    """Raised when a service does not take the token."""
+    """Raised when a service refuses the token."""
 
     code = "token"
 
 
 class _BlockEntry(BaseModel):
-    """A block, as a service lists it."""
+    """A block in the list of a service."""
 
     name: str
     observations: Annotated[int, Field(ge=0, lt=2**63)]
@@ -56,37 +56,37 @@ class _BlockEntry(BaseModel):
     source: str
 
 
-class _Apart(BaseModel):
-    """An observation that a service keeps apart."""
+class _QuarantineEntry(BaseModel):
+    """An observation that a service quarantined."""
 
     id: str
     reason: str
 
 
 class _Receipt(BaseModel):
-    """What a service says of a delivery."""
+    """Response of a service to a delivery."""
 
     added: Annotated[int, Field(ge=0, lt=2**63)]
     known: Annotated[int, Field(ge=0, lt=2**63)]
-    quarantined: list[_Apart]
+    quarantined: list[_QuarantineEntry]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    """A status and a body."""
+class _Response:
+    """Status and body of a response."""
 
     status: int
     content: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivered:
-    """What became of observations that were delivered.
+class DeliveryResult:
+    """Result of a delivery.
 
     Attributes:
-        added: How many were new.
-        known: How many were there already.
-        quarantined: How many are kept apart, by reason.
+        added: Number of new observations.
+        known: Number of observations that were already stored.
+        quarantined: Identity of each quarantined observation, with the reason.
     """
 
     added: int
@@ -95,25 +95,25 @@ class Delivered:
 
 
 class KnowledgeService:
-    """A knowledge base behind an address."""
+    """A knowledge base that is reached over HTTP."""
 
     def __init__(self, address: str, token: str, *, waits: tuple[float, ...] = _WAITS) -> None:
-        """Remember where it is.
+        """Create a client.
 
         Args:
-            address: Such as ``https://knowledge.example.org``.
-            token: Bearer token; empty sends none.
-            waits: Seconds before each further try.
+            address: Address of the service, such as ``https://knowledge.example.org``.
+            token: Bearer token; no token is sent if empty.
+            waits: Seconds before each retry.
 
         Raises:
-            InputError: If it is no address of a service.
+            InputError: If the address is not valid.
         """
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(f"`{address}` is no address of a service", hint="write it as `https://HOST`")
+            raise InputError(f"`{address}` is not the address of a service", hint="write it as `https://HOST`")
         if parts.username or parts.password:
             raise InputError(
-                f"the address of `{parts.hostname}` holds credentials, which would stand in logs",
+                f"the address of `{parts.hostname}` contains credentials, which would appear in logs",
                 hint="set the token as `ADVISOR_TOKEN`",
             )
         self.address = address.rstrip("/")
@@ -123,90 +123,100 @@ class KnowledgeService:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def blocks(self) -> tuple[StoredBlock, ...]:
-        """Return the blocks that it has.
+        """Return the blocks of the service.
 
         Raises:
-            InputError: If it answers with something else.
-            UnavailableError: If it does not answer.
+            InputError: If the response is not valid.
+            UnavailableError: If the service does not answer.
         """
-        found = _validated(list[_BlockEntry], self._ask("GET", "/blocks"), self.address)
+        entries = _validated(list[_BlockEntry], self._request("GET", "/blocks"), self.address)
         return tuple(
-            StoredBlock(name=b.name, observations=b.observations, digest=b.digest, source=b.source) for b in found
+            StoredBlock(name=b.name, observations=b.observations, digest=b.digest, source=b.source) for b in entries
         )
 
     def observations(self, block: str) -> Iterator[Observation]:
         """Yield the observations of a block.
 
         Raises:
-            InputError: If it answers with something else.
-            UnavailableError: If it does not answer.
+            InputError: If the response is not valid.
+            UnavailableError: If the service does not answer.
         """
-        content = self._ask("GET", "/observations", most=_BLOCK_BYTES, params={"block": block})
+        content = self._request("GET", "/observations", most_bytes=_BLOCK_BYTES, params={"block": block})
         where = f"{self.address} block {block}"
         try:
-            # By what it says of its characters, or by a guess, the library would read another text.
+            # Always UTF-8: requests would use the charset of the header, or guess one.
             lines = lines_of(content.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise InputError(f"`{where}` cannot be read: {error}") from None
         yield from read_observations(lines, where=where)
 
-    def deliver(self, content: bytes) -> Delivered:
+    def deliver(self, content: bytes) -> DeliveryResult:
         """Deliver an observation file; repeating it changes nothing.
 
         Raises:
-            InputError: If it is refused, or the answer is something else than a receipt.
+            InputError: If the delivery is refused, or the response is not valid.
             UnavailableError: If the service does not answer.
         """
         return _receipt(
-            self._ask("POST", "/observations", data=content, headers={"Content-Type": _NDJSON}), self.address
+            self._request("POST", "/observations", data=content, headers={"Content-Type": _NDJSON}), self.address
         )
 
-    def _ask(self, method: str, path: str, *, most: int | None = None, **more: Any) -> bytes:
+    def check_delivery_allowed(self) -> None:
+        """Check that the token may deliver, with an empty delivery, which changes nothing.
+
+        Raises:
+            TokenError: If the token is missing, invalid or may only read.
+            UnavailableError: If the service does not answer.
+        """
+        self.deliver(b"")
+
+    def _request(self, method: str, path: str, *, most_bytes: int | None = None, **more: Any) -> bytes:
+        """Return the body of a response; retry while the service is busy or unreachable."""
         headers = {**self._headers, **more.pop("headers", {})}
         for wait in (*self._waits, None):
             try:
-                answer = self._read(method, path, _ANSWER_BYTES if most is None else most, headers=headers, **more)
-                cause = f"it answers with {answer.status}"
+                response = self._read(method, path, most_bytes or _RESPONSE_BYTES, headers=headers, **more)
+                cause = f"it answers with status {response.status}"
             except requests.RequestException as error:
-                answer, cause = None, _cause(error)
-            if answer is not None and answer.status not in _BUSY:
-                return self._checked(answer)
+                response, cause = None, _cause(error)
+            if response is not None and response.status not in _BUSY:
+                return self._checked(response)
             if wait is not None:
                 time.sleep(wait)
         raise ServiceUnavailableError(
             f"the knowledge base at `{self.address}` cannot be used: {cause}",
-            hint="nothing is lost: the same command goes on where it stopped",
+            hint="nothing is lost: run the same command again to continue",
         )
 
-    def _read(self, method: str, path: str, most: int, **more: Any) -> _Answer:
-        """Return an answer of bounded length."""
+    def _read(self, method: str, path: str, most_bytes: int, **more: Any) -> _Response:
+        """Return a response of limited size."""
         url = f"{self.address}{path}"
         with self._session.request(
             method, url, timeout=_SECONDS, allow_redirects=False, stream=True, **more
         ) as response:
-            # Each further compression multiplies what one piece can grow to.
+            # Each further layer of compression multiplies the size that a chunk can decompress to.
             if "," in response.headers.get("Content-Encoding", ""):
-                raise InputError(f"the answer of `{url}` is compressed more than once", hint=_HINT)
+                raise InputError(f"the response of `{url}` is compressed more than once", hint=_HINT)
             content = bytearray()
             for chunk in response.iter_content(_CHUNK_BYTES):
                 content += chunk
-                if len(content) > most:
-                    raise InputError(f"the answer of `{url}` is longer than {most // _MIB} MiB", hint=_HINT)
-            return _Answer(status=response.status_code, content=bytes(content))
+                if len(content) > most_bytes:
+                    raise InputError(f"the response of `{url}` is larger than {most_bytes // _MIB} MiB", hint=_HINT)
+            return _Response(status=response.status_code, content=bytes(content))
 
-    def _checked(self, answer: _Answer) -> bytes:
-        if answer.status == 200:
-            return answer.content
+    def _checked(self, response: _Response) -> bytes:
+        if response.status == 200:
+            return response.content
         try:
-            problem = json.loads(answer.content)
+            problem = json.loads(response.content)
             message, hint = str(problem["message"]), str(problem.get("hint", ""))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            message, hint = f"it answers with {answer.status}", _HINT
+            message, hint = f"it answers with status {response.status}", _HINT
         message, hint = message[:_MESSAGE_CHARACTERS], hint[:_MESSAGE_CHARACTERS]
-        if answer.status in (401, 403):
+        if response.status in (401, 403):
             raise TokenError(
                 f"the knowledge base at `{self.address}` refuses the request: {message}",
-                hint=f"{hint}: set it as `ADVISOR_TOKEN`; the operator makes one with `advisor knowledge token create`",
+                hint=f"{hint}: set it as `ADVISOR_TOKEN` (created with `advisor knowledge token create`)",
             )
         raise InputError(f"the knowledge base at `{self.address}` refuses the request: {message}", hint=hint)
 
@@ -215,10 +225,10 @@ _T = TypeVar("_T")
 
 
 def _validated(kind: type[_T], content: bytes, address: str) -> _T:
-    """Return what an answer holds.
+    """Parse a response.
 
     Raises:
-        InputError: If that is something else.
+        InputError: If it is not a valid response of the service.
     """
     try:
         return TypeAdapter(kind).validate_json(content)
@@ -229,19 +239,27 @@ def _validated(kind: type[_T], content: bytes, address: str) -> _T:
         raise InputError(f"`{address}` did not answer as a knowledge base's service: {reason}", hint=_HINT) from None
 
 
-def _receipt(content: bytes, address: str) -> Delivered:
+def _receipt(content: bytes, address: str) -> DeliveryResult:
     done = _validated(_Receipt, content, address)
-    return Delivered(
+    return DeliveryResult(
         added=done.added, known=done.known, quarantined=tuple((entry.id, entry.reason) for entry in done.quarantined)
     )
 
 
-def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> Delivered:
-    """Deliver every block that a service has not, or has otherwise; what it has of one is not counted twice."""
-    there = {block.name: block.digest for block in service.blocks()}
-    total = Delivered(added=0, known=0, quarantined=())
+def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> DeliveryResult:
+    """Deliver every block that a service does not have, or has with other observations.
+
+    Observations that the service has already are not counted twice.
+
+    Raises:
+        TokenError: If the token may only read, even if there is nothing to deliver.
+        UnavailableError: If the service does not answer.
+    """
+    service.check_delivery_allowed()
+    remote = {block.name: block.digest for block in service.blocks()}
+    total = DeliveryResult(added=0, known=0, quarantined=())
     for block in store.blocks():
-        if there.get(block.name) != block.digest:
+        if remote.get(block.name) != block.digest:
             progress(block.name)
             for part in _parts(store.observations(block=block.name)):
                 total = _sum(total, service.deliver(part))
@@ -251,52 +269,55 @@ def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[
 def pull(
     service: KnowledgeService,
     store: KnowledgeBase,
-    add: Callable[[Iterable[Observation]], Delivered],
+    add: Callable[[Iterable[Observation]], DeliveryResult],
     *,
     progress: Callable[[str], None],
-) -> Delivered:
-    """Fetch every block that a knowledge base has not, or has otherwise.
+) -> DeliveryResult:
+    """Fetch every block that a knowledge base does not have, or has with other observations.
 
     Args:
-        service: Where from.
-        store: What is there already.
-        add: Lets observations in.
+        service: The service to fetch from.
+        store: The local knowledge base.
+        add: Adds observations to the local knowledge base.
         progress: Called with the name of each block.
+
+    Returns:
+        The sum of the results of ``add``.
     """
-    here = {block.name: block.digest for block in store.blocks()}
-    total = Delivered(added=0, known=0, quarantined=())
+    local = {block.name: block.digest for block in store.blocks()}
+    total = DeliveryResult(added=0, known=0, quarantined=())
     for block in service.blocks():
-        if here.get(block.name) != block.digest:
+        if local.get(block.name) != block.digest:
             progress(block.name)
             total = _sum(total, add(service.observations(block.name)))
     return total
 
 
 def _parts(observations: Iterable[Observation]) -> Iterator[bytes]:
-    """Yield observation files of bounded size."""
-    some: list[Observation] = []
+    """Yield observation files of limited size."""
+    part: list[Observation] = []
     size = 0
     for o in observations:
-        some.append(o)
+        part.append(o)
         size += len(o.document)
         if size > _PART_BYTES:
-            yield _file(some)
-            some, size = [], 0
-    if some:
-        yield _file(some)
+            yield _file(part)
+            part, size = [], 0
+    if part:
+        yield _file(part)
 
 
 def _file(observations: Iterable[Observation]) -> bytes:
     return "".join(f"{line}\n" for line in write_observations(observations)).encode()
 
 
-def _sum(a: Delivered, b: Delivered) -> Delivered:
-    return Delivered(added=a.added + b.added, known=a.known + b.known, quarantined=a.quarantined + b.quarantined)
+def _sum(a: DeliveryResult, b: DeliveryResult) -> DeliveryResult:
+    return DeliveryResult(added=a.added + b.added, known=a.known + b.known, quarantined=a.quarantined + b.quarantined)
 
 
 def _cause(error: requests.RequestException) -> str:
     if isinstance(error, requests.Timeout):
-        return f"it gives no answer in {_SECONDS} seconds"
+        return f"it did not answer within {_SECONDS} seconds"
     if isinstance(error, requests.exceptions.SSLError):
-        return f"its certificate is not accepted: {error}"
+        return f"its certificate was refused: {error}"
     return "it cannot be reached: " + str(error).rpartition(": ")[2].strip("')\" ")

@@ -1,4 +1,4 @@
-"""Figures of the service in Prometheus' text format."""
+"""Metrics of the service in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from knowledge.store.base import KnowledgeBase
 _LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the histogram of latencies, in seconds."""
 _COUNT_SECONDS = 10.0
-"""How long figures of the knowledge base's content are kept: whoever asks for them needs no token, and counting takes
-seconds where there are millions of observations."""
+"""Seconds for which counts of the knowledge base are cached: requests for them need no token, and counting millions of
+observations takes seconds."""
 
 
 class ServiceMetrics:
-    """What the service counts, beside what the knowledge base holds."""
+    """Metrics of the service and of the content of its knowledge base."""
 
     media_type = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -43,22 +43,22 @@ class ServiceMetrics:
         )
 
     def received(self, counts: Mapping[str, int], source: str) -> None:
-        """Count a delivery's observations, by what became of them."""
+        """Count the observations of a delivery by result."""
         for outcome, number in counts.items():
             self._received.labels(source, outcome).inc(number)
 
     def answered(self, path: str, method: str, status: int, seconds: float) -> None:
-        """Count a request by its route's template, its method and the status of its answer."""
+        """Count a request by route template, method and status."""
         self._requests.labels(path, method, str(status)).inc()
         self._seconds.labels(path, method, str(status)).observe(seconds)
 
     def text(self) -> str:
-        """Return all figures."""
+        """Return all metrics."""
         return generate_latest(self._registry).decode()
 
 
 class _Content(Collector):
-    """What the knowledge base holds, asked when the figures are."""
+    """Counts of the knowledge base's content; computed when they are requested."""
 
     def __init__(self, store: KnowledgeBase) -> None:
         self._store = store
@@ -66,17 +66,17 @@ class _Content(Collector):
         self._counted: tuple[float, tuple[GaugeMetricFamily, ...]] | None = None
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Return nothing: the database is not asked before the first scrape."""
+        """Return nothing, so that the database is not read before the first request."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the figures, as they were at most ten seconds ago or while they are counted."""
-        held = self._counted
-        late = held is None or time.monotonic() - held[0] > _COUNT_SECONDS
-        # One counts; the others take what there is, where there is anything.
-        if late and self._counting.acquire(blocking=held is None):
+        """Yield the counts; cached ones if they are less than ten seconds old or being updated."""
+        cached = self._counted
+        stale = cached is None or time.monotonic() - cached[0] > _COUNT_SECONDS
+        # One thread counts; the others use the cached counts if there are any.
+        if stale and self._counting.acquire(blocking=cached is None):
             try:
-                if self._counted is held:
+                if self._counted is cached:
                     self._counted = time.monotonic(), tuple(self._count())
             finally:
                 self._counting.release()
@@ -85,14 +85,16 @@ class _Content(Collector):
 
     def _count(self) -> Iterator[GaugeMetricFamily]:
         content = self._store.content()
-        observations = GaugeMetricFamily("seshat_observations", "Observations held", labels=["status"])
+        observations = GaugeMetricFamily("seshat_observations", "Stored observations", labels=["status"])
         for status, number in content.observations:
             observations.add_metric([status], number)
         yield observations
         for name, number in (("blocks", content.blocks), ("stacks", content.stacks), ("hardware", content.hardware)):
             yield GaugeMetricFamily(f"seshat_{name}", f"Distinct {name}", value=number)
-        apart = GaugeMetricFamily("seshat_quarantined_observations", "Observations kept apart", labels=["source"])
+        quarantined = GaugeMetricFamily(
+            "seshat_quarantined_observations", "Quarantined observations", labels=["source"]
+        )
         for source in self._store.sources():
             if source.quarantined:
-                apart.add_metric([source.name], source.quarantined)
-        yield apart
+                quarantined.add_metric([source.name], source.quarantined)
+        yield quarantined

@@ -1,4 +1,4 @@
-"""Answers that are sent while they are read from the database: who may have how many, and how each of them ends."""
+"""Streamed responses: limits on their number, and how each of them ends."""
 
 from __future__ import annotations
 
@@ -13,32 +13,36 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-MOST = 8
-"""Most answers that are streamed at a time. Each holds a connection to the database until its client has read it; the
-pool has 15, so that tokens can be checked and `/health` answered whatever readers do."""
-MOST_OF_TOKEN = 4
-"""Most of them for one token."""
+MOST_STREAMS = 8
+"""Maximum number of concurrent streamed responses. Each holds a database connection until its client has read it. The
+pool has 15 connections, so tokens can always be checked and `/health` can always be answered."""
+MOST_STREAMS_PER_TOKEN = 4
+"""Maximum number of concurrent streamed responses for one token."""
 SEND_SECONDS = 60.0
-"""How long a client may read nothing before its answer ends."""
+"""Seconds without progress of the client after which a response is ended."""
 
 
-class Streams:
-    """Counts the answers that are being streamed. Safe for many threads."""
+class StreamQuota:
+    """Counts the streamed responses. Thread-safe."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def take(self, token: str) -> bool:
-        """Reserve a stream for a token; false where it has its share, or there are none left."""
+    def reserve(self, token: str) -> bool:
+        """Reserve a stream for a token.
+
+        Returns:
+            False if the limit of the token or of the service is reached.
+        """
         with self._lock:
-            if self._open[token] >= MOST_OF_TOKEN or self._open.total() >= MOST:
+            if self._open[token] >= MOST_STREAMS_PER_TOKEN or self._open.total() >= MOST_STREAMS:
                 return False
             self._open[token] += 1
             return True
 
-    def give_back(self, token: str) -> None:
-        """End a reservation."""
+    def release(self, token: str) -> None:
+        """Release a stream of a token."""
         with self._lock:
             self._open[token] -= 1
             if not self._open[token]:
@@ -46,25 +50,25 @@ class Streams:
 
 
 class StreamedLines(StreamingResponse):
-    """Lines from a generator, which is closed when the answer ends, however it ends."""
+    """Response of lines from a generator, which is closed when the response ends or fails."""
 
     def __init__(
-        self, first: str | None, lines: Generator[str, None, None], *, media_type: str, ended: Callable[[], None]
+        self, first: str | None, lines: Generator[str, None, None], *, media_type: str, on_close: Callable[[], None]
     ) -> None:
-        """Prepare the answer.
+        """Create the response.
 
         Args:
-            first: The line that was read already; none where there is none.
-            lines: The others.
-            media_type: Type of the answer.
-            ended: Called once the generator is closed.
+            first: The line that was read already; none if there are no lines.
+            lines: The other lines.
+            media_type: Media type of the response.
+            on_close: Called after the generator is closed.
         """
         super().__init__(itertools.chain([] if first is None else [first], lines), media_type=media_type)
         self._lines = lines
-        self._ended = ended
+        self._on_close = on_close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the lines; a client that goes away or reads nothing ends that."""
+        """Send the lines; stop if the client disconnects or reads nothing for :data:`SEND_SECONDS`."""
 
         async def send_in_time(message: Message) -> None:
             with anyio.fail_after(SEND_SECONDS):
@@ -73,10 +77,12 @@ class StreamedLines(StreamingResponse):
         try:
             await super().__call__(scope, receive, send_in_time)
         except (ClientDisconnect, TimeoutError):
-            # The answer is incomplete, which the server tells the client by closing the connection.
+            # The response is incomplete; the client notices because the server closes the connection.
             pass
         finally:
-            # Left to the garbage collector, the generator would keep its connection to the database.
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._lines.close)
-            self._ended()
+            # Close the generator now: until it is collected as garbage, it would hold its database connection.
+            try:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self._lines.close)
+            finally:
+                self._on_close()

@@ -1,1 +1,1 @@
-"""The knowledge base: an append-only store of observations; the only room that imports SQLAlchemy."""
+"""The knowledge base: an append-only store of observations; the only package that imports SQLAlchemy."""

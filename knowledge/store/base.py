@@ -1,21 +1,21 @@
 """The contract of a knowledge base.
 
-Ownership: a knowledge base owns its connection; whoever opened it closes it, and it is a context manager. It holds no
-reference to what it was given, and what it yields is the caller's.
+Ownership: a knowledge base owns its database connection. The caller that opens it closes it; it is a context manager.
+It keeps no reference to its arguments, and callers own the values that it returns.
 
-Threads and processes: one knowledge base serves one thread; open another one for another thread or process. Any number
-of them may have the same database open. Writers wait for each other, readers for nobody. One case is weaker: a SQLite
-file on a network file system, where a reader and a writer also wait for each other.
+Threads and processes: use one knowledge base per thread and per process. Any number of them can open the same database.
+Writers wait for each other; readers do not wait. Exception: on a SQLite file on a network file system, a reader and a
+writer also wait for each other.
 
-Transactions: ``add`` and ``remove`` are one transaction each. After one returned, what it did survives a crash; what a
-failing one was to do is not in the store, none of it. Iterators read one consistent state each.
+Transactions: ``add`` and ``remove`` are one transaction each. After the call returns, its changes survive a crash; if
+it fails, it changes nothing. Each iterator reads one consistent state.
 
-Identity: an observation is known by the content hash of what it says. Adding a known one changes nothing, and what is
-there never changes; so knowledge bases merge in any order to the same content. Only ``remove`` takes anything away, and
-whole blocks only.
+Identity: the identity of an observation is the hash of its content. Adding an observation that is already stored
+changes nothing, and stored observations never change, so knowledge bases merge in any order to the same content. Only
+``remove`` deletes, and it deletes whole blocks.
 
-Derived values: what others work out of the observations of a state, they may leave here, named by the digest of what
-they saw. A derived value is never truth: it may vanish at any time.
+Derived values: values that other modules compute from observations can be cached in the knowledge base, with the digest
+of the observations that they were computed from. They can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class KnowledgeBaseError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ingest:
-    """What became of the observations of one ``add``.
+class IngestResult:
+    """Result of adding observations.
 
     Attributes:
-        added: How many were new.
-        known: How many were there already.
+        added: Number of new observations.
+        known: Number of observations that were already stored.
     """
 
     added: int
@@ -50,14 +50,14 @@ class Ingest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlock:
-    """A block of observations, counted.
+    """Summary of a stored block of observations.
 
     Attributes:
-        name: Its name.
-        observations: How many it has.
-        digest: Hash of their identities, whatever their order: equal exactly when the observations are.
-        source: Who delivered it; empty where it is the user's own.
-        trust: How much its source is trusted, from 0 to 1.
+        name: Name of the block.
+        observations: Number of observations.
+        digest: Hash of the identities of its observations, in any order: equal if and only if the observations are.
+        source: Name of the source that delivered it; empty for the user's own measurements.
+        trust: Trust in the source, from 0 to 1.
     """
 
     name: str
@@ -68,20 +68,20 @@ class StoredBlock:
 
     @property
     def state(self) -> tuple[str, str] | tuple[str, str, float]:
-        """What an estimate depends on: another one may say something else."""
+        """Everything about the block that an estimate depends on."""
         return (self.name, self.digest) if self.trust == 1 else (self.name, self.digest, self.trust)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Who delivers observations.
+    """A source of observations.
 
     Attributes:
-        name: Its name; empty for the user's own measurements.
-        trust: How much it is trusted, from 0 to 1.
-        blocks: How many blocks it delivered.
-        observations: How many observations those have.
-        quarantined: How many observations of it are kept apart.
+        name: Name of the source; empty for the user's own measurements.
+        trust: Trust in the source, from 0 to 1.
+        blocks: Number of blocks that it delivered.
+        observations: Number of observations in these blocks.
+        quarantined: Number of its observations that are quarantined.
     """
 
     name: str
@@ -92,14 +92,14 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quarantined:
-    """An observation that is kept apart.
+class QuarantinedObservation:
+    """A quarantined observation.
 
     Attributes:
         observation: The observation.
-        source: Who delivered it.
-        reason: What speaks against it.
-        received_at: When, ISO 8601, UTC.
+        source: Name of the source that delivered it.
+        reason: Why it was quarantined.
+        received_at: Time of the delivery, ISO 8601, UTC.
     """
 
     observation: Observation
@@ -110,17 +110,17 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a knowledge base holds, counted.
+    """Summary of the content of a knowledge base.
 
     Attributes:
-        address: Where it is, without a password.
-        revision: Revision of its tables.
-        digest: Hash of all identities, whatever their order.
-        observations: By status.
-        stacks: Distinct stacks.
-        hardware: Distinct hardware profiles.
-        blocks: Distinct blocks.
-        indicators: Observations by indicator and backend, sorted.
+        address: Address of the database, without the password.
+        revision: Revision of the tables.
+        digest: Hash of the identities of all observations, in any order.
+        observations: Number of observations by status.
+        stacks: Number of distinct stacks.
+        hardware: Number of distinct hardware profiles.
+        blocks: Number of blocks.
+        indicators: Number of observations by indicator and backend, sorted.
     """
 
     address: str
@@ -134,42 +134,46 @@ class Content:
 
 
 class KnowledgeBase(Protocol):
-    """What every knowledge base does."""
+    """Interface of a knowledge base."""
 
     def add(
-        self, observations: Iterable[Observation], *, source: str = "", quarantine: Iterable[Quarantined] = ()
-    ) -> Ingest:
+        self,
+        observations: Iterable[Observation],
+        *,
+        source: str = "",
+        quarantine: Iterable[QuarantinedObservation] = (),
+    ) -> IngestResult:
         """Store observations in one transaction.
 
         Args:
-            observations: What is let in.
-            source: Who delivers them; a block belongs to whoever delivered its first observation.
-            quarantine: What is kept apart, in the same transaction.
+            observations: Accepted observations.
+            source: Name of the source. A block belongs to the source that delivered its first observation.
+            quarantine: Observations to quarantine, in the same transaction.
 
         Raises:
-            KnowledgeBaseError: If it cannot be written; then nothing was stored.
+            KnowledgeBaseError: If the database cannot be written; nothing was stored.
         """
 
-    def identities(self, asked: Iterable[str]) -> frozenset[str]:
-        """Return which identities are known, let in or kept apart."""
+    def known_identities(self, identities: Iterable[str]) -> frozenset[str]:
+        """Return the identities that belong to a stored or quarantined observation."""
 
     def machines_of(self, block: str) -> frozenset[str]:
         """Return the identities of the machines on which a block was measured."""
 
-    def quarantined(self) -> tuple[Quarantined, ...]:
-        """Return what is kept apart, oldest first."""
+    def quarantined(self) -> tuple[QuarantinedObservation, ...]:
+        """Return the quarantined observations, oldest first."""
 
-    def release(self, identities: Collection[str]) -> Ingest:
-        """Let in what is kept apart, in one transaction."""
+    def release(self, identities: Collection[str]) -> IngestResult:
+        """Accept quarantined observations, in one transaction."""
 
     def drop(self, identities: Collection[str]) -> int:
-        """Remove what is kept apart, in one transaction, and return how many observations went."""
+        """Delete quarantined observations, in one transaction, and return their number."""
 
     def sources(self) -> tuple[Source, ...]:
-        """Return who delivered something, or is known by its trust, by name."""
+        """Return all sources that delivered observations or have a trust, ordered by name."""
 
     def trust(self, name: str, trust: float) -> None:
-        """Set how much a source is trusted: from 0, what it says is not looked at, to 1."""
+        """Set the trust in a source, from 0 (its observations are ignored) to 1."""
 
     def observations(
         self,
@@ -182,41 +186,46 @@ class KnowledgeBase(Protocol):
         """Yield observations in order of block, round, arm and indicator.
 
         Args:
-            frameworks: Only those measured through one of these distributions.
-            block: Only those of one block.
-            indicator: Only those of indicators of this name.
-            rounds: Only those of these rounds.
+            frameworks: Only observations of these framework distributions.
+            block: Only observations of this block.
+            indicator: Only observations of indicators with this name.
+            rounds: Only observations of these rounds.
         """
 
     def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
-        """Return what blocks there are, by name; quick, however many observations there are.
+        """Return summaries of the blocks, ordered by name; fast for any number of observations.
 
         Args:
-            names: Only these.
+            names: Only blocks with these names.
         """
 
     def remove(self, blocks: Collection[str]) -> int:
-        """Remove whole blocks in one transaction, and return how many observations went."""
+        """Delete whole blocks in one transaction, and return the number of deleted observations."""
 
-    def damages(self) -> Iterator[str]:
-        """Read everything, and tell one by one what is not as it was stored; nothing where all is well."""
+    def find_damage(self) -> Iterator[str]:
+        """Check all records against their hashes, and yield one sentence for each damaged record."""
 
-    def recall(self, kind: str, seen: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """Return the derived values of a kind by key, of those keys that were worked out of the state that is asked.
+    def load_derived(self, kind: str, digests: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        """Return cached derived values by key; values that were computed from other observations are left out.
 
         Args:
-            kind: What it is, such as ``evidence``.
-            seen: Key and digest of what the value must have been worked out of.
+            kind: Kind of the values, such as ``evidence``.
+            digests: Keys, each with the digest of the observations that its value must have been computed from.
         """
 
-    def remember(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
-        """Leave derived values, JSON-ready, by key and digest of what they saw; nothing where it cannot be written."""
+    def store_derived(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
+        """Cache derived values; do nothing if the database cannot be written.
+
+        Args:
+            kind: Kind of the values.
+            values: Key, digest of the observations that the value was computed from, and JSON-serialisable value.
+        """
 
     def content(self) -> Content:
-        """Count what is there."""
+        """Return a summary of the content."""
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the database connection."""
 
     def __enter__(self) -> Self:
         """Return the knowledge base itself."""
@@ -224,4 +233,4 @@ class KnowledgeBase(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the database connection."""

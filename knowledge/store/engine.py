@@ -1,4 +1,4 @@
-"""Opens a knowledge base: creates it on first use, brings its tables up to date, fills in what ships."""
+"""Opening of a knowledge base: creates it, migrates its tables, and imports the shipped observations if necessary."""
 
 from __future__ import annotations
 
@@ -19,33 +19,40 @@ from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tables import HEAD
 from knowledge.store.transactions import FILE_STATE, begin, for_writing
 
+_OPENING_HINTS = {
+    "sqlite": "if the file is damaged, move it away and run the command again; or name another knowledge base with "
+    "`--knowledge`",
+    "postgresql": "check the address, that the server is running and reachable from here, and the user name and "
+    "password; or name another knowledge base with `--knowledge`",
+}
+
 
 def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBase:
     """Open a knowledge base.
 
     Args:
         address: A database address (``sqlite:///...``, ``postgresql://...``) or the path of a SQLite file.
-        shipped: Whether to take in the observations that ship with the program, where that was not done yet.
+        shipped: Whether to import the observations that ship with the program, if they are not imported yet.
 
     Raises:
-        KnowledgeBaseError: If it cannot be opened, or was made by a newer version of the program.
+        KnowledgeBaseError: If it cannot be opened, or a newer version of the program created it.
     """
     engine, writable = _engine(address)
-    shown = engine.url.render_as_string(hide_password=True)
+    name = engine.url.render_as_string(hide_password=True)
     try:
         with engine.connect() as connection:
             revision = _revision(connection)
             writable = writable and _may_write(connection)
         if revision is not None and revision > HEAD:
             raise KnowledgeBaseError(
-                f"the knowledge base `{shown}` has tables of revision {revision}, newer than this program's {HEAD}",
+                f"the knowledge base `{name}` has tables of revision {revision}, newer than this program's {HEAD}",
                 hint="upgrade `seshat-advisor`",
             )
         if revision != HEAD and not writable:
             raise KnowledgeBaseError(
-                f"the knowledge base `{shown}` is read-only, and its tables of revision {revision} are older than this "
+                f"the knowledge base `{name}` is read-only, and its tables of revision {revision} are older than this "
                 f"program's {HEAD}",
-                hint="open it once where it can be written, or copy it there",
+                hint="open it once with write access, or copy it to a place where you can write",
             )
         file = sqlite_file.path_of(engine.url) if engine.dialect.name == "sqlite" else None
         if writable and file is not None:
@@ -54,19 +61,18 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
             _migrate(engine)
         store = SqlKnowledgeBase(engine, writable=writable)
         if writable and shipped:
-            _fill(store)
+            _import_shipped(store)
     except (SQLAlchemyError, sqlite3.Error) as error:
         engine.dispose()
         cause = " ".join(str(getattr(error, "orig", None) or error).split())
         raise KnowledgeBaseError(
-            f"the knowledge base `{shown}` cannot be opened: {cause}",
-            hint="name another one with `--knowledge`, or move a damaged file away and start anew",
+            f"the knowledge base `{name}` cannot be opened: {cause}", hint=_OPENING_HINTS[engine.dialect.name]
         ) from None
     return store
 
 
 def _engine(address: str) -> tuple[Engine, bool]:
-    """Return the engine of an address, and whether its file, where it is one, may be written."""
+    """Return the engine of an address, and whether the database may be written as far as the file system tells."""
     if "://" not in address:
         address = f"sqlite:///{address}"
     if address.startswith("postgresql://"):
@@ -79,7 +85,7 @@ def _engine(address: str) -> tuple[Engine, bool]:
         writable = file is None or _may_write_file(url, file)
         if file is not None and writable:
             file.parent.mkdir(parents=True, exist_ok=True)
-        # A file that is only read is opened anew for each reading: how depends on who has it open.
+        # A read-only file is opened for each read: how depends on whether another process has it open.
         engine = create_engine(url) if writable else create_engine(url.set(query={}), poolclass=NullPool)
     except (ArgumentError, NoSuchModuleError) as error:
         raise KnowledgeBaseError(
@@ -110,7 +116,7 @@ def _open_read_only(file: Path, record: Any) -> Any:
 
 
 def _may_write(connection: Connection) -> bool:
-    """Whether a PostgreSQL server takes writes from this user; SQLite's files were looked at before."""
+    """Whether a PostgreSQL server permits this user to write; files of SQLite were checked before."""
     if connection.dialect.name != "postgresql":
         return True
     if connection.execute(text("SHOW transaction_read_only")).scalar() == "on":
@@ -121,15 +127,16 @@ def _may_write(connection: Connection) -> bool:
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
-    """Let writers wait for each other, references hold, and this program say where transactions begin."""
-    # Python's own handling would commit each CREATE TABLE by itself: a killed first use would leave half the tables.
+    """Configure a connection: waiting for locks, foreign keys, and explicit transactions."""
+    # Python's own transactions commit each CREATE TABLE separately: a kill during the first use would leave some
+    # tables.
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in (
         f"busy_timeout={sqlite_file.BUSY_MS}",
         "foreign_keys=ON",
         "cache_size=-65536",
-        # What was committed survives a power cut: builds of SQLite differ in what they take for a default.
+        # Commits survive a power failure; builds of SQLite have different defaults.
         "synchronous=FULL",
         # See knowledge.store.sqlite_file.
         "wal_autocheckpoint=0",
@@ -140,15 +147,15 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Return the revision of the tables, or none where there are none yet."""
+    """Return the revision of the tables, or none if there are no tables yet."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return None if found is None else str(found)
+    revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if revision is None else str(revision)
 
 
 def _migrate(engine: Engine) -> None:
-    """Bring the tables to the newest revision, all in one transaction."""
+    """Migrate the tables to the newest revision, in one transaction."""
     import logging
 
     from alembic import command
@@ -158,20 +165,20 @@ def _migrate(engine: Engine) -> None:
     config = Config()
     config.set_main_option("script_location", "knowledge.store:migrations")
     with for_writing(engine).begin() as connection:
-        # Another process may have done it while this one waited for its turn.
+        # Another process may have migrated them while this one waited for the write lock.
         if _revision(connection) != HEAD:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
 
-def _fill(store: SqlKnowledgeBase) -> None:
-    """Take in the observations that ship with the program, each file once."""
-    taken_in = store.shipped()
+def _import_shipped(store: SqlKnowledgeBase) -> None:
+    """Import the observations that ship with the program, each file once."""
+    imported = store.shipped()
     for file in sorted(importlib.resources.files("knowledge.data").iterdir(), key=lambda f: f.name):
         if not file.name.endswith((".jsonl", ".jsonl.gz")):
             continue
         content = file.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        if digest not in taken_in:
+        if digest not in imported:
             observations = read_observations(read_lines(content, where=file.name), where=file.name)
             store.add_shipped(digest, file.name, observations)

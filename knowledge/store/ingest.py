@@ -1,4 +1,4 @@
-"""Rows into tables, many at a time, each once: how SQLite and PostgreSQL do it fastest."""
+"""Bulk insertion of observations that are not stored yet, in the fastest way for SQLite and for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ _BATCH = 2000
 _COLUMNS = tuple(column.name for column in tables.observation.columns)
 
 Row = tuple[Any, ...]
-"""Values of one row, in order of the table's columns."""
+"""Values of one row, in the order of the table's columns."""
 
 
 def add_observations(
     connection: Connection, observations: Iterable[Observation], *, source: str = ""
 ) -> tuple[int, int]:
-    """Insert what is not there yet, and return how many observations were new and how many known.
+    """Insert observations that are not stored yet.
 
-    The caller holds the database's writing lock (see :mod:`knowledge.store.engine`), so that what is looked up stays.
+    The caller must hold the write lock of the database (see :mod:`knowledge.store.transactions`), so that rows that
+    were looked up do not change.
+
+    Returns:
+        The number of new observations, and of those that were already stored.
     """
     iterator = iter(observations)
-    fresh: dict[str, list[str]] = defaultdict(list)
+    new_by_block: dict[str, list[str]] = defaultdict(list)
     stored: set[str] = set()
     added = total = 0
     while batch := list(islice(iterator, _BATCH)):
@@ -39,10 +43,10 @@ def add_observations(
         missing = sorted(absent(connection, tables.observation, rows))
         _insert(connection, tables.observation, [rows[identity] for identity in missing])
         for identity in missing:
-            fresh[rows[identity][_COLUMNS.index("block")]].append(identity)
+            new_by_block[rows[identity][_COLUMNS.index("block")]].append(identity)
         added += len(missing)
         total += len(batch)
-    _count_blocks(connection, fresh, source)
+    _update_blocks(connection, new_by_block, source)
     return added, total - added
 
 
@@ -68,9 +72,9 @@ def _row(o: Observation) -> Row:
 
 
 def _add_stacks_and_machines(connection: Connection, batch: Sequence[Observation], stored: set[str]) -> None:
-    """Insert the stacks and machines that are not there; ``stored`` remembers which need no look."""
+    """Insert the stacks and machines that are not stored; ``stored`` caches which are known to be."""
     stacks: dict[str, Stack] = {o.stack.identity: o.stack for o in batch}
-    machines = _described(batch, stored)
+    machines = _machine_rows(batch, stored)
     new_machines = sorted(absent(connection, tables.hardware, machines))
     _rename(connection, {i: record for i, record in machines.items() if i not in set(new_machines)})
     new_stacks = sorted(absent(connection, tables.stack, stacks.keys() - stored))
@@ -89,43 +93,43 @@ def _add_stacks_and_machines(connection: Connection, batch: Sequence[Observation
     stored |= stacks.keys() | {f"{i} {o.hardware.name}" for o in batch for i in [o.hardware.identity]}
 
 
-def _described(batch: Sequence[Observation], stored: set[str]) -> dict[str, tuple[str, str]]:
-    """Return microarchitecture and document of each machine.
+def _machine_rows(batch: Sequence[Observation], stored: set[str]) -> dict[str, tuple[str, str]]:
+    """Return microarchitecture and document of each machine, by identity.
 
-    A name is no part of a machine's identity. Of several, the first in order of the documents stays, so that it does
-    not matter which came first.
+    The name is not part of a machine's identity. Of several documents of one machine the alphabetically first is
+    stored, so that the result does not depend on the order of insertion.
     """
-    found: dict[str, tuple[str, str]] = {}
+    rows: dict[str, tuple[str, str]] = {}
     for machine in {(o.hardware.identity, o.hardware.name): o.hardware for o in batch}.values():
         if f"{machine.identity} {machine.name}" not in stored:
-            described = machine.cpu.microarchitecture, canonical_json(machine.record())
-            found[machine.identity] = min(described, found.get(machine.identity, described))
-    return found
+            row = machine.cpu.microarchitecture, canonical_json(machine.record())
+            rows[machine.identity] = min(row, rows.get(machine.identity, row))
+    return rows
 
 
 def _rename(connection: Connection, machines: dict[str, tuple[str, str]]) -> None:
-    """Keep the first of two documents of a machine that differ in what is no part of its identity."""
+    """Replace the document of a machine by an alphabetically smaller one, which has another name."""
     table = tables.hardware
-    known = connection.execute(select(table.c.id, table.c.document).where(table.c.id.in_(sorted(machines)))).all()
-    for identity, document in known:
-        # Compared here: databases order text each in their own way.
+    stored = connection.execute(select(table.c.id, table.c.document).where(table.c.id.in_(sorted(machines)))).all()
+    for identity, document in stored:
+        # Compared here: databases sort text differently.
         if machines[identity][1] < document:
             connection.execute(update(table).where(table.c.id == identity).values(document=machines[identity][1]))
 
 
 def absent(connection: Connection, table: Table, identities: Iterable[str]) -> set[str]:
-    """Return which identities a table does not have."""
-    asked = list(identities)
-    if not asked:
+    """Return the identities that are not in a table."""
+    candidates = list(identities)
+    if not candidates:
         return set()
     if connection.dialect.name == "postgresql":
         # One array instead of thousands of parameters.
         query = f"SELECT id FROM {table.name} WHERE id = ANY(%s)"
-        found = connection.exec_driver_sql(query, (asked,))
+        rows = connection.exec_driver_sql(query, (candidates,))
     else:
-        marks = ",".join("?" * len(asked))
-        found = connection.exec_driver_sql(f"SELECT id FROM {table.name} WHERE id IN ({marks})", tuple(asked))
-    return set(asked) - {row[0] for row in found}
+        marks = ",".join("?" * len(candidates))
+        rows = connection.exec_driver_sql(f"SELECT id FROM {table.name} WHERE id IN ({marks})", tuple(candidates))
+    return set(candidates) - {row[0] for row in rows}
 
 
 def _insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
@@ -142,24 +146,26 @@ def _insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) VALUES ({marks})", list(rows))
 
 
-def _count_blocks(connection: Connection, fresh: dict[str, list[str]], source: str) -> None:
-    """Add new observations, by block, to the blocks' counts and digests; a new block is its source's."""
+def _update_blocks(connection: Connection, new_by_block: dict[str, list[str]], source: str) -> None:
+    """Update the counts and digests of blocks with new observations; a new block belongs to the source."""
     table = tables.block
-    known = {
+    stored = {
         row.name: row
-        for row in connection.execute(select(table).where(table.c.name.in_(sorted(fresh))) if fresh else select(table))
+        for row in connection.execute(
+            select(table).where(table.c.name.in_(sorted(new_by_block))) if new_by_block else select(table)
+        )
     }
     changed = [
         {
             "name": name,
-            "observations": len(ids) + (known[name].observations if name in known else 0),
-            "digest": combine(known[name].digest if name in known else EMPTY, ids),
+            "observations": len(ids) + (stored[name].observations if name in stored else 0),
+            "digest": combine(stored[name].digest if name in stored else EMPTY, ids),
         }
-        for name, ids in sorted(fresh.items())
+        for name, ids in sorted(new_by_block.items())
     ]
-    if new := [{**row, "source": source} for row in changed if row["name"] not in known]:
+    if new := [{**row, "source": source} for row in changed if row["name"] not in stored]:
         connection.execute(insert(table), new)
-    if old := [{**row, "key": row["name"]} for row in changed if row["name"] in known]:
+    if old := [{**row, "key": row["name"]} for row in changed if row["name"] in stored]:
         statement = update(table).where(table.c.name == bindparam("key"))
         statement = statement.values(observations=bindparam("observations"), digest=bindparam("digest"))
         connection.execute(statement, old)

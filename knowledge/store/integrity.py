@@ -1,4 +1,4 @@
-"""Whether a knowledge base still says what was stored in it."""
+"""Integrity check of a knowledge base: every record against its hash."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from knowledge.store import tables
 from knowledge.store.digest import EMPTY, combine
 
 
-def find_damages(connection: Connection) -> Iterator[str]:
-    """Yield one sentence for everything that is not as it was stored."""
+def find_damage(connection: Connection) -> Iterator[str]:
+    """Yield one sentence for each damaged record."""
     if connection.dialect.name == "sqlite":
         for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(20)"):
             if line != "ok":
@@ -32,20 +32,21 @@ def find_damages(connection: Connection) -> Iterator[str]:
         digests[row["block"]] = combine(digests[row["block"]], [row["id"]])
         counts[row["block"]] += 1
         yield from _check(dict(row), stacks, machines)
-    told = {row.name: (row.observations, row.digest) for row in connection.execute(select(tables.block))}
-    for name in sorted(told.keys() | counts.keys()):
-        if told.get(name) != (counts.get(name, 0), digests.get(name, EMPTY)):
-            yield f"block `{name}` is counted as {told.get(name, (0,))[0]} observations, and has {counts.get(name, 0)}"
+    recorded = {row.name: (row.observations, row.digest) for row in connection.execute(select(tables.block))}
+    for name in sorted(recorded.keys() | counts.keys()):
+        if recorded.get(name) != (counts.get(name, 0), digests.get(name, EMPTY)):
+            count = recorded.get(name, (0,))[0]
+            yield f"block `{name}` is recorded with {count} observations, and has {counts.get(name, 0)}"
 
 
-def _read_documents(connection: Connection, table: Table, found: dict[str, Any], read: Any) -> Iterator[str]:
-    """Collect what the documents of a table mean; yield a sentence for each that is damaged."""
+def _read_documents(connection: Connection, table: Table, values: dict[str, Any], read: Any) -> Iterator[str]:
+    """Read the documents of a table into ``values``; yield a sentence for each damaged document."""
     for identity, document in connection.execute(select(table.c.id, table.c.document)):
         try:
             value = read(json.loads(document))
             if value.identity != identity:
                 raise ValueError("its content does not match its hash")
-            found[identity] = value
+            values[identity] = value
         except ValueError as error:
             yield f"{table.name} `{identity[:12]}`: {first_line(error)}"
 
@@ -67,7 +68,7 @@ def _check(row: dict[str, Any], stacks: dict[str, Any], machines: dict[str, Any]
     except ValueError as error:
         yield f"{where}: {first_line(error)}"
         return
-    shown = {
+    columns = {
         "indicator": o.indicator.name,
         "backend": o.indicator.backend,
         "device": o.indicator.device,
@@ -80,6 +81,6 @@ def _check(row: dict[str, Any], stacks: dict[str, Any], machines: dict[str, Any]
         "started_at": o.started_at,
         "median_seconds": o.median,
     }
-    for column, value in shown.items():
+    for column, value in columns.items():
         if row[column] != value:
-            yield f"{where}: column `{column}` says `{row[column]}`, its content `{value}`"
+            yield f"{where}: column `{column}` is `{row[column]}`, but the record has `{value}`"

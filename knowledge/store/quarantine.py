@@ -1,4 +1,4 @@
-"""Observations that were not let in: kept whole, apart from the others, until somebody decides."""
+"""Quarantined observations: complete records in a table of their own, until a user accepts or drops them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from sqlalchemy import Connection, delete, insert, select
 
 from knowledge.domain.lines import lines_of
 from knowledge.exchange.files import read_observations, write_observations
-from knowledge.store.base import Quarantined
+from knowledge.store.base import QuarantinedObservation
 from knowledge.store.tables import quarantine
 
 
-def put_apart(connection: Connection, entries: Iterable[Quarantined]) -> None:
-    """Keep observations apart; those that are apart already stay as they are."""
+def quarantine_observations(connection: Connection, entries: Iterable[QuarantinedObservation]) -> None:
+    """Quarantine observations; entries of observations that are already quarantined stay unchanged."""
     rows = {
         entry.observation.identity: {
             "id": entry.observation.identity,
@@ -25,29 +25,33 @@ def put_apart(connection: Connection, entries: Iterable[Quarantined]) -> None:
         }
         for entry in entries
     }
-    known = known_apart(connection, rows)
-    if new := [row for identity, row in rows.items() if identity not in known]:
+    present = quarantined_identities(connection, rows)
+    if new := [row for identity, row in rows.items() if identity not in present]:
         connection.execute(insert(quarantine), new)
 
 
-def known_apart(connection: Connection, identities: Iterable[str]) -> frozenset[str]:
-    """Return which observations are kept apart."""
-    asked = sorted(identities)
-    if not asked:
+def quarantined_identities(connection: Connection, identities: Iterable[str]) -> frozenset[str]:
+    """Return which of some observations are quarantined."""
+    ordered = sorted(identities)
+    if not ordered:
         return frozenset()
-    return frozenset(connection.execute(select(quarantine.c.id).where(quarantine.c.id.in_(asked))).scalars())
+    return frozenset(connection.execute(select(quarantine.c.id).where(quarantine.c.id.in_(ordered))).scalars())
 
 
-def read_apart(connection: Connection, identities: Iterable[str] | None = None) -> Iterator[Quarantined]:
-    """Yield what is kept apart, by time and identity."""
+def read_quarantine(
+    connection: Connection, identities: Iterable[str] | None = None
+) -> Iterator[QuarantinedObservation]:
+    """Yield quarantined observations, ordered by time and identity; all if no identities are given."""
     query = select(quarantine).order_by(quarantine.c.received_at, quarantine.c.id)
     if identities is not None:
         query = query.where(quarantine.c.id.in_(sorted(identities)))
     for row in connection.execute(query):
-        for found in read_observations(lines_of(row.document), where=f"quarantine {row.id[:12]}"):
-            yield Quarantined(observation=found, source=row.source, reason=row.reason, received_at=row.received_at)
+        for observation in read_observations(lines_of(row.document), where=f"quarantine {row.id[:12]}"):
+            yield QuarantinedObservation(
+                observation=observation, source=row.source, reason=row.reason, received_at=row.received_at
+            )
 
 
-def take_out(connection: Connection, identities: Iterable[str]) -> int:
-    """Remove observations from those that are kept apart, and return how many there were."""
+def delete_from_quarantine(connection: Connection, identities: Iterable[str]) -> int:
+    """Delete observations from the quarantine, and return the number of deleted entries."""
     return int(connection.execute(delete(quarantine).where(quarantine.c.id.in_(sorted(identities)))).rowcount)

@@ -18,16 +18,21 @@ from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.exchange.records import hardware_from, observation_from, stack_from
 from knowledge.store import tables
-from knowledge.store.base import Content, Ingest, KnowledgeBaseError, Quarantined, Source, StoredBlock
+from knowledge.store.base import Content, IngestResult, KnowledgeBaseError, QuarantinedObservation, Source, StoredBlock
 from knowledge.store.digest import EMPTY, combine
 from knowledge.store.ingest import absent, add_observations
-from knowledge.store.integrity import find_damages
-from knowledge.store.quarantine import known_apart, put_apart, read_apart, take_out
+from knowledge.store.integrity import find_damage
+from knowledge.store.quarantine import (
+    delete_from_quarantine,
+    quarantine_observations,
+    quarantined_identities,
+    read_quarantine,
+)
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
-from knowledge.store.tokens import Token, all_tokens, create_token, revoke_token, token_of
+from knowledge.store.tokens import Token, all_tokens, create_token, find_token, revoke_token
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
 
-_TOGETHER = 2000
+_BATCH = 2000
 
 
 class SqlKnowledgeBase:
@@ -42,26 +47,32 @@ class SqlKnowledgeBase:
 
     @property
     def address(self) -> str:
-        """Where it is, without a password."""
+        """Address of the database, without the password."""
         return self._engine.url.render_as_string(hide_password=True)
 
     def add(
-        self, observations: Iterable[Observation], *, source: str = "", quarantine: Iterable[Quarantined] = ()
-    ) -> Ingest:
+        self,
+        observations: Iterable[Observation],
+        *,
+        source: str = "",
+        quarantine: Iterable[QuarantinedObservation] = (),
+    ) -> IngestResult:
         """Store observations in one transaction."""
         with self._write() as connection:
             added, known = add_observations(connection, observations, source=source)
-            put_apart(connection, quarantine)
-        return Ingest(added=added, known=known)
+            quarantine_observations(connection, quarantine)
+        return IngestResult(added=added, known=known)
 
-    def identities(self, asked: Iterable[str]) -> frozenset[str]:
-        """Return which identities are known, let in or kept apart."""
-        ordered = sorted(set(asked))
+    def known_identities(self, identities: Iterable[str]) -> frozenset[str]:
+        """Return the identities that belong to a stored or quarantined observation."""
+        ordered = sorted(set(identities))
         with self._read() as connection:
             known: set[str] = set()
-            for start in range(0, len(ordered), _TOGETHER):
-                some = ordered[start : start + _TOGETHER]
-                known |= (set(some) - absent(connection, tables.observation, some)) | known_apart(connection, some)
+            for start in range(0, len(ordered), _BATCH):
+                batch = ordered[start : start + _BATCH]
+                known |= (set(batch) - absent(connection, tables.observation, batch)) | quarantined_identities(
+                    connection, batch
+                )
         return frozenset(known)
 
     def machines_of(self, block: str) -> frozenset[str]:
@@ -71,32 +82,32 @@ class SqlKnowledgeBase:
         with self._read() as connection:
             return frozenset(connection.execute(query).scalars())
 
-    def quarantined(self) -> tuple[Quarantined, ...]:
-        """Return what is kept apart, oldest first."""
+    def quarantined(self) -> tuple[QuarantinedObservation, ...]:
+        """Return the quarantined observations, oldest first."""
         with self._read() as connection:
-            return tuple(read_apart(connection))
+            return tuple(read_quarantine(connection))
 
-    def release(self, identities: Collection[str]) -> Ingest:
-        """Let in what is kept apart, in one transaction."""
+    def release(self, identities: Collection[str]) -> IngestResult:
+        """Accept quarantined observations, in one transaction."""
         added = known = 0
         with self._write() as connection:
-            for entry in tuple(read_apart(connection, identities)):
+            for entry in tuple(read_quarantine(connection, identities)):
                 new, old = add_observations(connection, [entry.observation], source=entry.source)
                 added, known = added + new, known + old
-            take_out(connection, identities)
-        return Ingest(added=added, known=known)
+            delete_from_quarantine(connection, identities)
+        return IngestResult(added=added, known=known)
 
     def drop(self, identities: Collection[str]) -> int:
-        """Remove what is kept apart, in one transaction, and return how many observations went."""
+        """Delete quarantined observations, in one transaction, and return their number."""
         with self._write() as connection:
-            return take_out(connection, identities)
+            return delete_from_quarantine(connection, identities)
 
     def sources(self) -> tuple[Source, ...]:
-        """Return who delivered something, or is known by its trust, by name."""
-        apart = select(tables.quarantine.c.source, func.count()).group_by(tables.quarantine.c.source)
+        """Return all sources that delivered observations or have a trust, ordered by name."""
+        query = select(tables.quarantine.c.source, func.count()).group_by(tables.quarantine.c.source)
         with self._read() as connection:
             trusts = {str(n): float(t) for n, t in connection.execute(select(tables.source)).all()}
-            kept = {str(name): int(count) for name, count in connection.execute(apart).all()}
+            quarantined = {str(name): int(count) for name, count in connection.execute(query).all()}
             blocks = _blocks(connection)
         return tuple(
             Source(
@@ -104,26 +115,26 @@ class SqlKnowledgeBase:
                 trust=trusts.get(name, 1.0),
                 blocks=sum(b.source == name for b in blocks),
                 observations=sum(b.observations for b in blocks if b.source == name),
-                quarantined=kept.get(name, 0),
+                quarantined=quarantined.get(name, 0),
             )
-            for name in sorted({*trusts, *kept, *(b.source for b in blocks)})
+            for name in sorted({*trusts, *quarantined, *(b.source for b in blocks)})
         )
 
     def trust(self, name: str, trust: float) -> None:
-        """Set how much a source is trusted."""
+        """Set the trust in a source."""
         with self._write() as connection:
             connection.execute(delete(tables.source).where(tables.source.c.name == name))
             connection.execute(insert(tables.source), [{"name": name, "trust": trust}])
 
     def create_token(self, *, role: str, source: str, days: float | None = None) -> tuple[str, Token]:
-        """Make a token for the service; see :func:`knowledge.store.tokens.create_token`."""
+        """Create a token for the service; see :func:`knowledge.store.tokens.create_token`."""
         with self._write() as connection:
             return create_token(connection, role=role, source=source, days=days, now=datetime.now(UTC))
 
-    def token_of(self, text: str) -> Token | None:
-        """Return what is known of a token, or none where it is none of ours."""
+    def find_token(self, text: str) -> Token | None:
+        """Return the record of a token, or none if the token is unknown."""
         with self._read() as connection:
-            return token_of(connection, text)
+            return find_token(connection, text)
 
     def tokens(self) -> tuple[Token, ...]:
         """Return all tokens of the service, oldest first."""
@@ -131,7 +142,7 @@ class SqlKnowledgeBase:
             return all_tokens(connection)
 
     def revoke_token(self, identity: str) -> None:
-        """Revoke a token, for good."""
+        """Revoke a token permanently."""
         with self._write() as connection:
             revoke_token(connection, identity, now=datetime.now(UTC))
 
@@ -167,67 +178,69 @@ class SqlKnowledgeBase:
                 yield observation_from(json.loads(document), stack=stacks[stack_id], hardware=machines[hardware_id])
 
     def stacks(self) -> Iterator[Stack]:
-        """Yield the stacks that observations name, by identity."""
+        """Yield all measured stacks, ordered by identity."""
         with self._read() as connection:
             for document in connection.execute(select(tables.stack.c.document).order_by(tables.stack.c.id)).scalars():
                 yield stack_from(json.loads(document))
 
     def machines(self) -> Iterator[HardwareProfile]:
-        """Yield the machines that observations name, by identity."""
+        """Yield the hardware profiles of all machines with observations, ordered by identity."""
         table = tables.hardware
         with self._read() as connection:
             for document in connection.execute(select(table.c.document).order_by(table.c.id)).scalars():
                 yield hardware_from(json.loads(document))
 
     def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
-        """Return what blocks there are, by name."""
+        """Return summaries of the blocks, ordered by name."""
         with self._read() as connection:
             return _blocks(connection, names)
 
     def remove(self, blocks: Collection[str]) -> int:
-        """Remove whole blocks in one transaction, and return how many observations went."""
-        kept = tables.observation
+        """Delete whole blocks in one transaction, and return the number of deleted observations."""
+        table = tables.observation
         with self._write() as connection:
-            gone = int(connection.execute(delete(kept).where(kept.c.block.in_(sorted(blocks)))).rowcount)
+            deleted = int(connection.execute(delete(table).where(table.c.block.in_(sorted(blocks)))).rowcount)
             connection.execute(delete(tables.block).where(tables.block.c.name.in_(sorted(blocks))))
-            used = select(kept.c.stack_id)
-            connection.execute(delete(tables.stack_package).where(tables.stack_package.c.stack_id.not_in(used)))
-            connection.execute(delete(tables.stack).where(tables.stack.c.id.not_in(used)))
-            machines = select(kept.c.hardware_id)
+            stacks = select(table.c.stack_id)
+            connection.execute(delete(tables.stack_package).where(tables.stack_package.c.stack_id.not_in(stacks)))
+            connection.execute(delete(tables.stack).where(tables.stack.c.id.not_in(stacks)))
+            machines = select(table.c.hardware_id)
             connection.execute(delete(tables.hardware).where(tables.hardware.c.id.not_in(machines)))
             connection.execute(delete(tables.derived))
-        return gone
+        return deleted
 
-    def damages(self) -> Iterator[str]:
-        """Read everything, and tell one by one what is not as it was stored."""
+    def find_damage(self) -> Iterator[str]:
+        """Check all records against their hashes, and yield one sentence for each damaged record."""
         with self._read() as connection:
-            yield from find_damages(connection)
+            yield from find_damage(connection)
 
-    def recall(self, kind: str, seen: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """Return the derived values of a kind by key, of those keys that were worked out of the state that is asked."""
+    def load_derived(self, kind: str, digests: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        """Return cached derived values by key; values that were computed from other observations are left out."""
         table = tables.derived
-        asked = dict(seen)
+        expected = dict(digests)
         query = select(table.c.key, table.c.seen, table.c.document).where(table.c.kind == kind)
-        if len(asked) == 1:
-            query = query.where(table.c.key == next(iter(asked)))
+        if len(expected) == 1:
+            query = query.where(table.c.key == next(iter(expected)))
         with self._read() as connection:
             rows = connection.execute(query).all()
-        return {key: json.loads(document) for key, digest, document in rows if asked.get(key) == digest}
+        return {key: json.loads(document) for key, digest, document in rows if expected.get(key) == digest}
 
-    def remember(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
-        """Leave derived values, by key and digest of what they saw; nothing where it cannot be written."""
-        rows = [{"kind": kind, "key": k, "seen": s, "document": canonical_json(v)} for k, s, v in values]
+    def store_derived(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
+        """Cache derived values, each with its key and digest; do nothing if the database cannot be written."""
+        rows = [
+            {"kind": kind, "key": key, "seen": digest, "document": canonical_json(value)}
+            for key, digest, value in values
+        ]
         if not (rows and self._writable):
             return
         table = tables.derived
-        # Whoever worked them out has them: a full disk or a busy writer costs only the time to do so again.
+        # It is only a cache: if the disk is full or another writer is busy, the values are computed again later.
         with suppress(KnowledgeBaseError), self._write() as connection:
-            gone = delete(table).where(table.c.kind == kind, table.c.key.in_([row["key"] for row in rows]))
-            connection.execute(gone)
+            connection.execute(delete(table).where(table.c.kind == kind, table.c.key.in_([row["key"] for row in rows])))
             connection.execute(insert(table), rows)
 
     def content(self) -> Content:
-        """Count what is there."""
+        """Return a summary of the content."""
         table = tables.observation
         name = table.c.indicator + " " + table.c.backend + "/" + table.c.device
         with self._read() as connection:
@@ -236,8 +249,8 @@ class SqlKnowledgeBase:
             for block in blocks:
                 digest = combine(digest, [block.digest])
 
-            def count(of: Table) -> int:
-                return int(connection.execute(select(func.count()).select_from(of)).scalar_one())
+            def count(counted: Table) -> int:
+                return int(connection.execute(select(func.count()).select_from(counted)).scalar_one())
 
             by_status = connection.execute(select(table.c.status, func.count()).group_by(table.c.status)).all()
             by_indicator = connection.execute(select(name, func.count()).group_by(name)).all()
@@ -253,26 +266,26 @@ class SqlKnowledgeBase:
             )
 
     def revision(self) -> str:
-        """Return the revision of the tables, as the database has it: quick, however much it holds."""
+        """Return the revision of the tables in the database; fast for any amount of content."""
         with self._read() as connection:
             return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
 
     def shipped(self) -> frozenset[str]:
-        """Return the hashes of the files of shipped observations that were taken in already."""
+        """Return the hashes of the shipped observation files that were imported already."""
         with self._read() as connection:
             return frozenset(connection.execute(select(tables.shipped_file.c.sha256)).scalars())
 
     def add_shipped(self, sha256: str, name: str, observations: Iterable[Observation]) -> None:
-        """Take in a file of shipped observations, and remember that in the same transaction."""
+        """Import a shipped observation file, and record its hash in the same transaction."""
         table = tables.shipped_file
         with self._write() as connection:
-            # Another process may have done it while this one waited for its turn.
+            # Another process may have imported it while this one waited for the write lock.
             if connection.execute(select(table.c.sha256).where(table.c.sha256 == sha256)).first() is None:
                 add_observations(connection, observations)
                 connection.execute(insert(table), [{"sha256": sha256, "name": name}])
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the database connection."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -282,12 +295,12 @@ class SqlKnowledgeBase:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the database connection."""
         self.close()
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        """Begin a transaction with the database's writing lock."""
+        """Begin a transaction that holds the write lock of the database."""
         if not self._writable:
             raise KnowledgeBaseError(
                 f"the knowledge base `{self.address}` is read-only", hint="name another one with `--knowledge`"
@@ -298,8 +311,8 @@ class SqlKnowledgeBase:
             if self._file is not None:
                 checkpoint(self._engine, self._file)
         except Exception as error:
-            # A driver's own errors pass SQLAlchemy by where rows are copied or SQLite's lock is waited for.
-            if isinstance(error, SQLAlchemyError) or _of_driver(error):
+            # SQLAlchemy does not wrap errors of the driver while rows are copied or while waiting for SQLite's lock.
+            if isinstance(error, SQLAlchemyError) or _is_driver_error(error):
                 raise self._failure("written", error) from None
             raise
 
@@ -318,7 +331,7 @@ class SqlKnowledgeBase:
         cause = " ".join(str(getattr(error, "orig", None) or error).split())
         return KnowledgeBaseError(
             f"the knowledge base `{self.address}` could not be {verb}: {cause}",
-            hint="check that it is reachable, and not read-only, locked or full; nothing was half written",
+            hint="check that the database is reachable, writable, unlocked and not full; no partial change was stored",
         )
 
 
@@ -330,13 +343,13 @@ def _blocks(connection: Connection, names: Collection[str] | None = None) -> tup
     if names is not None:
         query = query.where(table.c.name.in_(sorted(names)))
     rows = connection.execute(query).all()
-    # Databases sort text each in their own way.
+    # Sorted here: databases sort text differently.
     return tuple(
         StoredBlock(name=n, observations=o, digest=d, source=s, trust=t) for n, o, d, s, t in sorted(map(tuple, rows))
     )
 
 
-def _of_driver(error: Exception) -> bool:
+def _is_driver_error(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] in ("psycopg", "sqlite3")
 
 

@@ -1,15 +1,16 @@
-"""The file of a SQLite knowledge base: how its journal is kept, and how it is opened where it cannot be written.
+"""The file of a SQLite knowledge base: its journal mode, its locks, and read-only access.
 
-In write-ahead logging (WAL) mode readers and the writer do not wait for each other. A write goes to ``FILE-wal``, an
-index of that in shared memory is ``FILE-shm``, and a checkpoint copies the log into the file. Sources:
+In write-ahead logging (WAL) mode, readers and the writer do not wait for each other. Writes go to ``FILE-wal``,
+``FILE-shm`` is an index of it in shared memory, and a checkpoint copies the log into the file. Sources:
 https://sqlite.org/wal.html, https://sqlite.org/uri.html (``immutable``), https://sqlite.org/walformat.html.
 
-- The index is shared by processes of one machine only. On a file system that may be a network's, the rollback journal
-  stays: there, a reader and a writer wait for each other.
-- A file that cannot be written has neither log nor index beside it unless a writer has it open. It is then read as
-  ``immutable``, without locks, so whoever reads it checks afterwards that it did not change.
-- SQLite before 3.51.3 may damage a file when a checkpoint and a commit coincide
-  (https://sqlite.org/wal.html#walresetbug). So SQLite's own checkpoints are off, and ours run under the writer's lock.
+- Only processes of one machine share the index. On a file system that may be a network file system, the rollback
+  journal is used: a reader and a writer wait for each other.
+- A read-only file has no log and no index unless a writer has it open. It is then read as ``immutable``, without locks,
+  and the reader checks afterwards that the file did not change.
+- SQLite before 3.51.3 may damage a file if a checkpoint and a commit happen at the same time
+  (https://sqlite.org/wal.html#walresetbug). SQLite's automatic checkpoints are therefore disabled, and this program
+  runs its own checkpoints under the write lock.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
 PATIENCE_MS = 2000
-"""Longest wait for the moment at which nobody has the file open, which a change of the journal mode takes."""
+"""Longest wait, in milliseconds, until no other process has the file open, to change the journal mode."""
 BUSY_MS = 60_000
-"""Longest wait for another writer."""
+"""Longest wait for another writer, in milliseconds."""
 MOST_JOURNAL_BYTES = 4 * 1024 * 1024
-"""Size of the write-ahead log from which a write is followed by a checkpoint."""
+"""Size of the write-ahead log above which a checkpoint follows a write."""
 
 _PAUSE_SECONDS = (0.001, 0.01)
-"""Between two attempts to get the writing lock."""
+"""Shortest and longest pause between two attempts to get the write lock."""
 _MOUNTS = Path("/proc/self/mountinfo")
 _LOCAL = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "overlay", "ramfs", "reiserfs", "tmpfs"}
     | {"xfs", "zfs"}
 )
-"""File systems on which all processes that open a file share its machine's memory."""
+"""Local file systems: all processes that open a file run on the same machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What changes when somebody writes a file that is read as ``immutable``."""
+    """State of a file that is read as ``immutable``: it changes when another process writes the file."""
 
     path: Path
     inode: int
@@ -64,10 +65,10 @@ class FileState:
         return cls(path, status.st_ino, status.st_size, status.st_mtime_ns, _size(_log(path)) > 0)
 
     def check(self) -> None:
-        """Look whether the file is still as it was.
+        """Check that the file has not changed.
 
         Raises:
-            KnowledgeBaseError: If somebody has written it since.
+            KnowledgeBaseError: If another process has written it.
         """
         if not self.path.exists() or FileState.of(self.path) != self:
             raise KnowledgeBaseError(
@@ -76,7 +77,7 @@ class FileState:
 
 
 def path_of(url: URL) -> Path | None:
-    """Return the file of a SQLite address, or none where it is in memory."""
+    """Return the file of a SQLite address, or none if the database is in memory."""
     database = url.database or ""
     if database.startswith("file:"):
         database = unquote(database.removeprefix("file:").partition("?")[0])
@@ -84,7 +85,7 @@ def path_of(url: URL) -> Path | None:
 
 
 def may_write(path: Path) -> bool:
-    """Whether a file that exists, and its log beside it, can be written here."""
+    """Whether an existing file and its log can be written."""
     return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
 
 
@@ -95,7 +96,7 @@ def connect_read_only(path: Path) -> tuple[sqlite3.Connection, FileState | None]
         path: The file.
 
     Returns:
-        The connection, and the state of the file where it is read without locks: check it after reading.
+        The connection, and the state of the file if it is read without locks: check it after reading.
 
     Raises:
         KnowledgeBaseError: If the file has a log whose transactions cannot be read here.
@@ -107,9 +108,9 @@ def connect_read_only(path: Path) -> tuple[sqlite3.Connection, FileState | None]
         state = FileState.of(path)
         if state.has_log:
             raise KnowledgeBaseError(
-                f"the knowledge base `{path}` cannot be read here: its last writer was killed, and `{_log(path).name}` "
-                "beside it holds transactions that have to be written into it first",
-                hint="copy both files to a folder that can be written, and name the copy with `--knowledge`",
+                f"the knowledge base `{path}` cannot be read here: its last writer was killed, and "
+                f"`{_log(path).name}` holds transactions that must be written into it first",
+                hint="copy both files to a folder where you can write, and name the copy with `--knowledge`",
             )
         options += "&immutable=1"
     address = f"file:{quote(str(path.absolute()))}?{options}"
@@ -117,27 +118,27 @@ def connect_read_only(path: Path) -> tuple[sqlite3.Connection, FileState | None]
 
 
 def set_journal_mode(engine: Engine, path: Path) -> None:
-    """Keep a write-ahead log where the file system allows it, and a rollback journal elsewhere.
+    """Use a write-ahead log on local file systems, and a rollback journal elsewhere.
 
-    A file that another process has open in the other mode stays as it is; its next opening tries again.
+    If another process has the file open in the other mode, the mode stays; the next opening tries again.
     """
-    wanted = "wal" if file_system_of(path) in _LOCAL else "delete"
+    mode = "wal" if file_system_of(path) in _LOCAL else "delete"
     with closing(engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute("PRAGMA journal_mode")
-        if cursor.fetchone() == (wanted,):
+        if cursor.fetchone() == (mode,):
             return
         cursor.execute(f"PRAGMA busy_timeout={PATIENCE_MS}")
         with suppress(sqlite3.OperationalError):
-            cursor.execute(f"PRAGMA journal_mode={wanted}")
+            cursor.execute(f"PRAGMA journal_mode={mode}")
         cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
 
 
 def begin_writing(connection: sqlite3.Connection) -> None:
-    """Begin a transaction with the file's writing lock, waiting for those who have it.
+    """Begin a transaction that holds the write lock of the file, and wait for other writers.
 
-    SQLite's own waiting sleeps longer from attempt to attempt, up to 0.1 s
-    (https://sqlite.org/src/file?name=src/main.c, ``sqliteDefaultBusyCallback``): whoever came last is quickest, and one
-    of eight busy writers waited for 18 s. Here all try equally often.
+    SQLite's own busy handler waits longer after each attempt, up to 0.1 s
+    (https://sqlite.org/src/file?name=src/main.c, ``sqliteDefaultBusyCallback``), so the newest waiter gets the lock
+    first: one of eight busy writers waited for 18 s. Here all writers try equally often.
 
     Raises:
         sqlite3.OperationalError: If the lock is not free for a minute, or the file cannot be written.
@@ -159,9 +160,9 @@ def begin_writing(connection: sqlite3.Connection) -> None:
 
 
 def checkpoint(engine: Engine, path: Path) -> None:
-    """Copy the write-ahead log into the file once it is long; readers neither wait nor are waited for.
+    """Copy a long write-ahead log into the file, without waiting for readers.
 
-    What was committed is safe already: nothing is raised where the file is busy or the disk is full.
+    Commits are safe without it: nothing is raised if the file is busy or the disk is full.
     """
     if _size(_log(path)) <= MOST_JOURNAL_BYTES:
         return
@@ -172,10 +173,10 @@ def checkpoint(engine: Engine, path: Path) -> None:
         closing(locked.cursor()) as lock,
         closing(other.cursor()) as cursor,
     ):
-        # Where another one has the lock already, it is that one's turn to do this.
+        # Do not wait: the process that holds the lock makes the checkpoint after its own write.
         lock.execute("PRAGMA busy_timeout=0")
         try:
-            # Keeps commits out: a checkpoint cannot be made within a transaction of its own.
+            # The lock prevents commits; the checkpoint itself needs a second connection, outside this transaction.
             lock.execute("BEGIN IMMEDIATE")
             try:
                 cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -186,11 +187,11 @@ def checkpoint(engine: Engine, path: Path) -> None:
 
 
 def file_system_of(path: Path) -> str:
-    """Return the type of the file system that a file is or would be on; empty where that is not known."""
+    """Return the type of the file system of an existing or future file; empty if unknown."""
     place = path.absolute().resolve()
     above = [(len(mount), kind) for mount, kind in _mounts() if place.is_relative_to(mount)]
-    # Of two mounts on one place, the later one covers the other.
-    return max(enumerate(above), key=lambda found: (found[1][0], found[0]))[1][1] if above else ""
+    # Of two mounts at the same mount point, the later one hides the other.
+    return max(enumerate(above), key=lambda entry: (entry[1][0], entry[0]))[1][1] if above else ""
 
 
 def _mounts() -> list[tuple[str, str]]:
@@ -199,13 +200,13 @@ def _mounts() -> list[tuple[str, str]]:
         lines = os.fsdecode(_MOUNTS.read_bytes()).split("\n")
     except OSError:
         return []
-    found = []
+    mounts = []
     for line in lines:
         place, separator, kind = line.partition(" - ")
         if separator:
             mount = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place.split(" ")[4])
-            found.append((mount, kind.split(" ")[0]))
-    return found
+            mounts.append((mount, kind.split(" ")[0]))
+    return mounts
 
 
 def _log(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Where the user's knowledge base is, and its state at a glance, without the database library: that is slow to load."""
+"""The default address of the knowledge base, and a hash of its state, without SQLAlchemy, which is slow to import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from knowledge.store.sqlite_file import connect_read_only
 
 
 def default_path() -> Path | None:
-    """Return the file of the user's own knowledge base, in the user's data directory; none without a home directory."""
+    """Return the default file of the knowledge base, in the user's data directory; none without a home directory."""
     from platformdirs import user_data_path
 
     try:
@@ -39,26 +39,29 @@ def default_address() -> str:
     return f"sqlite:///{path}"
 
 
-def glance(address: str) -> str | None:
-    """Return a hash of the blocks that a SQLite file holds; none where only opening it would tell.
+def state_hash(address: str) -> str | None:
+    """Return a hash of the content of a SQLite knowledge base.
 
     Args:
-        address: The address of a knowledge base, or the path of a SQLite file.
+        address: Address of a knowledge base, or path of a SQLite file.
+
+    Returns:
+        The hash; none if the database is not a SQLite file or cannot be read this way.
     """
     path = Path(address.removeprefix("sqlite:///"))
     if "://" in str(path) or "?" in address or not path.is_file():
         return None
     try:
-        opened, state = connect_read_only(path)
-        with closing(opened) as connection:
-            # One state, whatever is written meanwhile.
+        connection, state = connect_read_only(path)
+        with closing(connection):
+            # All queries see one state, even if another process writes meanwhile.
             connection.execute("BEGIN")
             revision = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-            taken_in = connection.execute("SELECT sha256 FROM shipped_file ORDER BY sha256").fetchall()
+            imported = connection.execute("SELECT sha256 FROM shipped_file ORDER BY sha256").fetchall()
             blocks = connection.execute("SELECT name, digest, source FROM block ORDER BY name").fetchall()
             trusts = connection.execute("SELECT name, trust FROM source ORDER BY name").fetchall()
         if state is not None:
             state.check()
     except (sqlite3.Error, KnowledgeBaseError):
         return None
-    return content_hash([revision, taken_in, blocks, trusts])
+    return content_hash([revision, imported, blocks, trusts])

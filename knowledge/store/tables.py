@@ -1,7 +1,7 @@
 """The tables of the knowledge base.
 
-A row of ``observation``, ``stack`` and ``hardware`` keeps the whole record as JSON in ``document``, which is the truth;
-the other columns repeat what queries select by.
+In ``observation``, ``stack`` and ``hardware``, the column ``document`` holds the whole record as JSON and is
+authoritative; the other columns are copies of the fields that queries filter by.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tokens of the knowledge base's service: kept as hashes, shown once, revocable."""
+"""Tokens of the knowledge base's service. The database stores only their hashes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from knowledge.domain.errors import InputError
 from knowledge.store.tables import token
 
 Role = Literal["runner", "reader"]
-"""``runner`` may add observations and read; ``reader`` may read."""
+"""``runner`` may read and add observations; ``reader`` may only read."""
 ROLES: tuple[str, ...] = get_args(Role)
 _PREFIX = "seshat_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What is known of a token; not the token itself, which nobody can tell from this.
+    """Record of a token, without the token itself.
 
     Attributes:
-        id: Names it, for people.
-        role: What it allows.
-        source: Who uses it: the source of what it adds.
-        created_at: ISO 8601, UTC.
-        expires_at: When it ends to be valid; none where it does not.
-        revoked_at: When it was revoked; none where it was not.
+        id: Identifier for people.
+        role: What the token permits.
+        source: Source of the observations that are delivered with the token.
+        created_at: Time of creation, ISO 8601, UTC.
+        expires_at: End of validity; none if the token does not expire.
+        revoked_at: Time of revocation; none if the token is not revoked.
     """
 
     id: str
@@ -40,36 +40,46 @@ class Token:
     revoked_at: str | None = None
 
     def valid(self, now: datetime) -> bool:
-        """Whether it may be used."""
+        """Whether the token may be used at a time."""
         return self.revoked_at is None and (self.expires_at is None or now < datetime.fromisoformat(self.expires_at))
 
 
 def create_token(
     connection: Connection, *, role: str, source: str, days: float | None, now: datetime
 ) -> tuple[str, Token]:
-    """Make a token, and return it with what is kept of it. It is not kept itself: this is the only time it is seen.
+    """Create a token.
+
+    Args:
+        connection: Connection to the database.
+        role: What the token permits; one of :data:`ROLES`.
+        source: Source of the observations that are delivered with the token.
+        days: Validity in days; unlimited if none.
+        now: Time of creation.
+
+    Returns:
+        The token, which is not stored and cannot be shown again, and its record.
 
     Raises:
         InputError: If there is no such role.
     """
     if role not in ROLES:
-        raise InputError(f"there is no role `{role}`", hint=f"take one of {', '.join(f'`{name}`' for name in ROLES)}")
-    # 256 random bits need no slow hash: there is nothing to guess.
+        raise InputError(f"there is no role `{role}`", hint=f"use {' or '.join(f'`{name}`' for name in ROLES)}")
+    # A fast hash is enough: 256 random bits cannot be guessed.
     text = _PREFIX + secrets.token_urlsafe(32)
-    made = Token(
+    record = Token(
         id=secrets.token_hex(4),
         role=role,
         source=source,
-        created_at=_written(now),
-        expires_at=None if days is None else _written(now + timedelta(days=days)),
+        created_at=_timestamp(now),
+        expires_at=None if days is None else _timestamp(now + timedelta(days=days)),
     )
-    row = {name: getattr(made, name) for name in ("id", "role", "source", "created_at", "expires_at", "revoked_at")}
+    row = {name: getattr(record, name) for name in ("id", "role", "source", "created_at", "expires_at", "revoked_at")}
     connection.execute(insert(token), [{**row, "sha256": _hash(text)}])
-    return text, made
+    return text, record
 
 
-def token_of(connection: Connection, text: str) -> Token | None:
-    """Return what is known of a token, or none where it is none of ours."""
+def find_token(connection: Connection, text: str) -> Token | None:
+    """Return the record of a token, or none if the token is unknown."""
     row = connection.execute(select(token).where(token.c.sha256 == _hash(text))).first()
     return None if row is None else _token(row)
 
@@ -80,15 +90,15 @@ def all_tokens(connection: Connection) -> tuple[Token, ...]:
 
 
 def revoke_token(connection: Connection, identity: str, *, now: datetime) -> None:
-    """Revoke a token, for good.
+    """Revoke a token permanently.
 
     Raises:
         InputError: If there is no such token.
     """
-    done = connection.execute(
-        update(token).where(token.c.id == identity, token.c.revoked_at.is_(None)).values(revoked_at=_written(now))
+    result = connection.execute(
+        update(token).where(token.c.id == identity, token.c.revoked_at.is_(None)).values(revoked_at=_timestamp(now))
     )
-    if done.rowcount == 0 and not any(t.id == identity for t in all_tokens(connection)):
+    if result.rowcount == 0 and not any(t.id == identity for t in all_tokens(connection)):
         raise InputError(f"there is no token `{identity}`", hint="`advisor knowledge token list` lists them")
 
 
@@ -101,5 +111,5 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _written(moment: datetime) -> str:
+def _timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")

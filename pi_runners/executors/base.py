@@ -114,6 +114,13 @@ class Executor(Protocol):
     def sees_files(self) -> bool:
         """Whether tasks share a file system with this process; otherwise their output contains the results."""
 
+    def check(self) -> None:
+        """Check, without submitting anything, that the engine can be used from here.
+
+        Raises:
+            RefusedError: If its programs or its configuration are missing.
+        """
+
     def submit(self, batch: Batch) -> str:
         """Submit a batch, unless one of the same name exists, and return its handle.
 

@@ -37,6 +37,10 @@ class KubernetesExecutor:
         self.options = options or KubernetesOptions()
         self._hardware = hardware
 
+    def check(self) -> None:
+        """Check that the client is installed and a cluster configured; see :meth:`Executor.check`."""
+        _ = self._client
+
     def submit(self, batch: Batch) -> str:
         """Create the ConfigMap and the Job, unless they exist."""
         config, job = self.manifests(batch)

@@ -31,6 +31,9 @@ class LocalExecutor:
 
     sees_files = True
 
+    def check(self) -> None:
+        """Do nothing: this machine is always there; see :meth:`Executor.check`."""
+
     def submit(self, batch: Batch) -> str:
         """Start a supervisor, unless the batch was submitted before."""
         folder = batch.folder

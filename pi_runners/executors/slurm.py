@@ -131,6 +131,10 @@ class SlurmExecutor:
     def __init__(self, options: SlurmOptions | None = None) -> None:
         self.options = options or SlurmOptions()
 
+    def check(self) -> None:
+        """Check that Slurm is installed; see :meth:`Executor.check`."""
+        _require("sbatch")
+
     def submit(self, batch: Batch) -> str:
         """Submit a job array, unless the cluster has one of the same name."""
         if existing := self.find(batch):
@@ -321,6 +325,14 @@ def _container_mount(folder: Path) -> str:
     return f"{folder}:{folder}"
 
 
+def _require(program: str) -> None:
+    if shutil.which(program) is None:
+        raise RefusedError(
+            f"Slurm is not installed on this machine: `{program}` was not found",
+            hint="run this on a login node of the cluster, or measure with `--executor local`",
+        )
+
+
 def _run(program: str, *arguments: str) -> str:
     """Run one of Slurm's programs and return its standard output.
 
@@ -328,11 +340,7 @@ def _run(program: str, *arguments: str) -> str:
         RefusedError: If the program is not installed or rejects the request.
         ExecutorError: If the controller does not answer.
     """
-    if shutil.which(program) is None:
-        raise RefusedError(
-            f"Slurm is not installed on this machine: `{program}` was not found",
-            hint="run this on a login node of the cluster, or measure with `--executor local`",
-        )
+    _require(program)
     try:
         process = subprocess.run(
             [program, *arguments],

@@ -16,7 +16,7 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
-from advisor.resolve.recommend import Advice, ResolutionRequest, inquire, recommend
+from advisor.resolve.recommend import Advice, ResolutionRequest, make_request, recommend
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.interface import (
     CompanionGain,
@@ -26,7 +26,7 @@ from knowledge.estimate.interface import (
     Prediction,
     ScoreTerms,
 )
-from knowledge.estimate.model_cache import Fits
+from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload
 from knowledge.rules.engine import RuleBook
@@ -58,7 +58,7 @@ def problem_of(
 def no_knowledge() -> PosteriorEstimator:
     """Return an estimator that has seen nothing."""
     empty = open_knowledge_base("sqlite://", shipped=False)
-    return PosteriorEstimator(Fits(empty), hardware=MACHINE, workload=find_workload("equal"), frameworks=())
+    return PosteriorEstimator(ModelCache(empty), hardware=MACHINE, workload=find_workload("equal"), frameworks=())
 
 
 def advise(
@@ -71,8 +71,8 @@ def advise(
     objective: ObjectiveName = "performance",
 ) -> tuple[Advice, IndexCandidates]:
     """Recommend a stack."""
-    inquiry = ask(index, cache, problem, rules=rules, estimator=estimator, objective=objective)
-    return recommend(inquiry), inquiry.source
+    request = ask(index, cache, problem, rules=rules, estimator=estimator, objective=objective)
+    return recommend(request), request.source
 
 
 def ask(
@@ -86,7 +86,7 @@ def ask(
     young_after: str = "",
 ) -> ResolutionRequest:
     """Make an inquiry into a problem."""
-    return inquire(
+    return make_request(
         problem,
         IndexCandidates(client_of(index, cache), problem, advisories=objective == "security"),
         rules=RuleBook(rules, MACHINE),

@@ -58,7 +58,7 @@ def test_a_withdrawn_version_that_is_kept_stays_a_candidate(index: PackageIndex,
     index.add("a", "2.0", yanked=True)
 
     names, skipped = found(
-        index, tmp_path, problem_of("a", policy=CandidatePolicy(kept=frozenset({(A, Version("1.0"))})))
+        index, tmp_path, problem_of("a", policy=CandidatePolicy(retained=frozenset({(A, Version("1.0"))})))
     )
 
     assert names == [wheel("1.0")]
@@ -72,7 +72,7 @@ def test_a_withdrawn_version_that_is_kept_stays_a_candidate(index: PackageIndex,
         ("a>=1", CandidatePolicy(), False),
         ("a>=2.0rc1", CandidatePolicy(), True),
         ("a", CandidatePolicy(prereleases=True), True),
-        ("a", CandidatePolicy(kept=frozenset({(A, Version("2.0rc1"))})), True),
+        ("a", CandidatePolicy(retained=frozenset({(A, Version("2.0rc1"))})), True),
     ],
 )
 def test_a_pre_release_is_a_candidate_only_where_it_is_asked_for(
@@ -108,7 +108,7 @@ def test_only_files_of_the_required_hashes_are_candidates(index: PackageIndex, t
     names, skipped = found(index, tmp_path, replace(problem, roots=roots))
 
     assert names == [wheel("2.0")]
-    assert skipped == {"hash not among those required": 2}
+    assert skipped == {"hash differs from the required ones": 2}
 
 
 WHEELS, SDISTS = [wheel("2.0"), wheel("1.0")], ["a-3.0.tar.gz", "a-2.0.tar.gz"]

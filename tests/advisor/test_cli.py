@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -138,7 +139,7 @@ def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
         (("pi", "run", "matmul", "--stack", "six"), 2, "contains no framework"),
         (("pi", "run", "matmul", "--stack", "numpy>>1"), 2, "is not a requirement"),
         (("pi", "run", "matmul", "--stack", "numpy", "--device", "cuda"), 2, "has no NVIDIA GPU"),
-        (("pi", "run", "matmul", "--stack", "numpy", "--python", "/none/python"), 2, "does not run"),
+        (("pi", "run", "matmul", "--stack", "numpy", "--python", "/none/python"), 2, "cannot be run"),
         (("pi", "run", "matmul", "--stack", "numpy", "--size", "huge"), 2, "has no size `huge`"),
         (("pi", "run", "matmul", "--stack", "numpy", "--shapes", "shallow"), 2, "there are no shapes `shallow`"),
         (("pi", "run", "matmul", "--stack", "numpy", "--parameters", "m=0,n=1,k=1"), 2, "`m` must be from 1"),
@@ -253,3 +254,27 @@ def test_knowledge_goes_out_and_in_without_counting_twice(advisor: Advisor, tmp_
     assert fresh.returncode == 0
     assert (tmp_path / "all.jsonl").read_bytes() == (tmp_path / "other.jsonl").read_bytes()
     assert "observations" in advisor("knowledge", "status").stdout
+
+
+def test_hardware_is_shown_by_name_and_by_option(advisor_here: Advisor) -> None:
+    by_name, by_option = (
+        advisor_here("hardware", "show", "v100"),
+        advisor_here("hardware", "show", "--hardware", "v100"),
+    )
+
+    assert by_name.returncode == by_option.returncode == 0
+    assert "Tesla V100" in by_name.stdout
+    assert by_name.stdout == by_option.stdout
+    assert advisor_here("hardware", "show", "h300").returncode == 2
+
+
+def test_a_reader_that_ends_early_ends_the_command_quietly() -> None:
+    read, write = os.pipe()
+    os.close(read)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "advisor", "rules", "list"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+
+    assert (done.returncode, done.stderr) == (141, "")

@@ -12,7 +12,7 @@ from packaging.version import Version
 from advisor.report.reasons import explanation_text, prices_text
 from advisor.report.tree import tree_report
 from advisor.resolve.alternatives import explain_package
-from advisor.resolve.baseline import Impossible
+from advisor.resolve.baseline import NoStackError
 from advisor.resolve.explain import dependency_graph
 from advisor.resolve.prices import constraint_prices, python_prices
 from advisor.resolve.recommend import ResolutionRequest, recommend
@@ -53,11 +53,13 @@ def test_another_interpreter_is_priced_over_the_candidates_of_both(index: Packag
         return ask(index, tmp_path, problem_of("a", "b", python=python or "3.12"))
 
     here = of(None)
-    found = python_prices(here, here.best(), versions=("3.12", "3.13", "3.14"), admitted="<3.13", ask=of)
+    found = python_prices(
+        here, here.best(), versions=("3.12", "3.13", "3.14"), requires_python="<3.13", make_request=of
+    )
 
     assert [p.constraint for p in found] == ["Python 3.13", "Python 3.14"]
     assert found[0].libyears > 0
-    assert found[0].origin == "beyond `requires-python = <3.13`"
+    assert found[0].origin == "outside `requires-python = <3.13`"
     assert "no version of `b`" in found[1].obstacle
 
 
@@ -76,7 +78,7 @@ def test_a_package_is_explained_by_paths_conflict_and_runner_up(pinned: Resoluti
 
 
 def test_a_package_that_the_stack_does_not_hold_is_an_error(pinned: ResolutionRequest) -> None:
-    with pytest.raises(InputError, match="does not hold `z`"):
+    with pytest.raises(InputError, match="does not contain `z`"):
         explain_package(pinned, recommend(pinned), canonicalize_name("z"))
 
 
@@ -109,7 +111,7 @@ def test_a_conflict_over_many_versions_names_the_range(index: PackageIndex, tmp_
     index.add("c", "2.0")
     index.add("d", "1.0")
 
-    with pytest.raises(Impossible) as caught:
+    with pytest.raises(NoStackError) as caught:
         ask(index, tmp_path, problem_of("a>=1.1", "b", "d"))
 
     assert caught.value.details == (
@@ -117,9 +119,9 @@ def test_a_conflict_over_many_versions_names_the_range(index: PackageIndex, tmp_
         "you require `b` (line 2)",
         "and `a` 1.1 to 1.3 (3 versions) requires `c<2`",
         "and `b` 1.0 to 1.3 (4 versions) requires `c>=2`",
-        "so `c` has no version that fits all of this",
+        "so no version of `c` satisfies all of this",
     )
-    assert "no single one of these requirements can be relaxed" in caught.value.hint
+    assert "relaxing a single one of these requirements is not enough" in caught.value.hint
 
 
 def test_the_cheapest_change_is_told(index: PackageIndex, tmp_path: Path) -> None:
@@ -128,10 +130,10 @@ def test_the_cheapest_change_is_told(index: PackageIndex, tmp_path: Path) -> Non
         index.add("c", version)
     index.add("c", "0.5")
 
-    with pytest.raises(Impossible) as caught:
+    with pytest.raises(NoStackError) as caught:
         ask(index, tmp_path, problem_of("a==1.0", "c>=2"))
 
-    assert "give up `a==1.0` (line 1): then `a` becomes 3.0" in caught.value.hint
+    assert "relax `a==1.0` (line 1): then `a` becomes 3.0" in caught.value.hint
 
 
 def test_a_conflict_over_a_measured_package_ends_with_the_cheapest_change(
@@ -147,7 +149,7 @@ def test_a_conflict_over_a_measured_package_ends_with_the_cheapest_change(
     done = advisor_here("advise", *target, "--cache-dir", str(tmp_path / "cache"))
 
     assert done.returncode == 3
-    assert "give up `a==1.0` (requirements.txt:2): then `a` becomes 2.0" in done.stderr
+    assert "relax `a==1.0` (requirements.txt:2): then `a` becomes 2.0" in done.stderr
 
 
 def test_a_constraint_is_given_up_and_the_others_stay(index: PackageIndex, tmp_path: Path) -> None:
@@ -155,10 +157,10 @@ def test_a_constraint_is_given_up_and_the_others_stay(index: PackageIndex, tmp_p
         index.add("a", version, ["b>=2"] if version == "3.0" else [])
         index.add("b", version)
 
-    with pytest.raises(Impossible) as caught:
+    with pytest.raises(NoStackError) as caught:
         ask(index, tmp_path, problem_of("a>=3", constraints=("a<9", "b<2")))
 
-    assert "give up `b<2`" in caught.value.hint
+    assert "relax `b<2`" in caught.value.hint
     assert "then `b` becomes 3.0" in caught.value.hint
 
 
@@ -167,10 +169,10 @@ def test_a_version_for_another_python_is_named_in_the_conflict(index: PackageInd
     index.add("b", "1.0")
     index.add("b", "2.0", requires_python=">=3.13")
 
-    with pytest.raises(Impossible) as caught:
+    with pytest.raises(NoStackError) as caught:
         ask(index, tmp_path, problem_of("a"))
 
-    assert caught.value.details[-1].endswith("its candidates are 1.0 (left out: 1 requires another Python)")
+    assert caught.value.details[-1].endswith("available candidates: 1.0 (excluded: 1 requires another Python)")
 
 
 def test_the_commands_answer_for_a_project(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
@@ -188,4 +190,4 @@ def test_the_commands_answer_for_a_project(advisor: Advisor, index: PackageIndex
     assert explained.stdout.startswith("a 1.0: "), explained.stderr
     assert [p["constraint"] for p in json.loads(priced.stdout)["prices"]] == ["a<2", "Python 3.13"]
     assert tree.stdout.startswith("flowchart LR")
-    assert (wrong.returncode, wrong.stderr.startswith("error: the advised stack does not hold `z`")) == (2, True)
+    assert (wrong.returncode, wrong.stderr.startswith("error: the recommended stack does not contain `z`")) == (2, True)

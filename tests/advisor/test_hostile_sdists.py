@@ -90,6 +90,17 @@ def test_extension_headers_have_a_budget(content: bytes) -> None:
         read_sdist_metadata(io.BytesIO(gzip.compress(content + ENTRY)), NAME)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [header(size=2**60), header(size=2**33 - 1), pax({"size": "9" * 30}), pax({"size": str(2**40)})],
+    ids=["base-256", "octal", "pax", "small pax"],
+)
+def test_a_member_that_is_larger_than_its_archive_is_refused(content: bytes) -> None:
+    # The library skips it block by block, also where there are none left.
+    with pytest.raises(ArchiveError, match=f"`{NAME}` is not a readable sdist: it ends within a member"):
+        read_sdist_metadata(io.BytesIO(gzip.compress(content + ENTRY)), NAME)
+
+
 def test_members_with_long_names_are_read() -> None:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz", format=tarfile.PAX_FORMAT) as opened:

@@ -28,7 +28,7 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.index.transport import IndexUnreachableError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import Candidate
-from advisor.resolve.recommend import inquire, recommend
+from advisor.resolve.recommend import make_request, recommend
 from knowledge.domain.errors import AdvisorError
 from knowledge.rules.engine import RuleBook
 from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, say_nothing, send, table
@@ -150,10 +150,10 @@ def attempt(
     problem = problem_of("a")
     source = IndexCandidates(client, problem)
     try:
-        inquiry = inquire(
+        request = make_request(
             problem, source, rules=RuleBook((), MACHINE), estimator=no_knowledge(), objective="performance"
         )
-        return recommend(inquiry).optimum.stack, source, None
+        return recommend(request).optimum.stack, source, None
     except AdvisorError as error:
         return (), source, error
     finally:

@@ -161,7 +161,7 @@ def test_the_sound_part_of_a_damaged_file_is_kept_where_asked_for(advisor_here: 
     assert (refused.returncode, none) == (2, "")
     assert f"o.jsonl:{len(lines) - 2}: not a record of an observation file" in refused.stderr
     assert "15 observations before this line are sound" in refused.stderr
-    assert "16 added, 0 known already, 2 lines left out" in kept.stdout
+    assert "16 added, 0 already stored, 2 lines left out" in kept.stdout
     assert f"o.jsonl:{len(lines)}: left out" in kept.stderr
 
 
@@ -174,7 +174,7 @@ def test_a_compressed_file_that_was_cut_off_gives_what_it_holds(advisor_here: Ad
 
     assert refused.returncode == 2
     assert "damaged or cut off" in refused.stderr
-    assert " added, 0 known already" in kept.stdout
+    assert " added, 0 already stored" in kept.stdout
     assert int(kept.stdout.split(": ")[1].split()[0]) > 10
 
 
@@ -221,7 +221,7 @@ def test_damage_is_found_and_told_by_the_exit_code(advisor_here: Advisor, tmp_pa
     done = advisor_here("knowledge", "verify", "--knowledge", str(path))
 
     assert done.returncode == 1
-    assert "column `median_seconds` says `-1.0`" in done.stdout
+    assert "column `median_seconds` is `-1.0`" in done.stdout
 
 
 def test_a_parquet_table_has_a_row_an_observation(advisor_here: Advisor, tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_mlperf_runs_are_imported_and_what_was_left_out_is_told(advisor_here: Ad
     done = advisor_here("knowledge", "import-mlperf", "tree")
     written = advisor_here("knowledge", "import-mlperf", "tree", "-o", "m.jsonl.gz")
 
-    assert "tree: 1 added, 0 known already, 1 left out" in done.stdout
+    assert "tree: 1 added, 0 already stored, 1 left out" in done.stdout
     assert "result_1.txt` was left out: it holds no MLPerf log line" in done.stderr
     assert "wrote 1 observations to `m.jsonl.gz`" in written.stdout
-    assert "0 added, 1 known already" in advisor_here("knowledge", "import", "m.jsonl.gz").stdout
+    assert "0 added, 1 already stored" in advisor_here("knowledge", "import", "m.jsonl.gz").stdout

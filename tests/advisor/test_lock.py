@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from packaging.pylock import Pylock
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName
 
+from advisor.domain.requirement import RootRequirement
 from advisor.lock.pylock import write_pylock
 from advisor.lock.requirements import write_requirements
+from advisor.lock.requirers import requirers_of
 from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
 from tests.advisor.made import advise, client_of, problem_of
@@ -25,13 +30,19 @@ def locked(index: PackageIndex, tmp_path: Path) -> tuple[str, str]:
     index.add("a", "1.0", ["b"])
     index.add_sdist("b", "2.0")
     problem = problem_of("a")
-    advice, _ = advise(index, tmp_path / "cache", problem)
+    advice, source = advise(index, tmp_path / "cache", problem)
     client = client_of(index, tmp_path / "cache")
     files = {c.name: client.pinned(c.file) for c in advice.optimum.stack}
     stack = advice.optimum.stack
     return (
         write_pylock(stack, files, problem.target),
-        write_requirements(stack, files, problem.target, client.configuration),
+        write_requirements(
+            stack,
+            files,
+            problem.target,
+            client.configuration,
+            requirers_of(problem, source, stack, folder=tmp_path),
+        ),
     )
 
 
@@ -58,6 +69,65 @@ def test_a_requirements_lock_has_the_hash_of_every_package(locked: tuple[str, st
         "b==2.0 \\",
         f"    --hash=sha256:{sha256(index.files['b-2.0.tar.gz'])}",
     ]
+
+
+def test_a_requirements_lock_says_what_requires_each_package(locked: tuple[str, str]) -> None:
+    assert [line for line in locked[1].splitlines() if line.startswith("    #")] == ["    # via line 1", "    # via a"]
+
+
+def test_the_requirers_of_a_package_are_named_as_pip_compile_names_them(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["c"])
+    index.add("b", "1.0", ["c"])
+    index.add("c", "1.0")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "My-App"\nversion = "1"\n')
+    places = [
+        ("a", "pyproject.toml", False),
+        ("b", "sub/requirements.in", False),
+        ("c", "requirements.txt", False),
+        ("c<2", "constraints.txt", True),
+        ("c; python_version < '3'", "other.txt", False),
+        ("absent", "constraints.txt", True),
+    ]
+    roots = tuple(
+        RootRequirement(requirement=Requirement(text), origin=f"{name}:1", constraint=limits, path=str(tmp_path / name))
+        for text, name, limits in places
+    )
+    override = RootRequirement(requirement=Requirement("b==1.0"), origin="o.txt:1", path=str(tmp_path / "o.txt"))
+    problem = replace(problem_of("a"), roots=roots, overrides=(override,))
+    advice, source = advise(index, tmp_path / "cache", problem)
+
+    requirers = requirers_of(problem, source, advice.optimum.stack, folder=tmp_path)
+
+    assert requirers == {
+        "a": ("My-App (pyproject.toml)",),
+        "b": ("--override o.txt", "-r sub/requirements.in"),
+        "c": ("-c constraints.txt", "-r requirements.txt", "a", "b"),
+    }
+
+
+def test_several_requirers_are_written_on_one_line_each(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    advice, _ = advise(index, tmp_path / "cache", problem_of("a"))
+    client = client_of(index, tmp_path / "cache")
+    files = {c.name: client.pinned(c.file) for c in advice.optimum.stack}
+    requirers = {NormalizedName("a"): ("-r requirements.in", "b")}
+
+    text = write_requirements(advice.optimum.stack, files, problem_of("a").target, client.configuration, requirers)
+
+    assert text.endswith("    # via\n    #   -r requirements.in\n    #   b\n")
+
+
+def test_a_file_name_adds_no_line_to_a_lock(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    root = RootRequirement(
+        requirement=Requirement("a"), origin="x:1", path=str(tmp_path / "x\n--index-url http:evil.txt")
+    )
+    problem = replace(problem_of("a"), roots=(root,))
+    advice, source = advise(index, tmp_path / "cache", problem)
+
+    requirers = requirers_of(problem, source, advice.optimum.stack, folder=tmp_path)
+
+    assert requirers == {"a": ("-r x?--index-url http:evil.txt",)}
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

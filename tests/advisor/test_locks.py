@@ -6,7 +6,10 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version as version_of_distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli_w
@@ -19,8 +22,10 @@ from advisor.config import check_table
 from advisor.domain.target import Target, make_target
 from advisor.index.configuration import read_configuration
 from advisor.index.metadata import parse_metadata
+from advisor.lock.sbom import write_sbom
 from advisor.project.current import read_current
 from advisor.project.locks import read_lock
+from advisor.project.pyproject import ProjectIdentity
 from advisor.project.read import read_project
 from knowledge.domain.errors import AdvisorError, InputError
 from pi_runners.environment import find_uv
@@ -174,16 +179,102 @@ def test_every_lock_is_read_back_equal_and_written_again_the_same(advisor: Advis
 
 
 def test_the_bill_of_materials_is_valid_and_says_who_requires_whom(advisor: Advisor, project: Path) -> None:
+    document = write_bom(advisor, project)
+
+    required = {d["ref"]: d.get("dependsOn", []) for d in document["dependencies"]}
+    assert required["project:project"] == ["pkg:pypi/a@2.0%2Bcu126"]
+    assert required["pkg:pypi/a@2.0%2Bcu126"] == ["pkg:pypi/b@1.0"]
+
+
+def write_bom(advisor: Advisor, project: Path) -> dict[str, Any]:
+    """Write the bill of materials of a project, check it against the schema, and return it."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    advisor("advise", str(project), "--hardware", "cpu-zen4", "--python", "3.12", "-o", str(project / "bom.json"))
-
+    done = advisor(
+        "advise", str(project), "--hardware", "cpu-zen4", "--python", "3.12", "-o", str(project / "bom.json")
+    )
+    assert done.returncode == 0, done.stderr
     text = (project / "bom.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
-    required = {d["ref"]: d.get("dependsOn", []) for d in json.loads(text)["dependencies"]}
-    assert required["project:project"] == ["pkg:pypi/a@2.0%2Bcu126"]
-    assert required["pkg:pypi/a@2.0%2Bcu126"] == ["pkg:pypi/b@1.0"]
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+def test_the_bill_of_materials_names_the_project_and_the_program(advisor: Advisor, project: Path) -> None:
+    directory_name = write_bom(advisor, project)["metadata"]["component"]
+    (project / "pyproject.toml").write_text('[project]\nname = "My-App"\nversion = "1.2"\n')
+    metadata = write_bom(advisor, project)["metadata"]
+
+    assert directory_name == {"bom-ref": "project:project", "name": "project", "type": "application"}
+    assert (metadata["component"]["name"], metadata["component"]["version"]) == ("My-App", "1.2")
+    (tool,) = metadata["tools"]["components"]
+    assert (tool["name"], tool["version"]) == ("seshat-advisor", version_of_distribution("seshat-advisor"))
+
+
+def test_the_bill_of_materials_has_the_licences_that_packages_state(
+    advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    head = "Metadata-Version: 2.4\nVersion: 1.0\n"
+    fields = {
+        "expression": "License-Expression: MIT OR Apache-2.0\nLicense: ignored\n",
+        "identifier": "License: mit\nClassifier: License :: OSI Approved :: BSD License\n",
+        "name": "License: Our own licence\n",
+        "text": f"License: {'long text ' * 50}\nClassifier: License :: OSI Approved :: BSD License\n",
+        "several": "Classifier: License :: OSI Approved :: MIT License\nClassifier: License :: Public Domain\n",
+        "unknown": "License: UNKNOWN\nClassifier: License :: OSI Approved\n",
+    }
+    for name, text in fields.items():
+        index.add(name, "1.0", metadata=f"{head}Name: {name}\n{text}\n")
+    lines = "".join(f'{name} = "*"\n' for name in fields)
+    (project / "Pipfile").write_text((project / "Pipfile").read_text() + lines)
+
+    components = {c["name"]: c.get("licenses") for c in write_bom(advisor, project)["components"]}
+
+    assert {name: components[name] for name in fields} == {
+        "expression": [{"expression": "MIT OR Apache-2.0"}],
+        "identifier": [{"license": {"id": "MIT"}}],
+        "name": [{"license": {"name": "Our own licence"}}],
+        "text": [{"license": {"name": "BSD License"}}],
+        "several": [{"license": {"name": "MIT License"}}, {"license": {"name": "Public Domain"}}],
+        "unknown": None,
+    }
+
+
+def test_the_time_of_a_bill_of_materials_changes_only_with_its_content(advisor: Advisor, project: Path) -> None:
+    first = write_bom(advisor, project)
+    text = (project / "bom.json").read_text()
+    time = datetime.fromisoformat(first["metadata"]["timestamp"])
+    (project / "bom.json").write_text(text.replace(first["metadata"]["timestamp"], "2020-01-02T03:04:05+00:00"))
+    unchanged = write_bom(advisor, project)
+    (project / "Pipfile").write_text((project / "Pipfile").read_text().replace('"*"', '"<2"'))
+    changed = write_bom(advisor, project)
+
+    assert abs(datetime.now(UTC) - time) < timedelta(days=1)
+    assert unchanged["metadata"]["timestamp"] == "2020-01-02T03:04:05+00:00"
+    assert unchanged["serialNumber"] == first["serialNumber"]
+    assert changed["metadata"]["timestamp"] > "2021"
+    assert changed["serialNumber"] != first["serialNumber"]
+
+
+def test_source_date_epoch_sets_the_time_of_a_bill_of_materials(monkeypatch: pytest.MonkeyPatch) -> None:
+    import networkx
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+
+    text = write_sbom((), {}, networkx.DiGraph(), licenses={}, project=ProjectIdentity(name="m", version=None))
+
+    assert json.loads(text)["metadata"]["timestamp"] == "2023-11-14T22:13:20+00:00"
+
+
+@pytest.mark.parametrize("epoch", ["", "yesterday", "1" * 30])
+def test_an_invalid_source_date_epoch_is_one_sentence(epoch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import networkx
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+
+    with pytest.raises(InputError, match="`SOURCE_DATE_EPOCH` is"):
+        write_sbom((), {}, networkx.DiGraph(), licenses={}, project=ProjectIdentity(name="m", version=None))
 
 
 def test_the_pipfile_lock_belongs_to_its_pipfile(advisor: Advisor, project: Path) -> None:

@@ -99,7 +99,7 @@ def test_no_text_of_a_page_adds_a_line_to_a_lock(index: PackageIndex, tmp_path: 
     stack = advice.optimum.stack
     client = client_of(index, tmp_path)
     files = {c.name: client.pinned(c.file) for c in stack}
-    text = write_requirements(stack, files, problem_of("a").target, client.configuration)
+    text = write_requirements(stack, files, problem_of("a").target, client.configuration, {})
 
     assert versions(stack) == {"a": "0.9"}
     assert "evil" not in text

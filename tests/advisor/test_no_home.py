@@ -73,7 +73,7 @@ def test_advice_is_given_where_nothing_can_be_kept(run: Run, tmp_path: Path) -> 
 
     assert done.returncode == 0, done.stderr
     assert "only the observations that ship with the program are used" in done.stderr
-    assert "nothing is kept for the next run" in done.stderr
+    assert "nothing is cached for the next run" in done.stderr
     assert done.stderr.count("warning: ") == 2
     assert (tmp_path / "project" / "pylock.toml").is_file()
     assert list((tmp_path / "scratch").iterdir()) == []

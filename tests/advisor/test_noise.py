@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from advisor.resolve.objectives import speed_steps
 from knowledge.domain.observation import Observation
-from knowledge.estimate.model_cache import Fits
+from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload
 from knowledge.store.engine import open_knowledge_base
@@ -69,7 +69,7 @@ def leaves_the_baseline(seed: int, noise: Noise, gain: float = 0.0) -> bool:
     with open_knowledge_base("sqlite://", shipped=False) as store:
         store.add(knowledge(seed, noise, gain))
         found = PosteriorEstimator(
-            Fits(store), hardware=MACHINE, workload=find_workload("equal"), frameworks=("numpy",)
+            ModelCache(store), hardware=MACHINE, workload=find_workload("equal"), frameworks=("numpy",)
         )
         offered = {"numpy": [Version(version) for version in VERSIONS]}
         terms = found.terms(offered, {"numpy": Version(VERSIONS[0])})

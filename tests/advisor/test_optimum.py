@@ -13,10 +13,10 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.index.page import DistributionFile
-from advisor.resolve.baseline import Impossible, TooDeep, resolve_baseline
+from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
 from advisor.resolve.conflict import find_conflict
 from advisor.resolve.encode import NO_LIMITS, Candidates, Limits
-from advisor.resolve.optimise import NoSolution, Objective, Optimum, optimise
+from advisor.resolve.optimise import InfeasibleError, Objective, Optimum, optimise
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
@@ -142,7 +142,7 @@ def solve(
     ordered: Iterable[tuple[Costs, set[tuple[int, int]]]],
     *,
     forbidden: Iterable[tuple[str, int]] = (),
-    shown: int = 2,
+    explicit: int = 2,
     workers: int = 1,
 ) -> Optimum | None:
     """Return the program's answer, checked by the independent resolver; none where there is none."""
@@ -162,13 +162,13 @@ def solve(
                 }
             ),
             start=(),
-            shown=shown,
+            explicit=explicit,
             rewarded=map(canonicalize_name, NAMES)
             if any(c < 0 for costs, _ in ordered for c in costs.values())
             else (),
             effort=Effort(workers=workers),
         )
-    except NoSolution:
+    except InfeasibleError:
         return None
     verify(problem(roots), source, optimum.stack)
     return optimum
@@ -196,7 +196,7 @@ def newest_first(stack: Stack) -> tuple[int, ...]:
     second=costs,
     pairs=st.sets(st.tuples(versions, versions), max_size=3),
     forbidden=st.sets(choices, max_size=3),
-    shown=st.integers(1, 4),
+    explicit=st.integers(1, 4),
 )
 def test_the_optimum_is_that_of_brute_force_and_the_only_one(
     made: Made,
@@ -205,14 +205,14 @@ def test_the_optimum_is_that_of_brute_force_and_the_only_one(
     second: Costs,
     pairs: set[tuple[int, int]],
     forbidden: set[tuple[str, int]],
-    shown: int,
+    explicit: int,
 ) -> None:
     def rank(stack: Stack) -> tuple[object, ...]:
         return value(stack, first, pairs), value(stack, second, ()), newest_first(stack)
 
     best = min((s for s in stacks(made, roots) if not forbidden & set(s.items())), key=rank, default=None)
 
-    optimum = solve(made, roots, [(first, pairs), (second, set())], forbidden=forbidden, shown=shown)
+    optimum = solve(made, roots, [(first, pairs), (second, set())], forbidden=forbidden, explicit=explicit)
 
     assert (None if optimum is None else plain(optimum)) == best
     if optimum is not None and best is not None:
@@ -228,15 +228,15 @@ def test_the_optimum_is_that_of_brute_force_and_the_only_one(
     roots={"a": Ask(admitted=frozenset({1}), extra=False)},
     gains={("d", 1): -1, ("d", 6): -1},
     second={},
-    shown=1,
+    explicit=1,
 )
-@given(made=problems, roots=some_roots, gains=rewards, second=costs, shown=st.integers(1, 4))
+@given(made=problems, roots=some_roots, gains=rewards, second=costs, explicit=st.integers(1, 4))
 def test_a_reward_is_earned_only_by_what_is_required(
-    made: Made, roots: dict[str, Ask], gains: Costs, second: Costs, shown: int
+    made: Made, roots: dict[str, Ask], gains: Costs, second: Costs, explicit: int
 ) -> None:
     best = min(((value(s, gains, ()), value(s, second, ())) for s in stacks(made, roots)), default=None)
 
-    optimum = solve(made, roots, [(gains, set()), (second, set())], shown=shown)
+    optimum = solve(made, roots, [(gains, set()), (second, set())], explicit=explicit)
 
     assert (None if optimum is None else tuple(b.value for b in optimum.bounds)) == best
     if optimum is not None:
@@ -256,10 +256,10 @@ def test_the_baseline_exists_where_any_stack_does(made: Made, roots: dict[str, A
     source.fetch(c for name in NAMES for c in source.candidates(canonicalize_name(name)))
     try:
         found = {str(c.name): c.version.major for c in resolve_baseline(problem(roots), source)}
-    except TooDeep:
+    except BaselineLimitError:
         # resolvelib recurses without end where packages that it gave up require each other: advice goes on without it.
         return
-    except Impossible:
+    except NoStackError:
         found = None
 
     every = list(stacks(made, roots))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.resolve.baseline import Impossible
+from advisor.resolve.baseline import NoStackError
 from advisor.resolve.problem import CandidatePolicy
 from advisor.resolve.verify import VerificationError, verify
 from knowledge.rules.model import ConflictRule
@@ -87,7 +87,7 @@ def test_a_forbidden_pair_is_avoided_and_reported(index: PackageIndex, tmp_path:
 def test_rules_that_leave_nothing_name_themselves(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "2.0")
     index.add("b", "2.0")
-    with pytest.raises(Impossible, match="and the rules") as caught:
+    with pytest.raises(NoStackError, match="and the rules") as caught:
         advise(index, tmp_path, problem_of("a", "b"), rules=(CRASH,))
 
     assert "and they crash (https://example.org)" in caught.value.details
@@ -199,7 +199,7 @@ def test_an_sdist_with_static_metadata_is_a_candidate_and_a_finding(index: Packa
 
 
 def test_an_unknown_package_is_named_with_its_line(index: PackageIndex, tmp_path: Path) -> None:
-    with pytest.raises(Impossible, match="package `tensorflwo`, required by line 1, is not on any configured index"):
+    with pytest.raises(NoStackError, match="package `tensorflwo`, required by line 1, is not on any configured index"):
         advise(index, tmp_path, problem_of("tensorflwo"))
 
 
@@ -209,7 +209,7 @@ def test_a_conflict_names_who_requires_what(index: PackageIndex, tmp_path: Path)
     index.add("c", "1.0")
     index.add("c", "2.0")
 
-    with pytest.raises(Impossible) as caught:
+    with pytest.raises(NoStackError) as caught:
         advise(index, tmp_path, problem_of("a", "b"))
 
     assert caught.value.details == (
@@ -217,7 +217,7 @@ def test_a_conflict_names_who_requires_what(index: PackageIndex, tmp_path: Path)
         "you require `b` (line 2)",
         "and `a` 1.0 requires `c<2`",
         "and `b` 1.0 requires `c>=2`",
-        "so `c` has no version that fits all of this",
+        "so no version of `c` satisfies all of this",
     )
 
 

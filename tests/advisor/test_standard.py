@@ -16,11 +16,11 @@ from advisor.domain.requirement import RootRequirement
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.resolve.baseline import Impossible
+from advisor.resolve.baseline import NoStackError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
-from advisor.resolve.recommend import inquire, recommend
+from advisor.resolve.recommend import make_request, recommend
 from knowledge.rules.engine import RuleBook
 from tests.advisor.made import MACHINE, Scores, advise, ask, client_of, no_knowledge, problem_of, versions
 from tests.package_index import PackageIndex
@@ -35,14 +35,14 @@ def other() -> Iterator[PackageIndex]:
 
 def stack_from(configuration: IndexConfiguration, cache: Path, problem: ResolutionProblem) -> dict[str, str]:
     client = IndexClient(configuration, cache=DiskCache(cache))
-    inquiry = inquire(
+    request = make_request(
         problem,
         IndexCandidates(client, problem),
         rules=RuleBook((), MACHINE),
         estimator=no_knowledge(),
         objective="latest",
     )
-    return versions(recommend(inquiry).optimum.stack)
+    return versions(recommend(request).optimum.stack)
 
 
 def test_the_first_index_that_knows_a_package_is_the_only_one(
@@ -122,7 +122,7 @@ def test_an_sdist_is_built_only_on_the_users_word(index: PackageIndex, tmp_path:
     add_dynamic_sdist(index)
     index.add("b", "1.0")
 
-    with pytest.raises(Impossible, match="no set of versions") as refused:
+    with pytest.raises(NoStackError, match="no set of versions") as refused:
         advise(index, tmp_path / "1", problem_of("a"))
     advice, _ = advise(index, tmp_path / "2", problem_of("a", policy=CandidatePolicy(build_sdists=True)))
 
@@ -134,7 +134,7 @@ def test_an_sdist_is_built_only_on_the_users_word(index: PackageIndex, tmp_path:
 def test_an_sdist_whose_build_fails_is_no_candidate(index: PackageIndex, tmp_path: Path) -> None:
     add_dynamic_sdist(index, 'raise RuntimeError("no compiler here")')
 
-    with pytest.raises(Impossible) as caught:
+    with pytest.raises(NoStackError) as caught:
         advise(index, tmp_path, problem_of("a", policy=CandidatePolicy(build_sdists=True)))
 
     assert "building the metadata of `a-1.0.tar.gz` failed" in " ".join(caught.value.details)
@@ -273,4 +273,4 @@ def test_a_criterion_that_the_index_says_nothing_of_is_told(
     findings = recommend(ask(index, tmp_path, problem_of("a"), objective=objective)).findings
 
     assert [f.code for f in findings] == ["ADV108"]
-    assert f"no {lack} of 1 of 1 packages" in findings[0].message
+    assert f"no {lack} for 1 of 1 packages" in findings[0].message

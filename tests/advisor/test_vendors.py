@@ -32,7 +32,7 @@ def test_a_cuda_build_is_refused_on_an_amd_target_with_rule_and_way_out(project:
     assert "(rule `torch-default-is-cuda`)" in done.stderr
     assert "AMD Instinct MI300X" in done.stderr
     assert "--package-index torch=https://download.pytorch.org/whl/rocm" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("hint: choose another target, or name an index")
+    assert done.stderr.splitlines()[-1].startswith("hint: choose another target, or an index")
 
 
 def test_a_rocm_build_of_an_index_is_taken_and_the_accelerator_is_shown(

@@ -19,9 +19,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.cli.context import _client, chosen_targets, prepare, read_asked
-from advisor.cli.gate_session import _policy
-from advisor.cli.project_options import ProjectOptions
+from advisor.api.context import load_project, make_client, prepare_target, select_targets
+from advisor.api.gate_session import read_project_policy
+from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.domain.target import Target, make_target
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration
@@ -80,22 +80,15 @@ def _evaluate(requirements: Iterable[Requirement]) -> None:
 
 
 def _read_project(folder: Path) -> None:
-    asked = ProjectOptions(
-        directory=folder,
-        cache_dir=folder / "cache",
-        hardware="cpu-zen4",
-        python="3.12",
-        platform="manylinux_2_28_x86_64",
-        workload="equal",
-        offline=True,
-    )
-    project = read_asked(asked, tell=lambda _: None)
-    chosen_targets(asked, project)
-    prepared = prepare(asked, project)
-    _policy(project, folder)
+    files = ProjectFiles(directory=folder)
+    target = TargetOptions(hardware="cpu-zen4", python="3.12", platform="manylinux_2_28_x86_64")
+    project = load_project(files, report=False)
+    select_targets(target, project)
+    context = prepare_target(files, project, target, ResolutionOptions(workload="equal"))
+    read_project_policy(project, folder)
     read_switches(folder, project.settings.get("settings", {}))
-    _client(asked, project).close()
-    _evaluate(root.requirement for root in (*prepared.problem.roots, *project.overrides))
+    make_client(IndexOptions(cache_directory=folder / "cache", offline=True), folder, project).close()
+    _evaluate(root.requirement for root in (*context.problem.roots, *project.overrides))
 
 
 def _project(name: str) -> Callable[[bytes, Path], object]:

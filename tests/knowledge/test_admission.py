@@ -1,4 +1,4 @@
-"""What is let into a knowledge base, and what is kept apart."""
+"""Admission to a knowledge base: observations that are accepted, and observations that are quarantined."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from knowledge.admission.admit import Admission
-from knowledge.admission.plausibility import complaints, peak_flops
+from knowledge.admission.plausibility import implausibilities, peak_flops
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.domain.observation import Observation
-from knowledge.estimate.evidence import gather
+from knowledge.estimate.evidence import load_evidence
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
@@ -42,29 +42,29 @@ def admission(store: SqlKnowledgeBase, source: str = "") -> Admission:
 
 
 def test_what_a_run_can_give_is_let_in() -> None:
-    assert list(complaints(multiplied(0.01), Indicators(), now=NOW)) == []
+    assert list(implausibilities(multiplied(0.01), Indicators(), now=NOW)) == []
 
 
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        (lambda o: replace(o, started_at="2026-06-01T00:06:00Z"), "is still to come"),
-        (lambda o: replace(o, started_at="1970-01-01T00:00:10Z"), "the clock of its machine is wrong"),
-        (lambda o: replace(o, started_at="yesterday"), "which is no time"),
-        (lambda o: replace(o, samples=(1e-6, 2e-6)), "FLOP/s are above"),
+        (lambda o: replace(o, started_at="2026-06-01T00:06:00Z"), "is in the future"),
+        (lambda o: replace(o, started_at="1970-01-01T00:00:10Z"), "the clock of the machine is wrong"),
+        (lambda o: replace(o, started_at="yesterday"), "is not a valid time"),
+        (lambda o: replace(o, samples=(1e-6, 2e-6)), "FLOP/s are above the peak of its hardware"),
         (lambda o: replace(o, flops=2 * o.flops), "the indicator's formula gives"),
         (lambda o: replace(o, bytes=o.bytes / 2), "the indicator's formula gives"),
         (lambda o: replace(o, loops=0), "means over 0 calls"),
-        (lambda o: replace(o, samples=(0.01,) * 5), "its clock does not resolve them"),
+        (lambda o: replace(o, samples=(0.01,) * 5), "the resolution of the clock is too low"),
         (lambda o: replace(o, samples=(1e6, 1.1e6)), "longer than a week"),
-        (lambda o: replace(o, error=1.0, tolerance=1e-6), "and yet `ok`"),
-        (lambda o: replace(o, metrics={"p50_seconds": 2.0, "p90_seconds": 1.0}), "percentiles do not fall"),
-        (lambda o: replace(o, indicator=replace(o.indicator, version=99)), "version 99 of `matmul` is not known"),
+        (lambda o: replace(o, error=1.0, tolerance=1e-6), "its status is `ok` although the error"),
+        (lambda o: replace(o, metrics={"p50_seconds": 2.0, "p90_seconds": 1.0}), "percentiles cannot decrease"),
+        (lambda o: replace(o, indicator=replace(o.indicator, version=99)), "version 99 of `matmul` is unknown"),
         (lambda o: replace(o, indicator=replace(o.indicator, name="guess")), "there is no indicator `guess`"),
     ],
 )
 def test_what_no_run_can_give_is_told(changed: Callable[[Observation], Observation], reason: str) -> None:
-    assert any(reason in told for told in complaints(changed(multiplied(0.01)), Indicators(), now=NOW))
+    assert any(reason in told for told in implausibilities(changed(multiplied(0.01)), Indicators(), now=NOW))
 
 
 def test_peaks_are_from_above_and_grow_with_the_hardware() -> None:
@@ -89,10 +89,10 @@ def test_what_ships_is_let_in(tmp_path_factory: pytest.TempPathFactory) -> None:
         shipped = list(store.observations())
 
     assert len(shipped) > 300
-    assert [told for o in shipped for told in complaints(o, Indicators(), now=datetime.now(UTC))] == []
+    assert [told for o in shipped for told in implausibilities(o, Indicators(), now=datetime.now(UTC))] == []
 
 
-def test_an_implausible_observation_is_kept_apart_until_somebody_decides(store: SqlKnowledgeBase) -> None:
+def test_an_implausible_observation_is_quarantined_until_it_is_accepted(store: SqlKnowledgeBase) -> None:
     good, bad = multiplied(0.01), multiplied(1e-6, round=1)
 
     done = admission(store).add([good, bad])
@@ -100,9 +100,9 @@ def test_an_implausible_observation_is_kept_apart_until_somebody_decides(store: 
 
     assert (done.added, done.known, len(done.quarantined)) == (1, 0, 1)
     assert (again.added, again.known, len(again.quarantined)) == (0, 2, 0)
-    (apart,) = store.quarantined()
-    assert apart.observation == bad
-    assert "FLOP/s are above" in apart.reason
+    (entry,) = store.quarantined()
+    assert entry.observation == bad
+    assert "FLOP/s are above" in entry.reason
     assert [o.identity for o in store.observations()] == [good.identity]
 
     assert store.release([bad.identity]).added == 1
@@ -138,13 +138,13 @@ def test_a_block_is_of_one_machine_and_of_one_source(store: SqlKnowledgeBase) ->
     foreign = admission(store, "lab-b").add([observation(round=1)])
     moved = admission(store, "lab-a").add([observation(round=2, hardware=DESKTOP)])
 
-    assert "block `b1` is `lab-a`" in foreign.quarantined[0].reason
+    assert "block `b1` belongs to source `lab-a`" in foreign.quarantined[0].reason
     assert "another machine" in moved.quarantined[0].reason
     assert [(s.name, s.observations, s.quarantined) for s in store.sources()] == [("lab-a", 1, 1), ("lab-b", 0, 1)]
 
 
 def _contrasts(store: SqlKnowledgeBase) -> list[tuple[float, float]]:
-    return [(round(c.mean, 9), c.error**2) for c in gather(store).contrasts]
+    return [(round(c.mean, 9), c.error**2) for c in load_evidence(store).contrasts]
 
 
 def _told(source: str, observations: Iterable[Observation], store: SqlKnowledgeBase) -> None:
@@ -166,10 +166,10 @@ def test_half_the_trust_is_twice_the_variance(store: SqlKnowledgeBase) -> None:
 
 def test_the_interval_of_a_source_that_is_half_trusted_is_wider_on_both_sides(store: SqlKnowledgeBase) -> None:
     _told("lab-a", block({"2.0.0": 1.0, "2.1.0": 1.2}), store)
-    (full,) = gather(store).contrasts
+    (full,) = load_evidence(store).contrasts
 
     store.trust("lab-a", 0.25)
-    (weighed,) = gather(store).contrasts
+    (weighed,) = load_evidence(store).contrasts
 
     assert weighed.low == pytest.approx(full.mean - 2 * (full.mean - full.low))
     assert weighed.high == pytest.approx(full.mean + 2 * (full.high - full.mean))
@@ -178,8 +178,8 @@ def test_the_interval_of_a_source_that_is_half_trusted_is_wider_on_both_sides(st
 
 def test_who_is_not_trusted_cannot_say_that_a_version_does_not_run(store: SqlKnowledgeBase) -> None:
     _told("lab-a", [observation("2.0.0", status="import-error")], store)
-    assert [run.status for run in gather(store).runs] == ["import-error"]
+    assert [run.status for run in load_evidence(store).runs] == ["import-error"]
 
     store.trust("lab-a", 0.4)
 
-    assert gather(store).runs == ()
+    assert load_evidence(store).runs == ()

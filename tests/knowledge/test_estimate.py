@@ -15,7 +15,7 @@ from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.compare import compare_block
 from knowledge.estimate.evidence import evidence_of, machine_of
 from knowledge.estimate.interface import PredictedGain
-from knowledge.estimate.model_cache import Fits
+from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base
@@ -35,7 +35,7 @@ def estimator(
     store = open_knowledge_base("sqlite://", shipped=False)
     store.add(observations if as_they_are else of_unshipped(observations))
     return PosteriorEstimator(
-        Fits(store), hardware=hardware, workload=find_workload("equal"), frameworks=("numpy", "torch")
+        ModelCache(store), hardware=hardware, workload=find_workload("equal"), frameworks=("numpy", "torch")
     )
 
 

@@ -142,3 +142,15 @@ def test_a_compressed_archive_that_is_damaged_inside_a_log_is_one_sentence(tmp_p
 
     with pytest.raises(InputError, match="cannot be read"):
         read_results(path)
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_an_archive_that_claims_more_than_a_file_can_hold_is_one_sentence(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "v0.6.tar"
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+        member = tarfile.TarInfo("v0.6/README")
+        member.pax_headers = {"size": "9" * 30}
+        archive.addfile(member)
+
+    with pytest.raises(InputError, match="cannot be read"):
+        read_results(path)

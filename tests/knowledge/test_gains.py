@@ -330,7 +330,7 @@ def test_with_one_companion_a_gain_is_the_posterior_of_the_whole_stacks() -> Non
 
     process = GaussianProcess(rows, shipped_amplitudes("torch", "cpu"))
     whole = [Term(side=side("2.4.0", {"numpy": "2.0.1"})), Term(side=side("2.9.0", {"numpy": "2.2.0"}))]
-    exact = process.posterior(whole, {(LABEL, "sort"): 1.0}, HERE).less([0], 1)
+    exact = process.posterior(whole, {(LABEL, "sort"): 1.0}, HERE).difference_from([0], 1)
     assert gain.mean == pytest.approx(exact.mean[0])
     assert gain.variance == pytest.approx(process.amplitudes.widening**2 * exact.variance[0])
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from advisor.report.prometheus import PrometheusSink
+from advisor.campaign.prometheus import PrometheusSink
 from knowledge.admission.admit import Admission
-from knowledge.admission.plausibility import complaints
+from knowledge.admission.plausibility import implausibilities
 from knowledge.domain.observation import IndicatorRun, Observation
 from knowledge.estimate.compare import compare_block
-from knowledge.estimate.evidence import gather
+from knowledge.estimate.evidence import load_evidence
 from knowledge.estimate.stacks import compare_stacks
 from knowledge.estimate.summary import summarise_block
 from knowledge.exchange.files import read_observations, write_observations
@@ -92,7 +92,7 @@ def test_each_version_is_summarised_alone(store: SqlKnowledgeBase) -> None:
 
 
 def test_contrasts_of_two_versions_have_labels_of_their_own(store: SqlKnowledgeBase) -> None:
-    contrasts = gather(store).contrasts
+    contrasts = load_evidence(store).contrasts
 
     assert {c.label for c in contrasts} == {run_of(1).label, run_of(2).label}
     assert len(contrasts) == 2
@@ -114,7 +114,7 @@ def test_observations_from_before_the_change_are_plausible_and_those_of_an_unkno
 
     def reasons(version: int) -> list[str]:
         o = replace(observation(), indicator=replace(run, version=version))
-        return list(complaints(o, Indicators(), now=NOW))
+        return list(implausibilities(o, Indicators(), now=NOW))
 
     assert newest == 2
     assert [reasons(version) for version in (1, newest)] == [[], []]

@@ -96,7 +96,7 @@ def test_what_is_delivered_and_read_over_http_keeps_other_line_ends(store: SqlKn
     assert received == [failed()]
 
 
-def test_what_is_kept_apart_keeps_other_line_ends(store: SqlKnowledgeBase) -> None:
+def test_quarantined_observations_keep_other_line_ends(store: SqlKnowledgeBase) -> None:
     bad = replace(failed(), started_at="2199-01-01T00:00:00Z")
     Admission(store, Indicators(), source="").add([bad])
 

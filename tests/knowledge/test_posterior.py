@@ -17,11 +17,11 @@ from knowledge.domain.observation import Observation
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.compare import common_shares
-from knowledge.estimate.evidence import Side, evidence_of, gather
-from knowledge.estimate.gaussian_process import GaussianProcess, Term, foresee
+from knowledge.estimate.evidence import Side, evidence_of, load_evidence
+from knowledge.estimate.gaussian_process import GaussianProcess, Term, predict_held_out
 from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.kernel import distances
-from knowledge.estimate.model_cache import Fits, frameworks_of, of_framework, shipped_amplitudes
+from knowledge.estimate.model_cache import ModelCache, frameworks_of, of_framework, shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import Workload, find_workload
 from knowledge.store.engine import open_knowledge_base
@@ -59,7 +59,7 @@ def store() -> Iterator[SqlKnowledgeBase]:
 
 def estimator(store: SqlKnowledgeBase) -> PosteriorEstimator:
     return PosteriorEstimator(
-        Fits(store), hardware=MACHINE, workload=find_workload("equal"), frameworks=("torch", "numpy")
+        ModelCache(store), hardware=MACHINE, workload=find_workload("equal"), frameworks=("torch", "numpy")
     )
 
 
@@ -101,7 +101,7 @@ def test_intervals_of_left_out_versions_hold() -> None:
     for version in ("2.4.0", "2.5.0", "2.6.0"):
         shown = [c for c in contrasts if c.side.version != version]
         asked = [c for c in contrasts if c.side.version == version]
-        mean, deviation = foresee(shown, asked)
+        mean, deviation = predict_held_out(shown, asked)
         inside += [abs(m - c.mean) < 1.645 * d for m, d, c in zip(mean, deviation, asked, strict=True)]
         widths += list(deviation)
 
@@ -131,9 +131,9 @@ def test_the_share_of_noise_that_all_indicators_of_a_process_have_in_common_is_f
 
 
 def test_amplitudes_are_those_that_ship_whatever_the_knowledge_base_holds(store: SqlKnowledgeBase) -> None:
-    before = Fits(store).process("torch", "cpu")
+    before = ModelCache(store).process("torch", "cpu")
     store.add(torch_block(2))
-    after = Fits(store).process("torch", "cpu")
+    after = ModelCache(store).process("torch", "cpu")
 
     assert before is not None
     assert after is not None
@@ -142,10 +142,10 @@ def test_amplitudes_are_those_that_ship_whatever_the_knowledge_base_holds(store:
 
 
 def test_unchanged_knowledge_is_not_read_again(store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = Fits(store).process("torch", "cpu")
-    monkeypatch.setattr("knowledge.estimate.model_cache.gather", None)
+    first = ModelCache(store).process("torch", "cpu")
+    monkeypatch.setattr("knowledge.estimate.model_cache.load_evidence", None)
 
-    again = Fits(store).process("torch", "cpu")
+    again = ModelCache(store).process("torch", "cpu")
 
     assert first is not None
     assert again is not None
@@ -157,16 +157,16 @@ def test_unchanged_knowledge_is_not_read_again(store: SqlKnowledgeBase, monkeypa
 def test_what_was_kept_of_another_statistic_is_not_used(
     store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Fits(store).process("torch", "cpu")
+    ModelCache(store).process("torch", "cpu")
     monkeypatch.setattr("knowledge.estimate.model_cache.EVIDENCE_FORMAT", 10**6)
     monkeypatch.setattr("knowledge.estimate.evidence.FORMAT", 10**6)
     monkeypatch.setattr("knowledge.estimate.evidence.compare_block", lambda _: ())
 
-    assert Fits(store).process("torch", "cpu") is None
+    assert ModelCache(store).process("torch", "cpu") is None
 
 
 def test_only_changed_blocks_are_read_again(store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
-    gather(store)
+    load_evidence(store)
     store.add(torch_block(2))
     read: list[str | None] = []
     real = store.observations
@@ -177,7 +177,7 @@ def test_only_changed_blocks_are_read_again(store: SqlKnowledgeBase, monkeypatch
 
     monkeypatch.setattr(store, "observations", reading)
 
-    found = gather(store)
+    found = load_evidence(store)
 
     assert read == ["t2"]
     assert {c.block for c in found.contrasts} == {"t1", "t2"}
@@ -186,7 +186,7 @@ def test_only_changed_blocks_are_read_again(store: SqlKnowledgeBase, monkeypatch
 def test_every_framework_that_ships_measured_has_amplitudes_of_its_own() -> None:
     shipped = json.loads((files("knowledge.data") / "fits.json").read_text())
     with open_knowledge_base("sqlite://") as store:
-        evidence = gather(store)
+        evidence = load_evidence(store)
     compared = {
         f"{framework}/{device}"
         for framework, device in frameworks_of(evidence)
@@ -199,7 +199,7 @@ def test_every_framework_that_ships_measured_has_amplitudes_of_its_own() -> None
 
 def test_the_shipped_amplitudes_are_those_that_the_shipped_observations_give() -> None:
     with open_knowledge_base("sqlite://") as store:
-        contrasts = of_framework(gather(store), "numpy", "cpu")
+        contrasts = of_framework(load_evidence(store), "numpy", "cpu")
 
     fitted = fit_amplitudes(contrasts)
 
@@ -226,7 +226,7 @@ def test_a_size_counts_where_it_is_of_the_workloads_model() -> None:
 
 
 def test_the_weight_of_a_family_is_shared_by_its_sizes(store: SqlKnowledgeBase) -> None:
-    contrasts = gather(store).contrasts
+    contrasts = load_evidence(store).contrasts
     amplitudes = shipped_amplitudes("torch", "cpu")
     shares = label_shares(contrasts, find_workload("transformer-training"), amplitudes, MACHINE_SEEN)
 
@@ -256,7 +256,7 @@ def test_distances_of_calendar_versions_do_not_depend_on_which_versions_are_aske
 
 
 def test_what_nobody_measured_keeps_its_prior_uncertainty(store: SqlKnowledgeBase) -> None:
-    process = Fits(store).process("torch", "cpu")
+    process = ModelCache(store).process("torch", "cpu")
     assert isinstance(process, GaussianProcess)
     shares = label_shares(process.contrasts, find_workload("equal"), process.amplitudes, MACHINE_SEEN)
     sides = [Side(version="2.7.0", companions={}, settings={}), Side(version="9.0.0", companions={}, settings={})]
@@ -264,7 +264,7 @@ def test_what_nobody_measured_keeps_its_prior_uncertainty(store: SqlKnowledgeBas
     near = process.posterior([Term(side=sides[0]), Term(side=replace(sides[0], version="2.6.0"))], shares, MACHINE_SEEN)
     far = process.posterior([Term(side=side) for side in sides], shares, MACHINE_SEEN)
 
-    assert far.less([1], 0).variance[0] > near.less([1], 0).variance[0] > 0
+    assert far.difference_from([1], 0).variance[0] > near.difference_from([1], 0).variance[0] > 0
 
 
 MACHINE_SEEN = next(iter(evidence_of(torch_block(1)).contrasts)).machine

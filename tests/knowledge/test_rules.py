@@ -12,7 +12,7 @@ from knowledge.hardware.profiles import shipped_profile
 from knowledge.rules import model
 from knowledge.rules.catalogue import read_rules, shipped_rules
 from knowledge.rules.engine import RuleBook, runs_on
-from knowledge.rules.model import Capabilities, ConflictRule, RuntimeNeeds
+from knowledge.rules.model import CapabilityRule, ConflictRule, RuntimeRule
 
 
 def machine(capability: str, driver: str | None = None) -> HardwareProfile:
@@ -33,7 +33,7 @@ def test_every_rule_names_a_source_and_valid_specifiers() -> None:
     assert len(shipped_rules()) > 50
     for rule in shipped_rules():
         assert rule.source.startswith("https://"), rule.id
-        if isinstance(rule, ConflictRule | Capabilities | model.Tested):
+        if isinstance(rule, ConflictRule | CapabilityRule | model.PublisherTestedRule):
             SpecifierSet(rule.versions)
         if isinstance(rule, ConflictRule):
             SpecifierSet(rule.other_versions)
@@ -80,7 +80,7 @@ def test_a_driver_is_given_only_runtimes_that_it_serves(driver: str, runtime: st
 
 
 def test_every_cuda_runtime_from_11_to_13_is_known() -> None:
-    known = {rule.cuda for rule in shipped_rules() if isinstance(rule, RuntimeNeeds)}
+    known = {rule.cuda for rule in shipped_rules() if isinstance(rule, RuntimeRule)}
 
     assert known >= {*(f"11.{m}" for m in range(9)), *(f"12.{m}" for m in range(10)), "13.0", "13.1", "13.2"}
 

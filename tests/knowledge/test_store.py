@@ -115,7 +115,7 @@ def test_a_killed_first_use_leaves_nothing_half_made(tmp_path: Path) -> None:
     assert killed.returncode == 9
     with open_knowledge_base(str(path)) as store, open_knowledge_base(str(tmp_path / "whole.sqlite")) as whole:
         assert store.content().digest == whole.content().digest
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
 
 
 def test_several_processes_may_be_the_first(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_several_processes_may_be_the_first(tmp_path: Path) -> None:
         open_knowledge_base(str(tmp_path / "alone.sqlite")) as alone,
     ):
         assert store.content().digest == alone.content().digest
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
 
 
 def test_tables_of_a_newer_program_are_refused(tmp_path: Path) -> None:
@@ -162,3 +162,23 @@ def test_a_wrong_address_is_one_sentence(address: str) -> None:
         open_knowledge_base(address)
 
     assert "\n" not in caught.value.message
+
+
+def test_an_unreachable_postgresql_server_is_not_reported_as_a_damaged_file() -> None:
+    pytest.importorskip("psycopg")
+
+    # Nothing listens on port 9.
+    with pytest.raises(KnowledgeBaseError, match="cannot be opened") as refused:
+        open_knowledge_base("postgresql://me:secret@127.0.0.1:9/seshat")
+
+    hint = refused.value.hint
+    assert all(word in hint for word in ("address", "server is running", "user name", "password", "`--knowledge`"))
+    assert "damaged" not in hint
+    assert "secret" not in refused.value.message
+
+
+def test_a_missing_postgresql_database_is_named(postgresql: str) -> None:
+    with pytest.raises(KnowledgeBaseError, match='database "nowhere" does not exist') as refused:
+        open_knowledge_base(postgresql.replace("/postgres?", "/nowhere?"))
+
+    assert "address" in refused.value.hint

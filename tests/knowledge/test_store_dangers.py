@@ -54,13 +54,13 @@ def test_tables_of_every_older_revision_are_upgraded(frozen: Path, tmp_path: Pat
 
     with open_knowledge_base(str(path), shipped=False) as store:
         content = store.content()
-        damages = list(store.damages())
+        damage = list(store.find_damage())
         again = store.add([observation("2.1.0", block="b3")])
 
     assert content.revision == tables.HEAD
     assert dict(content.observations) == {"ok": 9, "import-error": 1}
     assert content.blocks == 3
-    assert damages == []
+    assert damage == []
     assert again.known == 1
 
 
@@ -104,7 +104,7 @@ def test_rows_of_the_first_revision_are_upgraded_on_postgresql(address: str) -> 
     engine.dispose()
 
     with open_knowledge_base(address, shipped=False) as store:
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
         assert [b.observations for b in store.blocks()] == [1]
         assert list(store.observations()) == [one]
 
@@ -122,7 +122,7 @@ def test_eight_writers_at_once_lose_nothing_and_count_nothing_twice(address: str
     assert [process.wait() for process in running] == [0] * 8
     with open_knowledge_base(address, shipped=False) as store:
         counted = {b.name: b.observations for b in store.blocks()}
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
     assert counted == {"shared": 100, **{f"own-{number}": 100 for number in range(8)}}
 
 
@@ -135,7 +135,7 @@ def test_a_killed_writer_leaves_whole_transactions_only(address: str) -> None:
 
     with open_knowledge_base(address, shipped=False) as store:
         found = sum(b.observations for b in store.blocks())
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
     assert found % 50 == 0
     assert found >= 50 * len(told)
 
@@ -165,7 +165,7 @@ def test_a_killed_server_is_one_sentence_and_loses_nothing_that_was_added(
     restarted = pgserver.get_server(folder)
     with open_knowledge_base(restarted.get_uri(), shipped=False) as store:
         assert [b.observations for b in store.blocks()] == [1]
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
     restarted.cleanup()
 
 
@@ -191,7 +191,7 @@ def test_a_full_disk_is_one_sentence_and_stores_nothing(tmp_path: Path) -> None:
     assert "could not be written" in run.stdout, run.stderr
     with open_knowledge_base(str(path), shipped=False) as store:
         assert [b.observations for b in store.blocks()] == [1]
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
 
 
 def test_a_locked_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,8 +229,8 @@ def test_a_read_only_file_can_be_read_and_not_written(tmp_path: Path) -> None:
 
     with open_knowledge_base(address) as store:
         assert sum(1 for _ in store.observations()) == 1
-        store.remember("fit", [("a", "b", 1)])
-        assert store.recall("fit", [("a", "b")]) == {}
+        store.store_derived("fit", [("a", "b", 1)])
+        assert store.load_derived("fit", [("a", "b")]) == {}
         with pytest.raises(KnowledgeBaseError, match="is read-only"):
             store.add([observation(round=1)])
 
@@ -247,43 +247,43 @@ def test_damage_is_found(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
     with open_knowledge_base(str(path), shipped=False) as store:
         store.add(block({"2.0.0": 1.0, "1.26.4": 0.9}, rounds=3))
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE observation SET document = replace(document, '1.0', '7.0') WHERE round = 0")
         connection.execute("UPDATE observation SET status = 'crashed' WHERE round = 1 AND slot = 0")
         connection.execute("DELETE FROM observation WHERE round = 2 AND slot = 0")
 
     with open_knowledge_base(str(path), shipped=False) as store:
-        damages = "\n".join(store.damages())
+        damage = "\n".join(store.find_damage())
 
-    assert "its content does not match its hash" in damages
-    assert "column `status` says `crashed`, its content `ok`" in damages
-    assert "block `b1` is counted as 6 observations, and has 5" in damages
+    assert "its content does not match its hash" in damage
+    assert "column `status` is `crashed`, but the record has `ok`" in damage
+    assert "block `b1` is recorded with 6 observations, and has 5" in damage
 
 
 def test_removed_blocks_take_their_stacks_and_machines_along(store: SqlKnowledgeBase) -> None:
     store.add([observation(), observation("1.26.4", block="b2")])
     before = store.content()
-    store.remember("fit", [("a", "b", 1)])
+    store.store_derived("fit", [("a", "b", 1)])
 
     gone = store.remove(["b2"])
 
     after = store.content()
     assert (gone, after.stacks, after.blocks, sum(n for _, n in after.observations)) == (1, 1, 1, 1)
     assert after.digest != before.digest
-    assert store.recall("fit", [("a", "b")]) == {}
-    assert list(store.damages()) == []
+    assert store.load_derived("fit", [("a", "b")]) == {}
+    assert list(store.find_damage()) == []
     store.add([observation("1.26.4", block="b2")])
     assert store.content() == before
 
 
 def test_a_derived_value_is_recalled_only_of_the_state_it_saw(store: SqlKnowledgeBase) -> None:
-    store.remember("evidence", [("b1", "a" * 64, {"x": 1}), ("b2", "c" * 64, [2])])
-    store.remember("evidence", [("b1", "b" * 64, {"x": 3})])
+    store.store_derived("evidence", [("b1", "a" * 64, {"x": 1}), ("b2", "c" * 64, [2])])
+    store.store_derived("evidence", [("b1", "b" * 64, {"x": 3})])
 
-    assert store.recall("evidence", [("b1", "a" * 64), ("b2", "c" * 64)]) == {"b2": [2]}
-    assert store.recall("evidence", [("b1", "b" * 64)]) == {"b1": {"x": 3}}
-    assert store.recall("fit", [("b1", "b" * 64)]) == {}
+    assert store.load_derived("evidence", [("b1", "a" * 64), ("b2", "c" * 64)]) == {"b2": [2]}
+    assert store.load_derived("evidence", [("b1", "b" * 64)]) == {"b1": {"x": 3}}
+    assert store.load_derived("fit", [("b1", "b" * 64)]) == {}
 
 
 OBSERVATIONS = st.builds(

@@ -19,7 +19,7 @@ from knowledge.domain.observation import Observation
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
-from knowledge.store.state_hash import glance
+from knowledge.store.state_hash import state_hash
 from tests.knowledge.samples import observation
 
 FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
@@ -27,14 +27,14 @@ READER = """
 import sys
 from knowledge.domain.errors import AdvisorError
 from knowledge.store.engine import open_knowledge_base
-from knowledge.store.state_hash import glance
+from knowledge.store.state_hash import state_hash
 try:
     with open_knowledge_base(sys.argv[1]) as store:
         found = store.observations()
         next(found)
         print("begun", flush=True)
         sys.stdin.readline()
-        print(1 + sum(1 for _ in found), glance(sys.argv[1]) is not None, flush=True)
+        print(1 + sum(1 for _ in found), state_hash(sys.argv[1]) is not None, flush=True)
         store.add([])
 except AdvisorError as error:
     print(error.message, error.hint)
@@ -123,7 +123,7 @@ def test_a_writer_that_waited_for_another_sees_what_that_one_wrote(address: str)
         waiting.join(30)
 
         assert found == [(1, 1)]
-        assert list(second.damages()) == []
+        assert list(second.find_damage()) == []
 
 
 @pytest.mark.parametrize("frozen", FROZEN, ids=lambda path: path.name.split(".")[0])
@@ -212,7 +212,7 @@ def test_the_journal_does_not_grow_with_the_number_of_writes(tmp_path: Path, mon
 
         assert max(sizes) < 400_000 < long
         assert log.stat().st_size < 400_000
-        assert list(store.damages()) == []
+        assert list(store.find_damage()) == []
 
 
 def test_a_file_on_a_read_only_medium_is_read(read_only: tuple[Path, list[str]]) -> None:
@@ -279,10 +279,10 @@ def test_a_journal_that_a_killed_writer_left_on_a_read_only_medium_is_not_passed
 def test_a_glance_sees_what_is_in_the_journal_only(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
     with open_knowledge_base(str(path), shipped=False) as store:
-        before = glance(str(path))
+        before = state_hash(str(path))
         store.add([observation()])
 
-        assert glance(str(path)) not in (None, before)
+        assert state_hash(str(path)) not in (None, before)
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everything")

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from knowledge.estimate.evidence import Contrast, Machine, Run, Side
+from knowledge.estimate.evidence import Contrast, Machine, RunOutcome, Side
 from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK
 from knowledge.estimate.model_cache import shipped_amplitudes
@@ -41,7 +41,7 @@ class Models:
         amplitudes = replace(shipped_amplitudes("torch", "cpu"), widening=self._widening)
         return GaussianProcess(found, amplitudes) if found and device == "cpu" else None
 
-    def runs(self, framework: str, device: str) -> tuple[Run, ...]:
+    def runs(self, framework: str, device: str) -> tuple[RunOutcome, ...]:
         return ()
 
 

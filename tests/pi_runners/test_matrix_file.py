@@ -92,7 +92,7 @@ def test_interpreters_cuda_and_cudnn_multiply(tmp_path: Path) -> None:
         ("name = ", "is no TOML"),
         ('name = "m"\n', "`indicators`: field required"),
         (SMALL + "[[stack]]\nframework = 3\n", "`stack.0.framework`"),
-        (SMALL + '[[stack]]\nframework = "numpy"\ncolour = "red"\n', "`stack.0.colour`: extra inputs"),
+        (SMALL + '[[stack]]\nframework = "numpy"\ncolour = "red"\n', "`stack.0` has no key `colour`"),
         (SMALL + 'rounds = 0\n[[stack]]\nframework = "numpy"\n', "`rounds`"),
         (SMALL + '[[stack]]\nframework = "numpy=>1"\n', "is no requirement"),
         (SMALL + '[[stack]]\nframework = "torch"\ncudnn = ["9.5"]\n', "replaces the cuDNN"),
@@ -104,6 +104,27 @@ def test_a_wrong_matrix_is_one_sentence(tmp_path: Path, text: str, message: str)
 
     assert message in error.value.message
     assert "matrix.toml" in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('round = 3\n[[stack]]\nframework = "numpy"\n', "rounds"),
+        ('min-tim = 0.1\n[[stack]]\nframework = "numpy"\n', "min-time"),
+        ('[[stack]]\nframwork = "numpy"\n', "framework"),
+        ('[[stack]]\nframework = "numpy"\nversion = "all"\n', "versions"),
+        ('[[stack]]\nframework = "numpy"\nwiht = ["scipy"]\n', "with"),
+        ('[[include]]\nframework = "numpy"\ncudnm = ["9.5"]\n', "cudnn"),
+        ('[[exclude]]\npyhton = "3.12"\n', "python"),
+        ('[[stack]]\nframework = "numpy"\nindicators = [{ name = "sort", sizes = "small" }]\n', "size"),
+    ],
+)
+def test_a_misspelt_key_gets_the_nearest_key_as_a_hint(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(InputError) as error:
+        matrix(tmp_path, SMALL + text)
+
+    assert " has no key `" in error.value.message
+    assert error.value.hint == f"did you mean `{key}`?"
 
 
 @pytest.mark.parametrize(

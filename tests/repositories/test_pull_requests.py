@@ -19,7 +19,7 @@ import pytest
 
 from knowledge.domain.observation import IndicatorRun, Observation
 from knowledge.domain.stack import PackageVersion, make_stack
-from knowledge.estimate.model_cache import Fits
+from knowledge.estimate.model_cache import ModelCache
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.environment import find_uv
@@ -54,7 +54,7 @@ def knowledge(first_knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -
         store.add(made_up("numpy", {"2.2.6": 1.0, "1.26.4": 0.6, "2.0.2": 1.0}, device="cpu", hardware="cpu-zen4"))
         for framework in FRAMEWORKS:
             for device in ("cpu", "cuda"):
-                Fits(store).process(framework, device)
+                ModelCache(store).process(framework, device)
     return path
 
 

@@ -12,7 +12,7 @@ FORMATS = ("text", "json", "markdown", "github", "gitlab", "sarif", "junit", "ht
 _SUFFIXES = {".json": "json", ".md": "markdown", ".sarif": "sarif", ".xml": "junit", ".html": "html", ".txt": "text"}
 
 
-def written_as(word: str) -> tuple[str, Path] | None:
+def parse_report_option(word: str) -> tuple[str, Path] | None:
     """Return the format and the file of ``FORMAT=FILE`` or ``FILE``; none where neither tells a format."""
     format, separator, path = word.partition("=")
     if separator and format in FORMATS:
@@ -21,9 +21,9 @@ def written_as(word: str) -> tuple[str, Path] | None:
     return None if found is None else (found, Path(word))
 
 
-def formatted(judgement: GateResult, format: str) -> str:
+def format_report(result: GateResult, format: str) -> str:
     """Return the report in a format of :data:`FORMATS`."""
     # Only the module that is asked for is loaded: each takes its time.
     module = importlib.import_module(f"advisor.report.check.{format}")
     make: Callable[[GateResult], str] = getattr(module, f"check_{format}")
-    return make(judgement)
+    return make(result)

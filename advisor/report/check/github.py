@@ -10,23 +10,23 @@ from collections.abc import Iterator
 from advisor.gate.check import GateResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
-from advisor.report.check.summary import counted, targets_of
+from advisor.report.check.summary import count_findings, target_names
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def check_github(judgement: GateResult) -> str:
+def check_github(result: GateResult) -> str:
     """Return a workflow command for each finding, and a line for the log."""
-    return "\n".join(_lines(judgement))
+    return "\n".join(_lines(result))
 
 
-def _lines(judgement: GateResult) -> Iterator[str]:
-    for finding in judgement.findings:
-        yield _command(finding, targets_of(finding, judgement))
-    for name, error in judgement.failures:
+def _lines(result: GateResult) -> Iterator[str]:
+    for finding in result.findings:
+        yield _command(finding, target_names(finding, result))
+    for name, error in result.failures:
         title = f"advisor{f', target {name}' if name else ''}: not complete"
         yield f"::error title={_property(title)}::{_text(f'{error.message}. {error.hint}')}"
-    yield f"advisor: {counted(judgement)}"
+    yield f"advisor: {count_findings(result)}"
 
 
 def _command(finding: Finding, only: str) -> str:

@@ -8,26 +8,26 @@ from __future__ import annotations
 import json
 
 from advisor.gate.check import GateResult
-from advisor.gate.findings import Finding, fingerprints
-from advisor.report.check.summary import targets_of
+from advisor.gate.findings import Finding, unique_fingerprints
+from advisor.report.check.summary import target_names
 
 _SEVERITIES = {"error": "critical", "warning": "minor", "note": "info"}
 
 
-def check_gitlab(judgement: GateResult) -> str:
+def check_gitlab(result: GateResult) -> str:
     """Return the findings as a list of issues; what points nowhere is laid to the policy's file."""
     document = [
         {
-            "description": _described(finding, targets_of(finding, judgement)),
+            "description": _described(finding, target_names(finding, result)),
             "check_name": finding.code,
             "fingerprint": fingerprint,
             "severity": _SEVERITIES[finding.level],
             "location": {
-                "path": finding.place.path or judgement.policy.path,
+                "path": finding.place.path or result.policy.path,
                 "lines": {"begin": finding.place.line or 1},
             },
         }
-        for finding, fingerprint in zip(judgement.findings, fingerprints(judgement.findings), strict=True)
+        for finding, fingerprint in zip(result.findings, unique_fingerprints(result.findings), strict=True)
     ]
     return json.dumps(document, indent=2)
 

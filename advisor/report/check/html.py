@@ -4,54 +4,60 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.gate.check import Examined, GateResult
+from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.codes import gate_codes
-from advisor.report.check.summary import behind_words, change_words, counted, speed_words, targets_of
+from advisor.report.check.summary import (
+    count_findings,
+    describe_changes,
+    describe_gap,
+    describe_prediction,
+    target_names,
+)
 from advisor.report.html import Interval, evidence_of, plot, render, tree
 from advisor.report.interface import target_line
 
 
-def check_html(judgement: GateResult) -> str:
+def check_html(result: GateResult) -> str:
     """Return the report as a page."""
     return render(
         "check.html",
-        title=f"gate {judgement.state}",
-        state=judgement.state,
-        counted=counted(judgement),
-        findings=[(finding, targets_of(finding, judgement)) for finding in judgement.findings],
+        title=f"gate {result.state}",
+        state=result.state,
+        counts=count_findings(result),
+        findings=[(finding, target_names(finding, result)) for finding in result.findings],
         codes=gate_codes(),
-        failures=judgement.failures,
-        covered=judgement.covered,
-        targets=[_target(examined) for examined in judgement.targets],
+        failures=result.failures,
+        ignored=result.ignored,
+        targets=[_target(target_result) for target_result in result.targets],
     )
 
 
-def _target(examined: Examined) -> dict[str, Any]:
-    case = examined.case
+def _target(target_result: TargetResult) -> dict[str, Any]:
+    case = target_result.case
     versions = {name: str(version) for name, version in case.head.lock.versions.items()}
-    told: dict[str, Any] = {
+    context: dict[str, Any] = {
         "name": case.name,
         "line": target_line(case.head.problem.target),
         "lock": str(case.head.lock.path or "the environment"),
         "versions": sorted(versions.items()),
-        "behind": behind_words(examined),
+        "behind": describe_gap(target_result),
         "recommended": {},
         "prospect": None,
         "comparison": None,
-        "tree": () if examined.failure else tree(examined.required(), versions),
+        "tree": () if target_result.failure else tree(target_result.required(), versions),
     }
-    if examined.recommended is not None and examined.prospect is not None:
-        told["recommended"] = {n: str(v) for n, v in examined.recommended.versions.items()}
-        if examined.prospect.changes:
-            told["prospect"] = plot(evidence_of(examined.prospect.changes))
-    if examined.comparison is not None:
-        found = examined.comparison
+    if target_result.recommended is not None and target_result.recommended_prediction is not None:
+        context["recommended"] = {n: str(v) for n, v in target_result.recommended.versions.items()}
+        if target_result.recommended_prediction.changes:
+            context["prospect"] = plot(evidence_of(target_result.recommended_prediction.changes))
+    if target_result.comparison is not None:
+        found = target_result.comparison
         effects = [Interval(label=e.subject, value=e.speedup, low=e.low, high=e.high) for e in found.effects]
-        told["comparison"] = {
+        context["comparison"] = {
             "base": found.base,
             "changes": found.changes,
-            "counted": change_words(found.changes),
-            "speed": speed_words(found.prediction),
+            "changes_text": describe_changes(found.changes),
+            "prediction": describe_prediction(found.prediction),
             "plot": plot(effects),
         }
-    return told
+    return context

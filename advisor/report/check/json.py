@@ -5,33 +5,33 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from advisor.gate.check import Examined, GateResult
+from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.codes import gate_codes
-from advisor.gate.findings import Finding, fingerprints
+from advisor.gate.findings import Finding, unique_fingerprints
 from advisor.report.digits import rounded
 from knowledge.estimate.interface import Effect, Prediction
 
 SCHEMA_VERSION = 1
 
 
-def check_json(judgement: GateResult) -> str:
+def check_json(result: GateResult) -> str:
     """Return the report as JSON; the same findings give the same bytes."""
     document = {
         "schema_version": SCHEMA_VERSION,
-        "exit_code": judgement.exit_code,
+        "exit_code": result.exit_code,
         "findings": [
             _finding(finding, fingerprint)
-            for finding, fingerprint in zip(judgement.findings, fingerprints(judgement.findings), strict=True)
+            for finding, fingerprint in zip(result.findings, unique_fingerprints(result.findings), strict=True)
         ],
         "ignored": [
             {**_finding(f, f.fingerprint), "reason": i.reason, "expires": str(i.expires) if i.expires else None}
-            for f, i in judgement.covered
+            for f, i in result.ignored
         ],
         "failures": [
             {"target": name, "code": error.code, "message": error.message, "hint": error.hint}
-            for name, error in judgement.failures
+            for name, error in result.failures
         ],
-        "targets": [_target(examined) for examined in judgement.targets],
+        "targets": [_target(target_result) for target_result in result.targets],
     }
     return json.dumps(rounded(document), indent=2)
 
@@ -52,9 +52,9 @@ def _finding(finding: Finding, fingerprint: str) -> dict[str, Any]:
     }
 
 
-def _target(examined: Examined) -> dict[str, Any]:
-    case, target = examined.case, examined.case.head.problem.target
-    comparison = examined.comparison
+def _target(target_result: TargetResult) -> dict[str, Any]:
+    case, target = target_result.case, target_result.case.head.problem.target
+    comparison = target_result.comparison
     return {
         "name": case.name or None,
         "python": str(target.python),
@@ -80,11 +80,11 @@ def _target(examined: Examined) -> dict[str, Any]:
             "effects": [_effect(effect) for effect in comparison.effects],
         },
         "recommended": None
-        if examined.recommended is None or examined.prospect is None
+        if target_result.recommended is None or target_result.recommended_prediction is None
         else {
-            "packages": {name: str(version) for name, version in sorted(examined.recommended.versions.items())},
-            "proven": examined.recommended.proven,
-            "prediction": _prediction(examined.prospect),
+            "packages": {name: str(version) for name, version in sorted(target_result.recommended.versions.items())},
+            "proven": target_result.recommended.proven,
+            "prediction": _prediction(target_result.recommended_prediction),
         },
     }
 

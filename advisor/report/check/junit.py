@@ -8,31 +8,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from advisor.gate.check import Examined, GateResult
+from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
 from advisor.project.read_errors import UnreadableFileError
 
 
-def check_junit(judgement: GateResult) -> str:
+def check_junit(result: GateResult) -> str:
     """Return the findings as test suites; errors are failures, the others are told in their case's output."""
     root = ElementTree.Element("testsuites", name="advisor check")
-    for examined in judgement.targets:
-        root.append(_suite(examined, judgement))
-    if judgement.unreadable is not None:
-        root.append(_unreadable_suite(judgement.findings, judgement.unreadable))
+    for target_result in result.targets:
+        root.append(_suite(target_result, result))
+    if result.unreadable is not None:
+        root.append(_unreadable_suite(result.findings, result.unreadable))
     for key in ("tests", "failures", "errors"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode")
 
 
-def _suite(examined: Examined, judgement: GateResult) -> ElementTree.Element:
-    name = examined.case.name or examined.case.head.problem.target.hardware.name
+def _suite(target_result: TargetResult, result: GateResult) -> ElementTree.Element:
+    name = target_result.case.name or target_result.case.head.problem.target.hardware.name
     suite = ElementTree.Element("testsuite", name=name)
     failed = 0
     for code, about in gate_codes().items():
-        found = [f for f in judgement.findings if f.code == code and (not f.targets or examined.case.name in f.targets)]
+        found = [
+            f for f in result.findings if f.code == code and (not f.targets or target_result.case.name in f.targets)
+        ]
         case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name=f"{code} {about.name}")
         failing = [f for f in found if f.fails]
         failed += bool(failing)
@@ -42,10 +44,12 @@ def _suite(examined: Examined, judgement: GateResult) -> ElementTree.Element:
         if others := [f for f in found if not f.fails]:
             ElementTree.SubElement(case, "system-out").text = "\n".join(map(_line, others))
     errors = 0
-    if examined.failure is not None:
+    if target_result.failure is not None:
         case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name="examination")
-        message = _legal(examined.failure.message)
-        ElementTree.SubElement(case, "error", message=message, type=examined.failure.code).text = examined.failure.hint
+        message = _legal(target_result.failure.message)
+        ElementTree.SubElement(
+            case, "error", message=message, type=target_result.failure.code
+        ).text = target_result.failure.hint
         errors = 1
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(failed))

@@ -4,66 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from advisor.gate.check import Examined, GateResult
+from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
-from advisor.report.check.summary import behind_words, change_words, counted, speed_words, targets_of
+from advisor.report.check.summary import (
+    count_findings,
+    describe_changes,
+    describe_gap,
+    describe_prediction,
+    target_names,
+)
 from advisor.report.interface import target_line
 from knowledge.estimate.interface import Effect
 
 _MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 
-def check_markdown(judgement: GateResult) -> str:
+def check_markdown(result: GateResult) -> str:
     """Return the report as Markdown, for GitHub's and GitLab's dialects."""
-    return "\n".join(_lines(judgement)) + "\n"
+    return "\n".join(_lines(result)) + "\n"
 
 
-def _lines(judgement: GateResult) -> Iterator[str]:
-    mark = {"passed": "✅", "failed": "❌"}.get(judgement.state, "⚠️")
-    yield f"## {mark} Dependency stack: {judgement.state}"
+def _lines(result: GateResult) -> Iterator[str]:
+    mark = {"passed": "✅", "failed": "❌"}.get(result.state, "⚠️")
+    yield f"## {mark} Dependency stack: {result.state}"
     yield ""
-    yield f"{counted(judgement)}."
+    yield f"{count_findings(result)}."
     yield ""
-    for name, error in judgement.failures:
+    for name, error in result.failures:
         yield f"**Not told{f' for {name}' if name else ''}:** {error.message}. {error.hint}"
         yield ""
-    if judgement.findings:
-        rows = [_finding_row(finding, judgement) for finding in judgement.findings]
+    if result.findings:
+        rows = [_finding_row(finding, result) for finding in result.findings]
         yield from table(("", "finding", "where", "what"), rows)
         yield ""
-    for examined in judgement.targets:
-        yield from _target(examined)
-    if judgement.covered:
+    for target_result in result.targets:
+        yield from _target(target_result)
+    if result.ignored:
         yield "<details><summary>Ignored findings</summary>"
         yield ""
-        rows = [(f.code, f.message, i.reason, str(i.expires or "")) for f, i in judgement.covered]
+        rows = [(f.code, f.message, i.reason, str(i.expires or "")) for f, i in result.ignored]
         yield from table(("finding", "what", "reason", "until"), rows)
         yield ""
         yield "</details>"
 
 
-def _finding_row(finding: Finding, judgement: GateResult) -> tuple[str, ...]:
-    only = f" (target {targets})" if (targets := targets_of(finding, judgement)) else ""
+def _finding_row(finding: Finding, result: GateResult) -> tuple[str, ...]:
+    only = f" (target {targets})" if (targets := target_names(finding, result)) else ""
     source = f" ([source]({finding.source}))" if finding.source.startswith("https://") else ""
     name = f"{finding.code} {gate_codes()[finding.code].name}"
     place = f"`{finding.place}`" if finding.place.path else ""
     return _MARKS[finding.level], name, place, f"{finding.message}{only}{source}"
 
 
-def _target(examined: Examined) -> Iterator[str]:
-    case = examined.case
+def _target(target_result: TargetResult) -> Iterator[str]:
+    case = target_result.case
     title = f"{case.name}: " if case.name else ""
     yield f"### {title}{target_line(case.head.problem.target)}"
     yield ""
-    if examined.recommended is not None:
-        yield f"Against the recommended stack: {behind_words(examined)}."
+    if target_result.recommended is not None:
+        yield f"Against the recommended stack: {describe_gap(target_result)}."
         yield ""
-    comparison = examined.comparison
+    comparison = target_result.comparison
     if comparison is None:
         return
-    yield f"Against {comparison.base}: {change_words(comparison.changes)}."
-    yield f"Predicted effect: {speed_words(comparison.prediction)}."
+    yield f"Against {comparison.base}: {describe_changes(comparison.changes)}."
+    yield f"Predicted effect: {describe_prediction(comparison.prediction)}."
     yield ""
     if comparison.changes:
         yield "<details><summary>Packages</summary>"

@@ -12,24 +12,24 @@ from urllib.parse import quote
 
 from advisor.gate.check import GateResult
 from advisor.gate.codes import Code, gate_codes
-from advisor.gate.findings import Finding, fingerprints
-from advisor.report.check.summary import targets_of
+from advisor.gate.findings import Finding, unique_fingerprints
+from advisor.report.check.summary import target_names
 from knowledge.domain.errors import AdvisorError
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def check_sarif(judgement: GateResult) -> str:
+def check_sarif(gate_result: GateResult) -> str:
     """Return the findings as a log of one run; what exceptions cover is in it, marked as suppressed."""
     codes = gate_codes()
     places = {code: place for place, code in enumerate(codes)}
-    every = [*judgement.findings, *(finding for finding, _ in judgement.covered)]
+    every = [*gate_result.findings, *(finding for finding, _ in gate_result.ignored)]
     results = [
-        {**_result(finding, judgement), "ruleIndex": places[finding.code], "partialFingerprints": {"advisor/v1": own}}
-        for finding, own in zip(every, fingerprints(every), strict=True)
+        {**_result(finding, gate_result), "ruleIndex": places[finding.code], "partialFingerprints": {"advisor/v1": own}}
+        for finding, own in zip(every, unique_fingerprints(every), strict=True)
     ]
-    for result, (_, ignore) in zip(results[len(judgement.findings) :], judgement.covered, strict=True):
-        result["suppressions"] = [{"kind": "external", "justification": ignore.reason}]
+    for entry, (_, ignore) in zip(results[len(gate_result.findings) :], gate_result.ignored, strict=True):
+        entry["suppressions"] = [{"kind": "external", "justification": ignore.reason}]
     document = {
         "$schema": _SCHEMA,
         "version": "2.1.0",
@@ -45,9 +45,9 @@ def check_sarif(judgement: GateResult) -> str:
                 "columnKind": "unicodeCodePoints",
                 "invocations": [
                     {
-                        "executionSuccessful": judgement.exit_code in (0, 1),
-                        "exitCode": judgement.exit_code,
-                        "toolExecutionNotifications": [_notification(*failure) for failure in judgement.failures],
+                        "executionSuccessful": gate_result.exit_code in (0, 1),
+                        "exitCode": gate_result.exit_code,
+                        "toolExecutionNotifications": [_notification(*failure) for failure in gate_result.failures],
                     }
                 ],
                 "results": results,
@@ -68,10 +68,10 @@ def _rule(code: Code) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, judgement: GateResult) -> dict[str, Any]:
-    only = f" (target {targets})" if (targets := targets_of(finding, judgement)) else ""
+def _result(finding: Finding, gate_result: GateResult) -> dict[str, Any]:
+    only = f" (target {targets})" if (targets := target_names(finding, gate_result)) else ""
     source = f" ({finding.source})" if finding.source else ""
-    result: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "ruleId": finding.code,
         "level": finding.level,
         "message": {"text": f"{finding.message}{only}{source}"},
@@ -81,8 +81,8 @@ def _result(finding: Finding, judgement: GateResult) -> dict[str, Any]:
             "artifactLocation": {"uri": quote(finding.place.path), "uriBaseId": "%SRCROOT%"},
             "region": {"startLine": finding.place.line or 1},
         }
-        result["locations"] = [{"physicalLocation": location}]
-    return result
+        entry["locations"] = [{"physicalLocation": location}]
+    return entry
 
 
 def _notification(target: str, error: AdvisorError) -> dict[str, Any]:

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from advisor.gate.check import Examined, GateResult
+from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.compare import PackageChange
 from advisor.gate.findings import Finding
 from advisor.report.words import count
 from knowledge.estimate.interface import Prediction
 
 
-def counted(judgement: GateResult) -> str:
+def count_findings(result: GateResult) -> str:
     """Say how many findings there are, by level."""
-    counts = Counter(finding.level for finding in judgement.findings)
+    counts = Counter(finding.level for finding in result.findings)
     told = [count(counts[level], level) for level in ("error", "warning", "note")]
-    covered = f", {len(judgement.covered)} ignored" if judgement.covered else ""
+    covered = f", {len(result.ignored)} ignored" if result.ignored else ""
     return ", ".join(told) + covered
 
 
-def targets_of(finding: Finding, judgement: GateResult) -> str:
+def target_names(finding: Finding, result: GateResult) -> str:
     """Name the targets of a finding, where it does not hold for all of several."""
     named = [name for name in finding.targets if name]
-    return ", ".join(named) if named and len(finding.targets) < len(judgement.targets) else ""
+    return ", ".join(named) if named and len(finding.targets) < len(result.targets) else ""
 
 
-def speed_words(prediction: Prediction) -> str:
+def describe_prediction(prediction: Prediction) -> str:
     """Say a predicted speed-up with its interval."""
     if prediction.changes:
         return (
@@ -38,21 +38,22 @@ def speed_words(prediction: Prediction) -> str:
     return f"no change for workload `{prediction.workload}`: no measured package differs"
 
 
-def change_words(changes: Iterable[PackageChange]) -> str:
+def describe_changes(changes: Iterable[PackageChange]) -> str:
     """Count changes by kind."""
     counts = Counter(change.kind for change in changes)
     told = [f"{counts[kind]} {kind}" for kind in ("upgraded", "downgraded", "added", "removed") if counts[kind]]
     return ", ".join(told) or "no package differs"
 
 
-def behind_words(examined: Examined) -> str:
+def describe_gap(target_result: TargetResult) -> str:
     """Say how a lock stands against the recommended stack."""
-    if examined.recommended is None or examined.prospect is None:
+    if target_result.recommended is None or target_result.recommended_prediction is None:
         return "not known"
-    versions = examined.case.head.lock.versions
-    differing = sum(versions.get(name) != version for name, version in examined.recommended.versions.items())
-    proof = "" if examined.recommended.proven else " (not proven to be the best)"
+    versions = target_result.case.head.lock.versions
+    differing = sum(versions.get(name) != version for name, version in target_result.recommended.versions.items())
+    proof = "" if target_result.recommended.proven else " (not proven to be the best)"
     if not differing:
         return f"the lock is the recommended stack{proof}"
     verb = "differs" if differing == 1 else "differ"
-    return f"{count(differing, 'package')} {verb}{proof}; its speed over the lock: {speed_words(examined.prospect)}"
+    speed = describe_prediction(target_result.recommended_prediction)
+    return f"{count(differing, 'package')} {verb}{proof}; its speed over the lock: {speed}"

@@ -43,7 +43,7 @@ class SkippedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportResult:
     """What a tree gave.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Place:
     number: int
 
 
-def read_results(path: Path, *, round_: str | None = None) -> Imported:
+def read_results(path: Path, *, round_: str | None = None) -> ImportResult:
     """Read a tree of results.
 
     Args:
@@ -83,7 +83,7 @@ def read_results(path: Path, *, round_: str | None = None) -> Imported:
     """
     try:
         runs, descriptions, skipped = _gather(path, round_)
-    except (OSError, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except (OSError, ValueError, OverflowError, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"`{path}` cannot be read: {error}") from None
     observations: list[Observation] = []
     for place, run in runs:
@@ -96,7 +96,7 @@ def read_results(path: Path, *, round_: str | None = None) -> Imported:
             skipped.append(SkippedFile(path=place.path, reason=f"it tells no observation: {error}"))
             continue
         observations.append(observation)
-    return Imported(observations=tuple(observations), skipped=tuple(sorted(skipped, key=lambda s: s.path)))
+    return ImportResult(observations=tuple(observations), skipped=tuple(sorted(skipped, key=lambda s: s.path)))
 
 
 def _gather(

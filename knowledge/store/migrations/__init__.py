@@ -1,1 +1,1 @@
-"""Revisions of the tables, for Alembic."""
+"""Alembic migrations of the tables."""

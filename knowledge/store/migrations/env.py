@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that the knowledge base gives."""
+"""Alembic environment: runs the migrations on the connection of the knowledge base."""
 
 from __future__ import annotations
 

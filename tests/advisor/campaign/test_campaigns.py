@@ -150,7 +150,7 @@ def test_two_do_not_look_after_one_campaign(bench: Bench) -> None:
     bench.release()
 
     assert refused.returncode == 2
-    assert "another process looks after the campaign" in refused.stderr
+    assert "another process coordinates the campaign" in refused.stderr
     assert process.wait(120) == 0
 
 

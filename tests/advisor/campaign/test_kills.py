@@ -111,7 +111,7 @@ def test_nothing_is_lost_and_nothing_is_twice(bench: Bench, slurm: Cluster) -> N
         with _opened(database) as store:
             held = sum(block.observations for block in store.blocks(_names(store)))
             assert held == stored == TRIALS * ROUNDS * ARMS
-            assert list(store.damages()) == []
+            assert list(store.find_damage()) == []
     finally:
         database.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -8,12 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from advisor.campaign.plan import Campaign, check_disk, estimate, history_of, locked_file, plan_campaign
+from advisor.campaign.plan import (
+    Campaign,
+    CampaignTarget,
+    check_disk,
+    estimate,
+    locked_file,
+    plan_campaign,
+    run_seconds_by_label,
+)
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.resolve.baseline import Impossible
+from advisor.resolve.baseline import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.hardware.detect import detect
 from pi_runners.environment import FullDiskError
@@ -26,7 +34,7 @@ HARDWARE = detect()
 
 @pytest.fixture
 def client(index: PackageIndex, tmp_path: Path) -> IndexClient:
-    """An index with a PyTorch that carries CUDA and cuDNN, as its wheels do."""
+    """An index with a PyTorch that contains CUDA and cuDNN, as its wheels do."""
     for version, cuda, cudnn in (("2.8.0", "12.8.90", "9.10.2.21"), ("2.7.0", "12.6.77", "9.5.1.17")):
         index.add("torch", version, [f"nvidia-cuda-runtime-cu12=={cuda}", f"nvidia-cudnn-cu12=={cudnn}"])
         index.add("nvidia-cuda-runtime-cu12", cuda)
@@ -38,12 +46,13 @@ def client(index: PackageIndex, tmp_path: Path) -> IndexClient:
     return IndexClient(configuration, cache=DiskCache(tmp_path / "cache"))
 
 
+TARGET = CampaignTarget(hardware=HARDWARE, device="cpu", python=sys.executable)
+
+
 def planned(client: IndexClient, tmp_path: Path, text: str) -> Campaign:
     path = tmp_path / "matrix.toml"
     path.write_text('name = "m"\nindicators = ["sort"]\nrounds = 3\n' + text)
-    return plan_campaign(
-        read_matrix(path), client=client, hardware=HARDWARE, device="cpu", python=sys.executable, most=100
-    )
+    return plan_campaign(read_matrix(path), TARGET, client=client, max_runs=100)
 
 
 def test_cudnn_is_replaced_within_its_major_version(client: IndexClient) -> None:
@@ -53,9 +62,9 @@ def test_cudnn_is_replaced_within_its_major_version(client: IndexClient) -> None
 
     versions = {p.package.name: p.package.version for p in lock.packages}
     assert versions["nvidia-cudnn-cu12"] == "9.8.0.87"
-    with pytest.raises(Impossible, match="of another major version"):
+    with pytest.raises(NoStackError, match="has another major version"):
         locker.lock(["torch==2.7.0"], sys.executable, cudnn="8.9")
-    with pytest.raises(Impossible, match="carries no cuDNN"):
+    with pytest.raises(NoStackError, match="contains no cuDNN"):
         locker.lock(["numpy"], sys.executable, cudnn="9.8")
 
 
@@ -63,7 +72,7 @@ def test_a_stack_with_another_cuda_runtime_is_dropped_with_the_reason(client: In
     campaign = planned(client, tmp_path, '[[stack]]\nframework = "torch"\ncuda = ["12.6"]\n')
 
     assert [arm.lock.label for arm in campaign.blocks[0].arms] == ["torch==2.7.0", "torch==2.7.0"]
-    assert [d.reason for d in campaign.dropped] == ["`torch==2.8.0` carries CUDA 12.8, not 12.6"]
+    assert [d.reason for d in campaign.dropped] == ["`torch==2.8.0` contains CUDA 12.8, not 12.6"]
 
 
 def test_each_backend_has_a_block_with_a_reference_and_its_control(client: IndexClient, tmp_path: Path) -> None:
@@ -79,15 +88,7 @@ def test_each_backend_has_a_block_with_a_reference_and_its_control(client: Index
 def test_the_same_matrix_gives_the_same_names_and_a_repetition_others(client: IndexClient, tmp_path: Path) -> None:
     text = '[[stack]]\nframework = "numpy"\n'
     first, again = planned(client, tmp_path, text), planned(client, tmp_path, text)
-    other = plan_campaign(
-        read_matrix(tmp_path / "matrix.toml"),
-        client=client,
-        hardware=HARDWARE,
-        device="cpu",
-        python=sys.executable,
-        most=100,
-        repetition=2,
-    )
+    other = plan_campaign(read_matrix(tmp_path / "matrix.toml"), TARGET, client=client, max_runs=100, repetition=2)
 
     assert first.blocks[0].name == again.blocks[0].name
     assert other.blocks[0].name != first.blocks[0].name
@@ -99,7 +100,7 @@ def test_estimates_add_up_and_learn_from_what_was_measured(client: IndexClient, 
     slow = replace(observation(seconds=1.0), indicator=run, loops=100)
 
     fresh = estimate(block, client, {})
-    known = estimate(block, client, history_of([slow]))
+    known = estimate(block, client, run_seconds_by_label([slow]))
 
     assert (fresh.processes, fresh.runs) == (6, 6)
     assert fresh.disk_bytes == client.unpacked_size(locked_file(block.arms[0].lock.packages[0]))

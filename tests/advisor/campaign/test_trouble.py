@@ -10,10 +10,18 @@ from pathlib import Path
 import pytest
 
 from advisor.campaign.coordinator import Coordinator
-from advisor.campaign.directory import CampaignPlan, Cell, Home, HomeError, cell_files, plan_document, plan_from
+from advisor.campaign.directory import (
+    CampaignDirectory,
+    CampaignDirectoryError,
+    CampaignPlan,
+    Cell,
+    cell_files,
+    plan_document,
+    read_plan,
+)
 from advisor.campaign.engines import open_engine
 from advisor.campaign.worker import UnsuitableNodeError, cell_line, cells_in, check_node
-from advisor.report.campaign import overview
+from advisor.report.campaign import campaign_status
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Driver, HardwareProfile
 from knowledge.exchange.files import observation_file
@@ -60,8 +68,8 @@ class Keeps:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    made = Home(tmp_path / "home")
+def home(tmp_path: Path) -> CampaignDirectory:
+    made = CampaignDirectory(tmp_path / "home")
     made.create(planned())
     return made
 
@@ -69,7 +77,7 @@ def home(tmp_path: Path) -> Home:
 def test_a_plan_is_read_as_it_was_written() -> None:
     plan = planned(H200, "cuda", rounds=3)
 
-    assert plan_from(plan_document(plan), where="plan") == plan
+    assert read_plan(plan_document(plan), where="plan") == plan
     assert len(plan.tasks) == 3
 
 
@@ -81,16 +89,16 @@ def test_a_plan_keeps_the_keys_that_earlier_versions_wrote() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 99, "plan": {}}', b'{"format": 1, "plan": {"name": 1}}'])
 def test_a_damaged_plan_is_one_sentence(content: bytes) -> None:
-    with pytest.raises(InputError, match="is no plan of a campaign"):
-        plan_from(content, where="plan")
+    with pytest.raises(InputError, match="is not the plan of a campaign"):
+        read_plan(content, where="plan")
 
 
-def test_the_first_of_two_that_measured_a_cell_stays(home: Home) -> None:
+def test_the_first_of_two_that_measured_a_cell_stays(home: CampaignDirectory) -> None:
     cell = Cell(block=0, round=0, arm=0, machine="0" * 8)
 
     assert home.put(cell, b"first")
     assert not home.put(cell, b"second")
-    home.keep(cell)
+    home.mark_stored(cell)
     assert not home.put(cell, b"third")
     assert home.cells()[cell].read_bytes() == b"first"
 
@@ -102,7 +110,7 @@ def test_cells_survive_the_output_and_what_was_cut_is_none() -> None:
     assert list(cells_in(f"noise\n{line}\nseshat-cell x\n{line[:-9]}\n{line}")) == [(cell, b"content")] * 2
 
 
-def test_while_the_knowledge_base_is_gone_observations_wait(home: Home) -> None:
+def test_while_the_knowledge_base_is_gone_observations_wait(home: CampaignDirectory) -> None:
     sink, told = Keeps(), []
     coordinator = Coordinator(home, home.plan(), sink=sink, warn=lambda message, hint: told.append(message))
     seen = observation(block=f"b-{MACHINE.identity[:8]}")
@@ -110,44 +118,44 @@ def test_while_the_knowledge_base_is_gone_observations_wait(home: Home) -> None:
     home.put(cell, content)
     sink.fails = True
 
-    assert coordinator.take_in() == coordinator.take_in() == 0
+    assert coordinator.collect() == coordinator.collect() == 0
     assert len(told) == 1
-    assert "1 cells wait in" in told[0]
+    assert "1 cell not stored yet, in" in told[0]
     sink.fails = False
-    assert coordinator.take_in() == 1
+    assert coordinator.collect() == 1
     assert sink.seen == [seen.identity]
-    assert (home.cells(home.spool), list(home.cells(home.kept))) == ({}, [cell])
+    assert (home.cells(home.spool), list(home.cells(home.stored))) == ({}, [cell])
 
 
-def test_a_damaged_cell_is_put_aside_and_measured_again(home: Home) -> None:
+def test_a_damaged_cell_is_put_aside_and_measured_again(home: CampaignDirectory) -> None:
     told: list[str] = []
     coordinator = Coordinator(home, home.plan(), sink=Keeps(), warn=lambda message, hint: told.append(message))
     cell = Cell(block=0, round=0, arm=0, machine=MACHINE.identity[:8])
     home.put(cell, observation_file([observation()])[:-40])
     assert coordinator.states()[0].state == "done"
 
-    coordinator.take_in()
+    coordinator.collect()
 
-    assert "is kept as" in told[0]
+    assert "it was renamed to" in told[0]
     assert coordinator.states()[0].state == "waiting"
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(HomeError, match="cannot be written"):
-        Home(tmp_path / "file" / "home").create(planned())
+    with pytest.raises(CampaignDirectoryError, match="cannot be written"):
+        CampaignDirectory(tmp_path / "file" / "home").create(planned())
 
 
-def test_clocks_that_differ_are_told(home: Home) -> None:
+def test_clocks_that_differ_are_told(home: CampaignDirectory) -> None:
     coordinator = Coordinator(home, home.plan(), sink=Keeps())
     submission = home.batches / "001"
     submission.mkdir()
     (submission / "submission.json").write_text('{"tasks": [0], "at": 2000000000.0, "engine": "local"}')
-    home.note(0, {"node": "n7", "clock": 2000000000.0 - 90})
-    (behind,) = overview(coordinator).remarks
-    home.note(0, {"node": "n7", "clock": 4000000000.0})
-    (ahead,) = overview(coordinator).remarks
+    home.write_progress(0, {"node": "n7", "clock": 2000000000.0 - 90})
+    (behind,) = campaign_status(coordinator).remarks
+    home.write_progress(0, {"node": "n7", "clock": 4000000000.0})
+    (ahead,) = campaign_status(coordinator).remarks
 
     assert "the clock of node `n7` is 90 s behind" in behind
     assert "s ahead" in ahead
@@ -156,13 +164,13 @@ def test_clocks_that_differ_are_told(home: Home) -> None:
 @pytest.mark.parametrize(
     ("hardware", "reason"),
     [
-        (MACHINE, "has no NVIDIA GPU that a driver knows"),
+        (MACHINE, "has no NVIDIA GPU with a driver"),
         (replace(MACHINE, unknown=("accelerators: the driver is not loaded",)), "the driver is not loaded"),
         (
             replace(H200, accelerators=(replace(H200.accelerators[0], model="T4", compute_capability="7.5"),)),
             "has a GPU of compute capability 7.5",
         ),
-        (replace(H200, driver=Driver(version="525", newest_cuda="12.0")), "a driver that serves CUDA 12.0 at most"),
+        (replace(H200, driver=Driver(version="525", newest_cuda="12.0")), "a driver that supports CUDA 12.0 at most"),
         (
             replace(H200, cpu=replace(H200.cpu, architecture="aarch64")),
             "is aarch64, the campaign was planned for x86_64",
@@ -185,7 +193,7 @@ def test_a_node_that_is_what_it_was_planned_for_is_taken() -> None:
         (("-e", "lsf"), 2, "there is no executor `lsf`"),
         (("-e", "slurm", "--engine", "partion=x"), 2, "did you mean `partition`?"),
         (("-e", "slurm", "--engine", "cpus=many"), 2, "option `cpus`"),
-        (("-e", "slurm", "--engine", "gres"), 2, "is not understood"),
+        (("-e", "slurm", "--engine", "gres"), 2, "has no value"),
         (("-e", "kubernetes"), 2, "needs an image"),
         (("-e", "kubernetes", "--engine", "image=x", "--python", "/usr/bin/python3"), 2, "not of the image"),
         (("--render", "out"), 2, "only Kubernetes has manifests"),
@@ -208,7 +216,8 @@ def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
     done = bench.campaign("-e", "slurm", PATH=nowhere)
 
     assert done.returncode == 4
-    assert "Slurm is not installed on this machine: `squeue` was not found" in done.stderr
+    assert "Slurm is not installed on this machine: `sbatch` was not found" in done.stderr
+    assert not (bench.folder / "campaigns").exists(), "a campaign that cannot run leaves nothing"
     assert bench.campaign().returncode == 0
     assert bench.cells == every_cell(2, 2)
 
@@ -328,13 +337,13 @@ def test_an_image_that_cannot_be_pulled_is_told_while_it_waits(bench: Bench, kub
 
 
 def test_a_task_that_is_not_there_is_refused(advisor_here: Advisor, tmp_path: Path) -> None:
-    Home(tmp_path / "home").create(planned())
+    CampaignDirectory(tmp_path / "home").create(planned())
 
     beyond = advisor_here("pi", "work", "home", "7")
     nothing = advisor_here("pi", "work", "elsewhere", "0")
 
     assert (beyond.returncode, "has no task 7" in beyond.stderr) == (2, True)
-    assert (nothing.returncode, "holds no campaign" in nothing.stderr) == (2, True)
+    assert (nothing.returncode, "is not the directory of a campaign" in nothing.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -348,10 +357,12 @@ def test_a_task_that_is_not_there_is_refused(advisor_here: Advisor, tmp_path: Pa
         ("kubernetes", "500M", "0.450"),
     ],
 )
-def test_a_process_may_take_a_little_less_than_its_task(home: Home, engine: str, memory: str, gigabytes: str) -> None:
+def test_the_memory_limit_of_a_process_is_90_percent_of_its_task(
+    home: CampaignDirectory, engine: str, memory: str, gigabytes: str
+) -> None:
     options = {"memory": memory, "image": "x"} if engine == "kubernetes" else {"memory": memory}
     command = open_engine(engine, options, home, planned()).command
 
     assert command[command.index("--memory-limit") + 1] == gigabytes
-    with pytest.raises(InputError, match="is no amount"):
+    with pytest.raises(InputError, match="is not a valid memory size"):
         open_engine(engine, {**options, "memory": "much"}, home, planned())

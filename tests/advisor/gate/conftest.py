@@ -102,8 +102,8 @@ def compare(index: PackageIndex, tmp_path: Path) -> Iterator[Compare]:
             target="",
         )
         clients.append(client or client_of(index, tmp_path / "cache"))
-        expected = (policy or {}).get("indexes", (clients[-1].configuration.default,))
-        found = LockedFiles(scope, clients[-1], expected=expected).findings
+        allowed_indexes = (policy or {}).get("indexes", (clients[-1].configuration.default,))
+        found = LockedFiles(scope, clients[-1], allowed_indexes=allowed_indexes).findings
         return {(finding.code, finding.subject) for finding in found if finding.level != "note"}
 
     yield run

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.gate.base import content_at, exported
+from advisor.gate.base import export_commit, read_file_at
+from advisor.gate.git_objects import tracked_files
 from knowledge.domain.errors import InputError
 from tests.advisor.gate.steps import Run, change, git
 from tests.conftest import Advisor
@@ -32,7 +33,7 @@ def commit(project: Path) -> None:
 def laid_out(project: Path) -> tuple[dict[str, bytes], list[str]]:
     """Return what is laid out of the last commit, and what was said."""
     told: list[str] = []
-    with exported("HEAD", project, warn=told.append) as directory:
+    with export_commit("HEAD", project, warn=told.append) as directory:
         assert not any(path.is_symlink() for path in directory.rglob("*"))
         files = {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
     return files, told
@@ -100,7 +101,7 @@ def test_symbolic_links_are_followed_within_the_repository_only(repository: Path
     assert not {"absolute.txt", "outside.txt", "nothing.txt", "loop.txt"} & set(files)
     assert told == [
         "the base `HEAD` has 4 symbolic links that lead to no file of the repository, such as `absolute.txt`: they are "
-        "not read"
+        "skipped"
     ]
 
 
@@ -140,7 +141,7 @@ def test_a_base_with_many_files_is_read(repository: Path) -> None:
     tree = subprocess.run(
         ["git", "mktree"], cwd=repository, input=lines, check=True, capture_output=True, text=True
     ).stdout.strip()
-    with exported(tree_commit(repository, tree), repository, warn=print) as directory:
+    with export_commit(tree_commit(repository, tree), repository, warn=print) as directory:
         assert len(list(directory.iterdir())) == 11_000
 
 
@@ -158,14 +159,30 @@ def test_a_file_of_a_commit_is_read_as_it_is(repository: Path) -> None:
     (repository / "nodes" / "one.yaml").write_bytes(b"cpu: 1\n")
     commit(repository)
 
-    assert content_at("HEAD", repository, Path("node.yaml")) == b"cpu: 1\n"
-    assert content_at("HEAD", repository / "nodes", Path("one.yaml")) == b"cpu: 1\n"
-    assert content_at("HEAD", repository, Path("../x")) is None
+    assert read_file_at("HEAD", repository, Path("node.yaml")) == b"cpu: 1\n"
+    assert read_file_at("HEAD", repository / "nodes", Path("one.yaml")) == b"cpu: 1\n"
+    assert read_file_at("HEAD", repository, Path("../x")) is None
 
 
 def test_a_reference_that_is_an_option_is_none(repository: Path) -> None:
-    with pytest.raises(InputError, match="neither a file nor a commit"), exported("--all", repository, warn=print):
+    with pytest.raises(InputError, match="neither a file nor a commit"), export_commit("--all", repository, warn=print):
         pass
+
+
+def test_a_repository_inside_the_change_is_not_read_and_runs_nothing(repository: Path, advisor_here: Advisor) -> None:
+    # A commit may hold what git takes for a repository without a checkout, with settings that name programs.
+    folder = repository / "packages" / "m"
+    git(repository, "init", "-q", "--bare", "packages/m")
+    (folder / "pyproject.toml").write_text((repository / "pyproject.toml").read_text())
+    (folder / "pylock.toml").write_text((repository / "pylock.toml").read_text())
+    for name, value in {"bare": "false", "worktree": ".", "fsmonitor": f"touch {repository}/ran; false"}.items():
+        git(repository, "config", "--file", str(folder / "config"), f"core.{name}", value)
+
+    done = advisor_here("check", str(folder), "--policy-from-base")
+    found = tracked_files(folder, folder)
+
+    assert (done.returncode, "git does not read it: fatal: cannot use bare repository" in done.stderr) == (2, True)
+    assert (found, (repository / "ran").exists()) == ((), False)
 
 
 def test_a_change_in_a_repository_with_outside_links_is_judged(repository: Path, check: Run) -> None:

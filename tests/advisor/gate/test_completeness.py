@@ -76,7 +76,7 @@ def test_what_comes_from_no_index_fails_without_its_credentials(project: Path, c
     found = check()
 
     assert [(f["code"], f["message"]) for f in found["findings"] if f["package"] == "a"] == [
-        ("ADV026", "`a` comes from `https://git.example.org/a`, no index: its files cannot be compared")
+        ("ADV026", "`a` comes from `https://git.example.org/a`, not from an index: its files cannot be compared")
     ]
 
 

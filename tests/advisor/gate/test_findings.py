@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from advisor.gate.compatibility import unfit
+from advisor.gate.compatibility import check_compatibility
 from advisor.gate.policy import read_policy
-from advisor.gate.prediction import Outlook
+from advisor.gate.prediction import Predictor
 from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.project.locks import read_lock
@@ -324,8 +324,8 @@ def test_two_packages_that_a_rule_forbids_together_are_found(tmp_path: Path) -> 
     problem = problem_of("a", "b")
     lock = read_lock(tmp_path / "freeze.txt", problem.target)
     scope = Scope(lock=lock, problem=problem, policy=read_policy({}), target="")
-    outlook = Outlook(DiskCache(tmp_path), address="sqlite://", hardware=MACHINE, workload="equal")
+    predictor = Predictor(DiskCache(tmp_path), address="sqlite://", hardware=MACHINE, workload="equal")
 
-    found = list(unfit(scope, RuleBook((rule,), MACHINE), outlook, frameworks=()))
+    found = list(check_compatibility(scope, RuleBook((rule,), MACHINE), predictor, frameworks=()))
 
     assert [(f.code, f.package, f.place.line, f.level) for f in found] == [("ADV002", "b", 2, "error")]

@@ -190,7 +190,7 @@ def test_an_unmeasured_stack_is_not_called_as_fast_as_the_baseline(
 def test_the_reports_import_no_solver() -> None:
     # What runs on every push must start fast: the solver is for what is new.
     program = (
-        "import sys, advisor.cli.gate_session, advisor.report.check.text;"
+        "import sys, advisor.api.gate_session, advisor.report.check.text;"
         "print([m for m in ('ortools', 'scipy', 'numpy', 'sqlalchemy', 'jinja2') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

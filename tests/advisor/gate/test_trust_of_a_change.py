@@ -37,7 +37,7 @@ def test_a_cache_that_the_change_brings_is_refused(repository: Path, advisor_her
 
     assert fine.returncode == 0, fine.stderr
     assert done.returncode == 2
-    assert "the cache `.cache` holds files of the repository, such as `.cache/listed`" in done.stderr
+    assert "the cache `.cache` contains files of the repository, such as `.cache/listed`" in done.stderr
 
 
 def test_a_cache_behind_a_link_of_the_change_is_refused(repository: Path, advisor_here: Advisor) -> None:
@@ -49,7 +49,7 @@ def test_a_cache_behind_a_link_of_the_change_is_refused(repository: Path, adviso
     done = advisor_here("check", "--policy-from-base", "--cache-dir", ".cache")
 
     assert done.returncode == 2
-    assert "holds files of the repository" in done.stderr
+    assert "contains files of the repository" in done.stderr
 
 
 def test_the_knowledge_base_of_the_base_is_used(
@@ -77,7 +77,26 @@ def test_a_knowledge_base_that_only_the_change_has_is_refused(
     done = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--knowledge", "known.sqlite")
 
     assert done.returncode == 2
-    assert "the knowledge base `known.sqlite` is part of the change, and `HEAD` does not have it" in done.stderr
+    assert "the knowledge base `known.sqlite` is part of the change, but not of `HEAD`" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("--base", "HEAD"), ("--policy-from-base",)])
+def test_a_pip_configuration_that_the_change_has_otherwise_is_refused(
+    repository: Path, advisor_here: Advisor, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", "pip.conf")
+    (repository / "pip.conf").write_text("[global]\ntimeout = 60\n")
+    untracked = advisor_here("check", *arguments)
+    git(repository, "add", "pip.conf")
+    git(repository, "commit", "-qm", "configured")
+    same = advisor_here("check", *arguments)
+    (repository / "pip.conf").write_text("[global]\nextra-index-url = https://packages.example.org/simple\n")
+
+    done = advisor_here("check", *arguments, "--offline")
+
+    assert (untracked.returncode, same.returncode) == (0, 0)
+    assert ("the change has another `pip.conf` than `HEAD`" in done.stderr) == bool(arguments)
+    assert (done.returncode == 2) == bool(arguments)
 
 
 PDM = '[[package]]\nname = "{name}"\nversion = "{version}"\ngroups = ["default"]\nfiles = [{files}]\n'
@@ -206,7 +225,7 @@ def test_locks_that_nothing_judges_are_named(repository: Path, check: Run) -> No
     (repository / "uv.lock").write_text("version = 1\npackage = []\n")
     (repository / "requirements.txt").write_text("a==2.0\nb==1.1\n")
 
-    told = {f["subject"]: f["message"] for f in check()["findings"] if "not judged" in f["message"]}
+    told = {f["subject"]: f["message"] for f in check()["findings"] if "not checked" in f["message"]}
 
     assert set(told) == {"uv.lock", "requirements.txt"}
     assert "`lock` of a target" in told["uv.lock"]

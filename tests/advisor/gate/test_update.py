@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from advisor.lock.pins import with_pins
 from advisor.resolve.objectives import Criteria
-from advisor.resolve.optimise import NoSolution, optimise
+from advisor.resolve.optimise import InfeasibleError, optimise
 from advisor.resolve.verify import verify
 from knowledge.rules.engine import RuleBook
 from tests.advisor.made import MACHINE, no_knowledge
@@ -64,7 +64,7 @@ def test_the_change_is_the_smallest_of_all_stacks_that_are_not_refused(
 
     try:
         found = optimise(problem(roots), source, objectives=criteria.objectives, limits=criteria.limits, start=())
-    except NoSolution:
+    except InfeasibleError:
         assert admitted == []
         return
 
@@ -212,7 +212,7 @@ def test_what_no_versions_clear_is_told(project: Path, advisor_here: Advisor, in
 
     assert done.returncode == 3
     assert "PYSEC-2026-7" in done.stderr
-    assert done.stderr.startswith("error: no stack satisfies the requirements and clears what the gate finds")
+    assert done.stderr.startswith("error: no stack satisfies the requirements and passes the gate")
 
 
 def test_what_is_not_about_versions_remains_and_is_no_success(
@@ -221,7 +221,7 @@ def test_what_is_not_about_versions_remains_and_is_no_success(
     lock(advisor_here, project, "a==1.0", "b==1.0")
     del index.vulnerabilities["a", "1.0"]
     with (project / "pyproject.toml").open("a") as file:
-        file.write('[tool.advisor.gate]\nextend-fail = ["not-judged"]\n')
+        file.write('[tool.advisor.gate]\nextend-fail = ["not-checked"]\n')
 
     done = advisor_here("advise", "--update", "--refresh", "--format", "json")
 

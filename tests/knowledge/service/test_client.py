@@ -14,7 +14,7 @@ from knowledge.admission.admit import Admission
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
 from knowledge.service import client
-from knowledge.service.client import Delivered, KnowledgeService, ServiceUnavailableError, TokenError, pull, push
+from knowledge.service.client import DeliveryResult, KnowledgeService, ServiceUnavailableError, TokenError, pull, push
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
@@ -30,10 +30,10 @@ def mine(tmp_path: Path) -> Iterable[SqlKnowledgeBase]:
         yield opened
 
 
-def fetch(service: KnowledgeService, store: SqlKnowledgeBase) -> Delivered:
-    def add(observations: Iterable[Observation]) -> Delivered:
+def fetch(service: KnowledgeService, store: SqlKnowledgeBase) -> DeliveryResult:
+    def add(observations: Iterable[Observation]) -> DeliveryResult:
         done = Admission(store, Indicators(), source=service.name).add(observations)
-        return Delivered(added=done.added, known=done.known, quarantined=())
+        return DeliveryResult(added=done.added, known=done.known, quarantined=())
 
     return pull(service, store, add, progress=lambda _: None)
 
@@ -69,7 +69,7 @@ def test_an_interrupted_push_goes_on(
     deliver = remote.deliver
     sent: list[bytes] = []
 
-    def cut(content: bytes) -> Delivered:
+    def cut(content: bytes) -> DeliveryResult:
         if len(sent) == 3:
             raise KeyboardInterrupt
         sent.append(content)
@@ -91,7 +91,7 @@ def test_a_service_that_comes_back_is_waited_for(mine: SqlKnowledgeBase, store: 
     mine.add(block({"2.0.0": 1.0}))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    told: list[Delivered] = []
+    told: list[DeliveryResult] = []
     remote = KnowledgeService(f"http://127.0.0.1:{port}", token, waits=(0.2,) * 50)
     thread = threading.Thread(target=lambda: told.append(push(mine, remote, progress=lambda _: None)))
     thread.start()
@@ -114,10 +114,35 @@ def test_a_service_that_does_not_come_back_is_one_sentence(mine: SqlKnowledgeBas
 def test_a_wrong_token_is_one_sentence(mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase) -> None:
     ended, _ = store.create_token(role="runner", source="s", days=0)
 
-    with pytest.raises(TokenError, match="there is no valid token"):
+    with pytest.raises(TokenError, match="the request has no valid token"):
         push(mine, KnowledgeService(service, "wrong"), progress=lambda _: None)
     with pytest.raises(TokenError, match="expired"):
         push(mine, KnowledgeService(service, ended), progress=lambda _: None)
+
+
+def test_a_push_with_a_reader_s_token_is_refused_although_the_service_has_every_block(
+    mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase
+) -> None:
+    mine.add(block({"2.0.0": 1.0}))
+    store.add(block({"2.0.0": 1.0}))
+    reader, _ = store.create_token(role="reader", source="s")
+
+    with pytest.raises(TokenError, match="may only read") as refused:
+        push(mine, KnowledgeService(service, reader), progress=lambda _: None)
+
+    assert refused.value.exit_code == 4
+    assert "`runner`" in refused.value.hint
+
+
+def test_a_push_of_nothing_new_adds_nothing(
+    mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase, token: str
+) -> None:
+    mine.add(block({"2.0.0": 1.0}))
+    store.add(block({"2.0.0": 1.0}))
+
+    done = push(mine, KnowledgeService(service, token), progress=lambda _: None)
+
+    assert done == DeliveryResult(added=0, known=0, quarantined=())
 
 
 @pytest.mark.parametrize("address", ["knowledge", "ftp://host", "https://user:secret@host"])
@@ -151,18 +176,18 @@ def test_tokens_and_quarantine_have_their_commands(advisor_here: Advisor, tmp_pa
 
     (tmp_path / "twice.jsonl").write_bytes(observation_file([observation(), observation(seconds=5.0)]))
     imported = advisor_here("knowledge", "import", "twice.jsonl", "--source", "lab-b")
-    apart = advisor_here("knowledge", "quarantine", "list")
-    identity = apart.stdout.split()[0]
+    listing = advisor_here("knowledge", "quarantine", "list")
+    identity = listing.stdout.split()[0]
     nothing = advisor_here("knowledge", "quarantine", "drop")
     unknown = advisor_here("knowledge", "quarantine", "accept", "zzz")
     accepted = advisor_here("knowledge", "quarantine", "accept", identity)
     empty = advisor_here("knowledge", "quarantine", "list")
 
-    assert "1 added, 0 known already, 1 kept apart" in imported.stdout
-    assert "was measured already" in apart.stdout
+    assert "1 added, 0 already stored, 1 quarantined" in imported.stdout
+    assert "was measured already" in listing.stdout
     assert (nothing.returncode, unknown.returncode) == (2, 2)
-    assert "1 let in" in accepted.stdout
-    assert "nothing is kept apart" in empty.stdout
+    assert "1 accepted" in accepted.stdout
+    assert "the quarantine is empty" in empty.stdout
 
     made = advisor_here("knowledge", "token", "create", "lab-c", "--days", "30")
     wrong = advisor_here("knowledge", "token", "create", "lab-c", "--role", "king")

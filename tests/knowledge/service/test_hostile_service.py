@@ -56,12 +56,12 @@ def test_a_receipt_that_is_none_is_one_sentence(body: bytes) -> None:
 
 @pytest.mark.parametrize("path", ["/blocks", "/observations?block=b1"])
 def test_an_answer_is_read_up_to_a_limit(server: PackageIndex, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_ANSWER_BYTES", 2**20)
+    monkeypatch.setattr(client, "_RESPONSE_BYTES", 2**20)
     monkeypatch.setattr(client, "_BLOCK_BYTES", 2**20)
     server.raw[path] = (gzip.compress(b" " * (2**20 + 1)), {"Content-Encoding": "gzip"})
     service = service_of(server)
 
-    with pytest.raises(InputError, match="is longer than 1 MiB"):
+    with pytest.raises(InputError, match="is larger than 1 MiB"):
         service.blocks() if path == "/blocks" else list(service.observations("b1"))
 
 
@@ -92,4 +92,4 @@ def test_the_command_line_says_so(advisor_here: Advisor, server: PackageIndex) -
     pulled = advisor_here("knowledge", "pull", server.url.removesuffix("/simple/"))
 
     assert (pulled.returncode, "Traceback" in pulled.stderr) == (2, False)
-    assert "hint: is it the address of a knowledge base's service?" in pulled.stderr
+    assert "hint: check that it is the address of a knowledge base's service" in pulled.stderr

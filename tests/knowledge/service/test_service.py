@@ -79,7 +79,7 @@ def _changed(content: bytes) -> bytes:
         (_sound()[: len(_sound()) // 2], 422, "not a record"),
         (_changed(_sound()), 422, "does not match its hash"),
         (observation_file([observation("9.9.9")]).splitlines()[-1], 422, "not in the file before it"),
-        (b"\xff\xfe\n", 422, "no UTF-8"),
+        (b"\xff\xfe\n", 422, "not UTF-8"),
         (b"[" * 100_000, 422, "not a record"),
         (b"x" * 2_000_001, 413, "larger than"),
     ],
@@ -129,8 +129,8 @@ def test_a_token_stands_nowhere(
 
     held = json.dumps([str(t) for t in store.tokens()])
     assert token not in caplog.text + answer.text + held
-    assert store.token_of(token) is not None
-    assert store.token_of(token + "x") is None
+    assert store.find_token(token) is not None
+    assert store.find_token(token + "x") is None
 
 
 def test_a_token_ends_when_it_was_said_to(store: SqlKnowledgeBase) -> None:
@@ -157,7 +157,7 @@ def test_thirty_two_clients_lose_nothing(post: Post, store: SqlKnowledgeBase) ->
     assert len(sent) == 33 * 4
     assert identities(store) == sent
     assert store.quarantined() == ()
-    assert list(store.damages()) == []
+    assert list(store.find_damage()) == []
 
 
 def test_figures_are_given_in_prometheus_format(post: Post, service: str) -> None:

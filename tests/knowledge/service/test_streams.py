@@ -17,7 +17,8 @@ import pytest
 import requests
 
 from knowledge.service import streams
-from knowledge.service.streams import Streams
+from knowledge.service.streams import StreamQuota
+from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.samples import observation
 
@@ -77,7 +78,7 @@ def test_clients_that_do_not_read_leave_the_service_to_others(
     others = [large.create_token(role="reader", source=f"lab-{n}")[0] for n in range(4)]
     with ExitStack() as stack:
         for one in (token, *others):
-            for _ in range(streams.MOST_OF_TOKEN):
+            for _ in range(streams.MOST_STREAMS_PER_TOKEN):
                 stack.enter_context(reading(service, one))
 
         refused = requests.get(f"{service}/observations", headers={"Authorization": f"Bearer {token}"}, timeout=20)
@@ -89,17 +90,55 @@ def test_clients_that_do_not_read_leave_the_service_to_others(
 
 
 def test_a_token_has_a_share_of_the_streams() -> None:
-    held = Streams()
+    held = StreamQuota()
 
-    assert [held.take("a") for _ in range(5)] == [True] * 4 + [False]
-    assert [held.take("b") for _ in range(5)] == [True] * 4 + [False]
-    assert not held.take("c")
-    held.give_back("a")
-    assert held.take("c")
+    assert [held.reserve("a") for _ in range(5)] == [True] * 4 + [False]
+    assert [held.reserve("b") for _ in range(5)] == [True] * 4 + [False]
+    assert not held.reserve("c")
+    held.release("a")
+    assert held.reserve("c")
 
 
-@pytest.mark.parametrize("end", ["stall", "reset", "complete"])
-def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+def test_a_share_is_given_back_where_the_database_is_gone() -> None:
+    ended: list[str] = []
+
+    def lines() -> Generator[str, None, None]:
+        try:
+            yield "a\n"
+            yield "b\n"
+        finally:
+            raise KnowledgeBaseError("the connection is lost")
+
+    opened = lines()
+    answer = streams.StreamedLines(
+        next(opened), opened, media_type="text/plain", on_close=lambda: ended.append("ended")
+    )
+
+    async def send(message: Any) -> None:
+        if message.get("body"):
+            raise OSError("connection reset")
+
+    async def receive() -> Any:
+        await asyncio.sleep(3600)
+
+    with pytest.raises(KnowledgeBaseError):
+        asyncio.run(answer({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send))
+
+    assert ended == ["ended"]
+
+
+@pytest.mark.parametrize(
+    ("end", "version"),
+    [
+        ("stall", "2.3"),
+        ("disconnect", "2.3"),
+        ("complete", "2.3"),
+        ("stall", "2.4"),
+        ("reset", "2.4"),
+        ("complete", "2.4"),
+    ],
+)
+def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: str, version: str) -> None:
     monkeypatch.setattr(streams, "SEND_SECONDS", 0.05)
     ended: list[str] = []
 
@@ -111,21 +150,24 @@ def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: st
             ended.append("closed")
 
     opened = lines()
-    answer = streams.StreamedLines(next(opened), opened, media_type="text/plain", ended=lambda: ended.append("ended"))
+    answer = streams.StreamedLines(
+        next(opened), opened, media_type="text/plain", on_close=lambda: ended.append("ended")
+    )
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
         if message.get("body"):
-            if end == "stall":
+            if end in ("stall", "disconnect"):
                 await asyncio.sleep(3600)
             if end == "reset":
                 raise OSError("connection reset")
         sent.append(message)
 
     async def receive() -> Any:
-        await asyncio.sleep(3600)
+        await asyncio.sleep(0 if end == "disconnect" else 3600)
+        return {"type": "http.disconnect"}
 
-    asyncio.run(answer({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send))
+    asyncio.run(answer({"type": "http", "asgi": {"spec_version": version}}, receive, send))
 
     assert ended == ["closed", "ended"]
     assert [message.get("body") for message in sent[1:]] == ([b"a\n", b"b\n", b""] if end == "complete" else [])

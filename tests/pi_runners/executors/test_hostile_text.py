@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from advisor.campaign.directory import Home
+from advisor.campaign.directory import CampaignDirectory
 from advisor.campaign.engines import Engine
 from advisor.campaign.submission_log import batch_of
 from knowledge.domain.errors import InputError
@@ -166,10 +166,16 @@ def test_every_campaign_gives_a_name_that_engines_take(title: str, place: str) -
 
     plan = SimpleNamespace(name=f"{title}-1234abcd-1")
     engine = Engine(
-        name="local", options={}, executor=LocalExecutor(), command=("x",), inputs=(), seconds=1.0, ends_with_us=True
+        name="local",
+        options={},
+        executor=LocalExecutor(),
+        command=("x",),
+        inputs=(),
+        poll_seconds=1.0,
+        cancel_on_interrupt=True,
     )
 
-    batch = batch_of(Home(Path("/c") / (place or "x")), plan, engine, number="001", tasks=(0,))  # type: ignore[arg-type]
+    batch = batch_of(CampaignDirectory(Path("/c") / (place or "x")), plan, engine, number="001", tasks=(0,))  # type: ignore[arg-type]
 
     # A label and a Job's name: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", batch.name)

@@ -18,7 +18,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the tables, and fill in what the observations say."""
+    """Create the tables, and fill the blocks from the observations."""
     block = op.create_table(
         "block",
         sa.Column("name", sa.String(128), nullable=False),
@@ -34,7 +34,7 @@ def upgrade() -> None:
         sa.Column("document", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("kind", "key", name="pk_derived"),
     )
-    # Fewer and narrower indexes: what is read is read by block, and each index slows every insertion.
+    # Fewer and narrower indexes: observations are read by block, and each index slows every insertion.
     op.drop_index("ix_observation_framework", table_name="observation")
     op.drop_index("ix_observation_indicator", table_name="observation")
     op.drop_index("ix_observation_block", table_name="observation")
@@ -42,7 +42,7 @@ def upgrade() -> None:
     op.create_index("ix_observation_block", "observation", ["block"])
     counted: dict[str, int] = defaultdict(int)
     summed: dict[str, int] = defaultdict(int)
-    # As `knowledge.store.digest` did when this revision was made: a migration must not change with the program.
+    # A copy of `knowledge.store.digest` at the time of this revision: a migration must not change with the program.
     for name, identity in op.get_bind().execute(sa.text("SELECT block, id FROM observation")):
         counted[name] += 1
         summed[name] = (summed[name] + int(identity, 16)) % (1 << 256)
@@ -52,7 +52,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the tables and bring back the indexes; the observations stay."""
+    """Drop the tables and restore the indexes; the observations stay."""
     op.drop_index("ix_observation_indicator", table_name="observation")
     op.drop_index("ix_observation_block", table_name="observation")
     op.create_index("ix_observation_framework", "observation", ["framework"])

@@ -1,4 +1,4 @@
-"""Sources with their trust, what is kept apart, and tokens of the service.
+"""Sources with their trust, the quarantine, and tokens of the service.
 
 Revision ID: 0003
 Revises: 0002
@@ -16,7 +16,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the tables; what is there already is the knowledge base's own."""
+    """Create the tables; existing blocks belong to the knowledge base itself."""
     op.add_column("block", sa.Column("source", sa.String(128), nullable=False, server_default=""))
     op.create_table(
         "source",
@@ -49,7 +49,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the tables; observations stay, what was kept apart goes."""
+    """Drop the tables; stored observations stay, quarantined ones are deleted."""
     for name in ("token", "quarantine", "source"):
         op.drop_table(name)
     with op.batch_alter_table("block") as block:

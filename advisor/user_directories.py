@@ -1,16 +1,18 @@
-"""Where the program keeps the user's knowledge base and cache, and what takes their place where it cannot."""
+"""Directories of the user's knowledge base and cache, with temporary replacements if they cannot be written."""
 
 from __future__ import annotations
 
 import atexit
 import functools
+import logging
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
-from advisor.cli.console import warn
 from knowledge.domain.errors import UnavailableError
+
+logger = logging.getLogger(__name__)
 
 
 def cache_directory(chosen: Path | None) -> Path:
@@ -35,7 +37,7 @@ def readable_address(chosen: str | None) -> str:
     """Return the address of the knowledge base to read: the chosen one, or the user's own.
 
     Where the user's own does not exist and cannot be created, a temporary one with the observations that ship takes its
-    place; this is said once.
+    place; a warning is logged once.
 
     Raises:
         UnavailableError: If no directory can be written at all.
@@ -52,7 +54,7 @@ def _usable_knowledge_base(path: Path | None) -> str:
     reason = _reason_against(None if path is None else path.parent)
     if path is None or reason:
         what = "a knowledge base" if path is None else f"the knowledge base `{path}`"
-        warn(f"{what} cannot be created: {reason}; only the observations that ship with the program are used")
+        logger.warning(f"{what} cannot be created: {reason}; only the observations that ship with the program are used")
         path = _temporary() / "knowledge.sqlite"
     return f"sqlite:///{path}"
 
@@ -61,14 +63,16 @@ def _usable_knowledge_base(path: Path | None) -> str:
 def _usable_cache(directory: Path | None) -> Path:
     reason = _reason_against(directory)
     if directory is None:
-        warn(f"a cache cannot be created: {reason}; nothing is kept for the next run")
+        logger.warning(f"a cache cannot be created: {reason}; nothing is cached for the next run")
         return _temporary()
     if not reason:
         return directory
     if _exists(directory):
-        warn(f"the cache `{directory}` cannot be written: {reason}; what is new is not kept for the next run")
+        logger.warning(
+            f"the cache `{directory}` cannot be written: {reason}; new entries are not cached for the next run"
+        )
         return directory
-    warn(f"the cache `{directory}` cannot be created: {reason}; nothing is kept for the next run")
+    logger.warning(f"the cache `{directory}` cannot be created: {reason}; nothing is cached for the next run")
     return _temporary()
 
 
@@ -80,8 +84,8 @@ def _reason_against(directory: Path | None) -> str:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         return str(error.strerror or error).lower()
-    # Of a file system that is mounted for reading only, this tells the superuser, too.
-    return "" if os.access(directory, os.W_OK | os.X_OK) else "it may not be written"
+    # For the superuser this also detects file systems that are mounted read-only.
+    return "" if os.access(directory, os.W_OK | os.X_OK) else "permission denied"
 
 
 def _exists(path: Path) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from knowledge.domain.errors import UnavailableError
+from knowledge.domain.extras import needs_extra
 from knowledge.domain.observation import Observation
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ class PrometheusSink:
     """Hands observations on, and writes the newest of each kind to a file after every process."""
 
     def __init__(self, sink: ObservationSink, path: Path) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge
+        with needs_extra("prometheus", "`--prometheus`"):
+            from prometheus_client import CollectorRegistry, Counter, Gauge
 
         self._sink = sink
         self._path = path

@@ -1,4 +1,4 @@
-"""Locks of a project that no target judges."""
+"""Locks of a project that no target checks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from advisor.project.current import LOCKS, PINNED, is_pinned
 from knowledge.domain.errors import InputError
 
 
-def unjudged_locks(
+def find_unchecked_locks(
     directory: Path, policy: GatePolicy, *, known: Collection[Path], base: Path | None
 ) -> Iterator[Finding]:
-    """Yield a note on each lock of a project that nothing judges; with a base, where the change has it otherwise.
+    """Yield a note for each lock that no target checks; with a base, only for locks that the change adds or edits.
 
     Args:
         directory: The project's directory.
-        policy: What is let pass.
-        known: The locks that are judged, and the files that say what the project requires.
-        base: The project's directory as the base has it; none without one.
+        policy: The policy.
+        known: The locks that are checked, and the files with the project's requirements.
+        base: The project's directory in the base; none without a base.
     """
-    found = [*(directory / name for name in LOCKS), *sorted(directory.glob("pylock.*.toml")), directory / PINNED]
-    for path in found:
+    paths = [*(directory / name for name in LOCKS), *sorted(directory.glob("pylock.*.toml")), directory / PINNED]
+    for path in paths:
         if path in known or not path.is_file() or (path.name == PINNED and not _may_be_lock(path)):
             continue
         before = base / path.name if base is not None else None
@@ -31,7 +31,7 @@ def unjudged_locks(
             yield Finding(
                 code="ADV022",
                 level=policy.level_of("ADV022"),
-                message=f"the lock `{path.name}` is not judged: name it as the `lock` of a target, or with `--current`",
+                message=f"the lock `{path.name}` is not checked: set it as the `lock` of a target, or use `--current`",
                 place=Place(path=str(path), line=1),
                 subject=path.name,
             )

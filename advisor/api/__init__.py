@@ -1,0 +1,290 @@
+"""Python API: what the `advisor` command does, without printing or exiting.
+
+Warnings go to the logger ``advisor``. Every expected error is an :class:`~knowledge.domain.errors.AdvisorError` with a
+message, a hint and the exit code of the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+
+if TYPE_CHECKING:
+    from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, SamplingOptions
+    from advisor.api.queries import StackEstimate
+    from advisor.api.session import AdviceResult
+    from advisor.gate.check import GateResult
+    from advisor.resolve.alternatives import Explanation
+    from advisor.resolve.prices import Price
+    from knowledge.domain.observation import Observation
+    from knowledge.estimate.stacks import StackComparisons
+
+__all__ = [
+    "IndexOptions",
+    "ProjectFiles",
+    "ResolutionOptions",
+    "TargetOptions",
+    "advise",
+    "check",
+    "compare",
+    "estimate",
+    "explain",
+    "measure",
+    "prices",
+]
+
+Project = ProjectFiles | Path | str
+"""A project: its directory, or its files."""
+
+
+def advise(
+    project: Project = ".",
+    *,
+    target: TargetOptions | None = None,
+    indexes: IndexOptions | None = None,
+    resolution: ResolutionOptions | None = None,
+    outputs: Sequence[Path | str] = (),
+) -> AdviceResult:
+    """Recommend the stack with the best score for a project and a target.
+
+    Args:
+        project: The project's directory, or its files.
+        target: The machine and the interpreter; by default the project's settings, else this machine.
+        indexes: The package indexes; by default as pip and uv are configured.
+        resolution: What the best stack is, and which files may be part of it.
+        outputs: Lock files to write: ``pylock.toml``, ``*.txt``, ``Pipfile.lock`` or ``*.cdx.json``.
+
+    Returns:
+        The stack with its proof, predictions and findings.
+
+    Raises:
+        InputError: If a file or an option is wrong (exit code 2).
+        UnsatisfiableError: If no stack satisfies the requirements and the rules (exit code 3).
+        UnavailableError: If an index or the knowledge base cannot be read (exit code 4).
+    """
+    from advisor.api.session import open_session
+
+    paths = [Path(output) for output in outputs]
+    with open_session(*_groups(project, target, indexes, resolution)) as session:
+        session.write_locks(paths)
+        return session.result(written=paths)
+
+
+def explain(
+    package: str,
+    project: Project = ".",
+    *,
+    target: TargetOptions | None = None,
+    indexes: IndexOptions | None = None,
+    resolution: ResolutionOptions | None = None,
+) -> Explanation:
+    """Explain why a package of the best stack has its version.
+
+    Args:
+        package: Name of the package.
+        project: The project's directory, or its files.
+        target: The machine and the interpreter.
+        indexes: The package indexes.
+        resolution: What the best stack is.
+
+    Returns:
+        Who requires the package, why not its newest version, and what the runner-up loses.
+
+    Raises:
+        InputError: If the stack does not contain the package, or a file or an option is wrong (exit code 2).
+        UnsatisfiableError: If no stack satisfies the requirements and the rules (exit code 3).
+        UnavailableError: If an index or the knowledge base cannot be read (exit code 4).
+    """
+    from advisor.api.session import open_session
+
+    with open_session(*_groups(project, target, indexes, resolution)) as session:
+        return session.explain(package)
+
+
+def prices(
+    project: Project = ".",
+    *,
+    other_pythons: Sequence[str] | None = None,
+    target: TargetOptions | None = None,
+    indexes: IndexOptions | None = None,
+    resolution: ResolutionOptions | None = None,
+) -> tuple[Price, ...]:
+    """Return what each constraint of a project costs, and what other interpreters would gain.
+
+    Args:
+        project: The project's directory, or its files.
+        other_pythons: Versions of interpreters to price, such as ``3.13``; by default those in common use.
+        target: The machine and the interpreter.
+        indexes: The package indexes.
+        resolution: What the best stack is.
+
+    Returns:
+        Predicted speed and freshness without each constraint, the most expensive first.
+
+    Raises:
+        InputError: If a file or an option is wrong (exit code 2).
+        UnsatisfiableError: If no stack satisfies the requirements and the rules (exit code 3).
+        UnavailableError: If an index or the knowledge base cannot be read (exit code 4).
+    """
+    from advisor.api.session import OTHER_PYTHONS, open_session
+
+    with open_session(*_groups(project, target, indexes, resolution)) as session:
+        return session.prices(other_pythons=OTHER_PYTHONS if other_pythons is None else other_pythons)
+
+
+def check(
+    project: Project = ".",
+    *,
+    base: str | None = None,
+    policy_from_base: bool = False,
+    target: TargetOptions | None = None,
+    indexes: IndexOptions | None = None,
+    resolution: ResolutionOptions | None = None,
+) -> GateResult:
+    """Judge the present stack of a project for each of its targets: the gate.
+
+    Args:
+        project: The project's directory, or its files.
+        base: A commit or a lock: judge only the change from it.
+        policy_from_base: Whether policy and targets are those of the base; without a base, of the last commit.
+        target: The machines and the interpreter.
+        indexes: The package indexes.
+        resolution: Workload, knowledge base and objective.
+
+    Returns:
+        Findings, and the exit code of ``advisor check``.
+
+    Raises:
+        InputError: If the project, its policy or its lock cannot be read (exit code 2).
+        UnavailableError: If an index or the knowledge base cannot be read (exit code 4).
+    """
+    from advisor.api.gate_session import GateOptions, open_gate
+
+    options = GateOptions(base=base, policy_from_base=policy_from_base)
+    with open_gate(*_groups(project, target, indexes, resolution), options) as gate:
+        return gate.result
+
+
+def compare(
+    indicator: str,
+    stacks: Sequence[str] = (),
+    *,
+    hardware: str | None = None,
+    framework: str | None = None,
+    knowledge: str | None = None,
+) -> StackComparisons:
+    """Compare measured stacks at one indicator.
+
+    Args:
+        indicator: Name of the indicator.
+        stacks: Stacks to compare with each other, such as ``torch==2.13.0``: with the reference of their block if it is
+            one of them, otherwise with the first. By default every stack is compared with its reference.
+        hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
+        framework: Only this distribution.
+        knowledge: Address of the knowledge base; by default the user's own.
+
+    Returns:
+        Paired ratios of speed with their intervals.
+
+    Raises:
+        InputError: If there is no such observation (exit code 2).
+        KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
+    """
+    from advisor.api.queries import compare_measured
+
+    return compare_measured(indicator, stacks, hardware=hardware, framework=framework, knowledge=knowledge)
+
+
+def estimate(
+    stack: str,
+    *,
+    against: str | None = None,
+    hardware: str = "detect",
+    indicator: str | None = None,
+    workload: str = "equal",
+    knowledge: str | None = None,
+) -> StackEstimate:
+    """Predict how fast a stack is compared with another one.
+
+    Args:
+        stack: A framework and other packages, such as ``torch==2.13.0 numpy==2.4.6``.
+        against: The stack to compare with; by default the framework's usual reference version.
+        hardware: A profile, a YAML or JSON file, or ``detect``.
+        indicator: One indicator instead of a workload.
+        workload: Name of the workload.
+        knowledge: Address of the knowledge base; by default the user's own.
+
+    Returns:
+        The predicted ratio of speed, its interval, and the observations that support it.
+
+    Raises:
+        InputError: If the stack is not written as above, or was not measured on such a device (exit code 2).
+        KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
+    """
+    from advisor.api.queries import estimate_stack
+
+    return estimate_stack(
+        stack, against=against, hardware=hardware, indicator=indicator, workload=workload, knowledge=knowledge
+    )
+
+
+def measure(
+    indicators: Sequence[str],
+    stacks: Sequence[str],
+    *,
+    options: IndicatorOptions | None = None,
+    sampling: SamplingOptions | None = None,
+    environment: EnvironmentOptions | None = None,
+    indexes: IndexOptions | None = None,
+    knowledge: str | None = None,
+) -> tuple[Observation, ...]:
+    """Measure indicators over stacks on this machine, and store the observations.
+
+    Each stack is installed in an environment of its own; rounds are interleaved, each in a fresh process.
+
+    Args:
+        indicators: Names of indicators.
+        stacks: Requirements of each stack, separated by spaces; the first of each framework is its reference.
+        options: Sizes, element types, device and settings.
+        sampling: Rounds, samples, time and memory limits.
+        environment: Interpreter and environments.
+        indexes: The package indexes.
+        knowledge: Address of the knowledge base; by default the user's own.
+
+    Returns:
+        The observations of the block, oldest first; failures are observations, too.
+
+    Raises:
+        InputError: If an indicator, a size, a setting or a stack does not exist (exit code 2).
+        UnsatisfiableError: If a stack cannot be resolved (exit code 3).
+        UnavailableError: If an index or the knowledge base is not available (exit code 4).
+    """
+    from advisor.api import measurement
+
+    return measurement.measure_stacks(
+        indicators,
+        stacks,
+        indicator_options=options or measurement.IndicatorOptions(),
+        sampling=sampling or measurement.SamplingOptions(),
+        environment=environment or measurement.EnvironmentOptions(),
+        indexes=indexes or IndexOptions(),
+        knowledge=knowledge,
+    )
+
+
+def _groups(
+    project: Project,
+    target: TargetOptions | None,
+    indexes: IndexOptions | None,
+    resolution: ResolutionOptions | None,
+) -> tuple[ProjectFiles, TargetOptions, IndexOptions, ResolutionOptions]:
+    """Return the options, with defaults."""
+    return (
+        project if isinstance(project, ProjectFiles) else ProjectFiles(directory=Path(project)),
+        target or TargetOptions(),
+        indexes or IndexOptions(),
+        resolution or ResolutionOptions(),
+    )

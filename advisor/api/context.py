@@ -1,0 +1,388 @@
+"""A project made ready for one target: requirements, target, settings, package indexes, knowledge base."""
+
+from __future__ import annotations
+
+import logging
+import platform as this_machine
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.user_directories import cache_directory, readable_address
+
+if TYPE_CHECKING:
+    from advisor.domain.target import Target
+    from advisor.index.client import IndexClient
+    from advisor.project.interface import ProjectRequirements
+    from advisor.project.sources import Proposal
+    from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
+    from advisor.resolve.recommend import ResolutionRequest
+    from knowledge.estimate.interface import Estimator
+    from knowledge.estimate.posterior import PosteriorEstimator
+    from knowledge.store.sql import SqlKnowledgeBase
+
+logger = logging.getLogger(__name__)
+
+TargetTable = tuple[str, Mapping[str, Any]]
+"""Name and keys of a target; an empty name for the target that the other settings describe."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetContext:
+    """A project that was read, for one target.
+
+    Attributes:
+        name: Name of the target; empty if it has none.
+        files: The project's files.
+        project: What they require.
+        target: Interpreter, platform and hardware.
+        problem: The resolution problem.
+        objective: Name of the objective.
+        min_age_days: Age below which objective ``stable`` avoids a release, in days.
+        address: Address of the knowledge base, or none for the user's own.
+        workload: Name of the workload.
+        proposal: The workload that the project's sources suggest, if nobody chose one.
+        lock: Lock file of the target in the project's settings, or none.
+        workers: Threads of the solver.
+    """
+
+    name: str
+    files: ProjectFiles
+    project: ProjectRequirements
+    target: Target
+    problem: ResolutionProblem
+    objective: str
+    min_age_days: int
+    address: str | None
+    workload: str
+    proposal: Proposal | None
+    lock: Path | None
+    workers: int
+
+    def request(self, client: IndexClient, estimator: Estimator, *, python: str | None = None) -> ResolutionRequest:
+        """Resolve the baseline and prepare the search for the best stack.
+
+        Args:
+            client: The package indexes.
+            estimator: Predictions for the target.
+            python: Another version of the interpreter.
+
+        Raises:
+            InputError: If there is no objective of the name.
+            NoStackError: If no stack satisfies the requirements.
+            UnavailableError: If an index cannot be read.
+        """
+        from datetime import UTC, datetime, timedelta
+
+        from advisor.domain.target import make_target
+        from advisor.resolve.candidates import IndexCandidates
+        from advisor.resolve.objectives import OBJECTIVES
+        from advisor.resolve.recommend import make_request
+        from advisor.resolve.solver import Effort
+        from knowledge.domain.errors import InputError
+        from knowledge.rules.catalogue import shipped_rules
+        from knowledge.rules.engine import RuleBook
+
+        if self.objective not in OBJECTIVES:
+            raise InputError(f"there is no objective `{self.objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
+        problem, target = self.problem, self.target
+        if python is not None:
+            target = make_target(python=python, platform=target.platform, hardware=target.hardware)
+            problem = replace(problem, target=target)
+        until = problem.policy.exclude_newer
+        now = datetime.fromisoformat(until) if until else datetime.now(UTC)
+        return make_request(
+            problem,
+            IndexCandidates(client, problem, advisories=self.objective == "security"),
+            rules=RuleBook(shipped_rules(), target.hardware),
+            estimator=estimator,
+            objective=self.objective,
+            young_after=(now - timedelta(days=self.min_age_days)).isoformat(),
+            effort=Effort(workers=self.workers),
+        )
+
+
+def load_project(files: ProjectFiles, *, report: bool = True) -> ProjectRequirements:
+    """Read a project and check its settings.
+
+    Args:
+        files: The project's files.
+        report: Whether to log what is not read, and why.
+
+    Raises:
+        InputError: If a file cannot be read, or the settings are wrong.
+    """
+    from advisor.config import check_table
+    from advisor.project.read import read_project
+
+    project = read_project(
+        files.directory,
+        requirements=files.requirements,
+        constraints=files.constraints,
+        overrides=files.overrides,
+        extras=files.extras,
+        groups=files.groups,
+    )
+    if report:
+        for reason in project.skipped:
+            logger.warning(reason)
+    check_table(project.settings, "pyproject.toml")
+    return project
+
+
+def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequence[TargetTable]:
+    """Return the targets that the options name; without names the project's targets, unless options describe one.
+
+    Raises:
+        InputError: If the project has no target of a name.
+    """
+    from knowledge.domain.errors import InputError
+    from knowledge.domain.suggestions import suggest
+
+    tables: Mapping[str, Mapping[str, Any]] = project.settings.get("targets", {})
+    for name in options.names:
+        if name not in tables:
+            raise InputError(
+                f"the project has no target `{name}`",
+                hint=suggest(name, tables) or "define it with `[tool.advisor.targets.NAME]` in `pyproject.toml`",
+            )
+    if options.names:
+        return [(name, tables[name]) for name in dict.fromkeys(options.names)]
+    if not tables or options.hardware or options.python or options.platform:
+        return [("", {})]
+    return list(tables.items())
+
+
+def prepare_target(
+    files: ProjectFiles,
+    project: ProjectRequirements,
+    options: TargetOptions,
+    resolution: ResolutionOptions,
+    table: TargetTable = ("", {}),
+) -> TargetContext:
+    """Make a project ready for one target: options come before the target's table, the project's settings, defaults.
+
+    Raises:
+        InputError: If the target or a setting is wrong.
+    """
+    from advisor.config import DEFAULT_WORKLOAD, choose
+    from advisor.project.sources import propose_workload
+
+    name, own = table
+    settings = {**project.settings, **own}
+    hardware = choose("hardware", options.hardware, settings)
+    if options.hardware is None and hardware and (files.directory / hardware).is_file():
+        hardware = str(files.directory / hardware)
+    target = _target(
+        project,
+        hardware=hardware,
+        python=choose("python", options.python, settings),
+        platform=choose("platform", options.platform, settings),
+    )
+    workload, proposal = choose("workload", resolution.workload, settings), None
+    if workload is None:
+        proposal = propose_workload(files.directory)
+        workload = proposal.workload if proposal else DEFAULT_WORKLOAD
+    min_age = resolution.min_age_days
+    return TargetContext(
+        name=name,
+        files=files,
+        project=project,
+        target=target,
+        problem=make_problem(project, target, resolution),
+        objective=choose("objective", resolution.objective, settings) or "",
+        min_age_days=read_days(choose("min-age", None if min_age is None else str(min_age), settings) or ""),
+        address=choose("knowledge", resolution.knowledge, settings),
+        workload=workload,
+        proposal=proposal,
+        lock=files.directory / own["lock"] if "lock" in own else None,
+        workers=resolution.workers,
+    )
+
+
+def read_days(text: str) -> int:
+    """Read a number of days.
+
+    Raises:
+        InputError: If it is not a whole number of days.
+    """
+    from knowledge.domain.errors import InputError
+
+    if not (text.isascii() and text.isdigit()):
+        raise InputError(f"`{text}` is not a number of days", hint="write it as `--min-age 14`")
+    return int(text)
+
+
+def make_problem(project: ProjectRequirements, target: Target, resolution: ResolutionOptions) -> ResolutionProblem:
+    """Return what a project requires on a target.
+
+    Raises:
+        InputError: If nothing is required.
+    """
+    from advisor.project.interface import settings_requirements
+    from advisor.resolve.problem import ResolutionProblem
+
+    overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
+    roots = (*project.roots, *settings_requirements(project.settings, "constraints", constraint=True))
+    overridden = {override.name for override in overrides}
+    problem = ResolutionProblem(
+        roots=tuple(root for root in roots if not (root.constraint and root.name in overridden)),
+        target=target,
+        policy=_candidate_policy(resolution, project),
+        overrides=overrides,
+    )
+    return problem.with_overridden_roots()
+
+
+@contextmanager
+def open_indexes(
+    options: IndexOptions, directory: Path, project: ProjectRequirements | None = None
+) -> Iterator[IndexClient]:
+    """Open the package indexes of a project; log the number of requests and damaged cache entries at the end.
+
+    Args:
+        options: Options of the indexes.
+        directory: Directory whose configuration files of uv are read.
+        project: The project, which may name indexes of its own.
+
+    Raises:
+        InputError: If the configuration is wrong.
+    """
+    client = make_client(options, directory, project)
+    try:
+        yield client
+    finally:
+        client.close()
+        requests = client.transport.requests_made
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(requests.items()))
+        logger.info("index: %d requests%s", sum(requests.values()), f" ({kinds})" if kinds else "")
+        for damaged in client.cache.damaged:
+            logger.warning("the cache entry `%s` is damaged and was not used", damaged)
+
+
+def make_client(options: IndexOptions, directory: Path, project: ProjectRequirements | None = None) -> IndexClient:
+    """Return a client of the indexes that the options, a project and its directory's configuration name.
+
+    Raises:
+        InputError: If the configuration is wrong.
+    """
+    from packaging.utils import canonicalize_name
+
+    from advisor.config import choose
+    from advisor.index.cache import DiskCache
+    from advisor.index.client import IndexClient
+    from advisor.index.configuration import check_strategy, read_configuration
+
+    configuration = read_configuration(directory)
+    settings: Mapping[str, Any] = {} if project is None else project.settings
+    default = options.index_url or (project.index_url if project else None)
+    if default:
+        # `--index-url` replaces every configured index: no configured extra index can add a package.
+        configuration = replace(configuration, default=default, extra=(), find_links=())
+    bindings: dict[str, str] = {**configuration.bindings, **(project.bindings if project else {})}
+    for name, url in (*settings.get("package-index", {}).items(), *options.package_indexes.items()):
+        bindings[canonicalize_name(name)] = str(url)
+    strategy = choose("index-strategy", options.strategy, settings)
+    configuration = replace(
+        configuration,
+        extra=(
+            *configuration.extra,
+            *(project.extra_index_urls if project else ()),
+            *options.extra_index_urls,
+        ),
+        find_links=(*configuration.find_links, *(project.find_links if project else ()), *options.find_links),
+        bindings=bindings,
+        strategy=check_strategy(strategy) if strategy else configuration.strategy,
+    )
+    cache = DiskCache(cache_directory(options.cache_directory) / "index")
+    return IndexClient(configuration, cache=cache, offline=options.offline, refresh=options.refresh)
+
+
+def open_readable_store(address: str | None) -> SqlKnowledgeBase:
+    """Open a knowledge base that is only read.
+
+    If the user's own does not exist and cannot be created, the observations that ship with the program take its place.
+
+    Args:
+        address: Address of the knowledge base; none for the user's own.
+
+    Raises:
+        KnowledgeBaseError: If it cannot be opened.
+    """
+    from knowledge.store.engine import open_knowledge_base
+
+    return open_knowledge_base(readable_address(address))
+
+
+def open_writable_store(address: str | None) -> SqlKnowledgeBase:
+    """Open a knowledge base to add observations to.
+
+    Args:
+        address: Address of the knowledge base; none for the user's own.
+
+    Raises:
+        KnowledgeBaseError: If it cannot be opened.
+    """
+    from knowledge.store.engine import open_knowledge_base
+    from knowledge.store.state_hash import default_address
+
+    return open_knowledge_base(address or default_address())
+
+
+@contextmanager
+def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator]:
+    """Open the predictions for a target.
+
+    Raises:
+        InputError: If there is no workload of the name.
+        KnowledgeBaseError: If the knowledge base cannot be opened.
+    """
+    from knowledge.estimate.model_cache import ModelCache
+    from knowledge.estimate.posterior import PosteriorEstimator
+    from knowledge.estimate.workloads import find_workload
+    from pi_runners.vocabulary import FRAMEWORKS
+
+    workload = find_workload(context.workload)
+    with open_readable_store(context.address) as store:
+        yield PosteriorEstimator(
+            ModelCache(store), hardware=context.target.hardware, workload=workload, frameworks=frozenset(FRAMEWORKS)
+        )
+
+
+def _target(project: ProjectRequirements, *, hardware: str | None, python: str | None, platform: str | None) -> Target:
+    from packaging.specifiers import SpecifierSet
+
+    from advisor.domain.target import make_target
+    from knowledge.domain.errors import InputError
+    from knowledge.hardware.profiles import find_profile
+
+    target = make_target(
+        python=python or this_machine.python_version(), platform=platform, hardware=find_profile(hardware or "detect")
+    )
+    required = project.requires_python
+    if required and not SpecifierSet(required).contains(target.python, prereleases=True):
+        raise InputError(
+            f"the project requires Python `{required}`, and the target has {target.python}",
+            hint="choose another interpreter with `--python`",
+        )
+    return target
+
+
+def _candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements) -> CandidatePolicy:
+    from packaging.utils import canonicalize_name
+
+    from advisor.resolve.problem import CandidatePolicy
+
+    def names(words: Sequence[str]) -> frozenset[str]:
+        return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)
+
+    return CandidatePolicy(
+        prereleases=resolution.prereleases or project.prereleases,
+        only_binary=names([*resolution.only_binary, *project.only_binary]),
+        no_binary=names([*resolution.no_binary, *project.no_binary]),
+        build_sdists=resolution.build_sdists,
+        exclude_newer=resolution.exclude_newer.isoformat() if resolution.exclude_newer else None,
+    )

@@ -1,0 +1,358 @@
+"""The gate for a project: its present lock, its base, its policy and its targets."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from advisor.api.context import TargetContext, load_project, make_problem, open_indexes, prepare_target, select_targets
+from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.gate.base import export_commit, has_commit, read_file_at
+from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
+from advisor.gate.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
+from advisor.gate.check import GateCase, GateResult, ProjectState, check
+from advisor.gate.findings import Finding, Place
+from advisor.gate.git_objects import commit_of
+from advisor.gate.policy import GatePolicy, read_policy
+from advisor.gate.prediction import Predictor
+from advisor.gate.recommendation import RecommendedStack, find_recommended_stack, without_pins
+from advisor.gate.unchecked_locks import find_unchecked_locks
+from advisor.index.client import IndexClient
+from advisor.index.configuration import read_configuration
+from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
+from advisor.project.interface import ProjectRequirements
+from advisor.project.locks import Lock, read_lock
+from advisor.project.read_errors import UnreadableFileError
+from advisor.project.switches import Switch, read_switches
+from advisor.user_directories import cache_directory, readable_address
+from knowledge.domain.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateOptions:
+    """What the gate judges.
+
+    Attributes:
+        base: A commit or a lock to compare with; none to judge the whole lock.
+        policy_from_base: Whether policy and targets are those of the base; without a base, of the last commit.
+    """
+
+    base: str | None = None
+    policy_from_base: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateSession:
+    """The gate's result, while indexes and predictions are open.
+
+    Attributes:
+        result: The result.
+        contexts: The project for each target, in the order of the result.
+    """
+
+    result: GateResult
+    contexts: tuple[TargetContext, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """What a project is compared with.
+
+    Attributes:
+        name: Its name, for people.
+        reference: Its name for git, or the path of the lock.
+        files: The files of a commit, in the directory to which it was exported; none for a lock.
+        project: What they require; none if it could not be read.
+        lock: The lock; none for a commit.
+    """
+
+    name: str
+    reference: str
+    files: ProjectFiles | None = None
+    project: ProjectRequirements | None = None
+    lock: Path | None = None
+
+
+@contextmanager
+def open_gate(
+    files: ProjectFiles,
+    target: TargetOptions,
+    indexes: IndexOptions,
+    resolution: ResolutionOptions,
+    options: GateOptions,
+) -> Iterator[GateSession]:
+    """Judge a project for its targets, against a base if one is named.
+
+    Raises:
+        InputError: If the project, its policy or an option is wrong.
+        UnreadableFileError: If a lock cannot be read.
+    """
+    with ExitStack() as stack:
+        files = replace(files, directory=_relative(files.directory))
+        project = load_project(files)
+        policy = read_project_policy(project, files.directory)
+        switches = read_switches(files.directory, project.settings.get("settings", {}))
+        base = None if options.base is None else _base(files, options.base, switches, stack)
+        trusted = (base.files, base.project) if base and base.files and base.project else None
+        earlier = read_project_policy(trusted[1], trusted[0].directory) if trusted else None
+        if earlier is not None:
+            # A change cannot add indexes to those that the gate trusts.
+            policy = replace(policy, indexes=earlier.indexes)
+        changes: tuple[Finding, ...] = ()
+        source = _policy_source(files, base, switches, stack) if options.policy_from_base else None
+        base_policy = None
+        if (commit := source or base) is not None and commit.files is not None:
+            refuse_changed_configuration(commit.name, commit.reference, files.directory)
+        if source is not None and source.files is not None:
+            base_policy = _read_base_policy(source, source.files.directory, files.directory)
+            policy = earlier = base_policy.policy
+            changes = tuple(base_policy.changes(project.settings, files.directory))
+            if _indexes(project, files.directory) != _indexes(source.project, source.files.directory):
+                place = Place(path=str(files.directory / "pyproject.toml"), line=1)
+                what = f"the change has other package indexes than {source.name}"
+                changes += (base_policy.finding(what, place, "indexes"),)
+            target = _trusted_target(target, base_policy, files.directory)
+            overrides = source.project.overrides if source.project is not None else ()
+            project = replace(project, settings=base_policy.settings_for(project.settings), overrides=overrides)
+            refuse_tracked_cache(files.directory, cache_directory(indexes.cache_directory))
+            trusted = (source.files, source.project or ProjectRequirements(roots=(), settings=base_policy.settings))
+        index_files, index_project = trusted or (files, _without_lock_indexes(files, project))
+        client = stack.enter_context(open_indexes(indexes, index_files.directory, index_project))
+        contexts = tuple(
+            _with_base_lock(prepare_target(files, project, target, resolution, table), base_policy)
+            for table in select_targets(target, project)
+        )
+        if base_policy is not None and source is not None:
+            places = [base_knowledge(base_policy, source.reference, files.directory, c.address) for c in contexts]
+            contexts = tuple(replace(c, address=p.address) for c, p in zip(contexts, places, strict=True))
+            changes += tuple(change for place in places for change in place.changes)
+        head = _Head(client=client, base=base, switches=switches, policy=policy, resolution=resolution)
+        cases = [_case(context, head, stack.enter_context(_open_predictor(context, client))) for context in contexts]
+        if files.current is None:
+            known = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
+            exported_to = base.files.directory if base is not None and base.files is not None else None
+            changes += tuple(find_unchecked_locks(files.directory, policy, known=known, base=exported_to))
+        today = datetime.now(UTC).date()
+        yield GateSession(
+            result=check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts=contexts
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Head:
+    """What the cases of all targets share."""
+
+    client: IndexClient
+    base: Base | None
+    switches: tuple[Switch, ...]
+    policy: GatePolicy
+    resolution: ResolutionOptions
+
+
+def _policy_source(
+    files: ProjectFiles, base: Base | None, switches: tuple[Switch, ...], stack: ExitStack
+) -> Base | None:
+    """Return the commit whose policy is in force; none in a repository without commits."""
+    if base is not None and base.files is not None:
+        return base
+    if not has_commit(files.directory):
+        logger.warning("the repository has no commit yet: the policy is the project's own")
+        return None
+    return _commit(files, "HEAD", switches, stack)
+
+
+def _read_base_policy(source: Base, directory: Path, own: Path) -> BasePolicy:
+    """Read the policy of a commit, and lay out the hardware profiles that it names."""
+    base_policy = read_base_policy(source.name, directory)
+    for name in profiles(base_policy.settings):
+        content = None if (directory / name).exists() else read_file_at(source.reference, own, Path(name))
+        if content is not None and (directory / name).resolve().is_relative_to(directory.resolve()):
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(content)
+    return base_policy
+
+
+def _trusted_target(target: TargetOptions, base_policy: BasePolicy, directory: Path) -> TargetOptions:
+    """Return the target options with the hardware profile of the base, if they name a file that it has."""
+    if target.hardware is None or not Path(target.hardware).is_file():
+        return target
+    profile = Path(target.hardware)
+    if profile.is_relative_to(directory):
+        profile = base_policy.directory / profile.relative_to(directory)
+    return replace(target, hardware=str(profile)) if profile.is_file() else target
+
+
+def _indexes(project: ProjectRequirements | None, directory: Path) -> tuple[object, ...]:
+    """Return where a project's own files say that its packages come from."""
+    configured = read_configuration(directory)
+    if project is None:
+        return (configured,)
+    return configured, project.index_url, project.extra_index_urls, project.find_links, dict(project.bindings)
+
+
+def _with_base_lock(context: TargetContext, base_policy: BasePolicy | None) -> TargetContext:
+    """Return a context with the lock of the base, unless the options or the target name one."""
+    if base_policy is None or context.lock is not None or context.files.current is not None:
+        return context
+    return replace(context, lock=base_policy.lock_in(context.files.directory))
+
+
+def _relative(directory: Path) -> Path:
+    """Return a directory as platforms want paths: relative to where the command runs, where that is above it."""
+    relative = os.path.relpath(directory)
+    return directory if relative.startswith("..") else Path(relative)
+
+
+def read_project_policy(project: ProjectRequirements, directory: Path) -> GatePolicy:
+    """Return the gate's policy of a project.
+
+    Raises:
+        InputError: If `[tool.advisor.gate]` is wrong.
+    """
+    path = directory / "pyproject.toml"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return read_policy(project.settings.get("gate", {}), path=str(path), text=text)
+
+
+def _base(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
+    # A file of the change must not be taken for the commit of the same name.
+    if commit_of(base, files.directory) is None and Path(base).is_file():
+        return Base(name=f"`{base}`", reference=base, lock=Path(base))
+    return _commit(files, base, switches, stack)
+
+
+def _commit(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
+    sources = {switch.path.relative_to(files.directory) for switch in switches}
+    directory = stack.enter_context(export_commit(base, files.directory, extra_files=sources, warn=logger.warning))
+    base_files = files.moved_to(directory)
+    try:
+        # What is not read of the base is not read of the project either, and was reported there.
+        return Base(name=f"`{base}`", reference=base, files=base_files, project=load_project(base_files, report=False))
+    except InputError as error:
+        logger.warning("the base `%s` has no project that can be read: %s", base, error.message)
+        return Base(name=f"`{base}`", reference=base, files=base_files)
+
+
+def _without_lock_indexes(files: ProjectFiles, project: ProjectRequirements) -> ProjectRequirements:
+    """Return the project without the indexes that its own lock names."""
+    pinned = files.directory / PINNED
+    locked = files.current is not None or any((files.directory / name).is_file() for name in LOCKS)
+    if locked or str(pinned) not in project.files or not is_pinned(pinned):
+        return project
+    return replace(project, index_url=None, extra_index_urls=(), find_links=())
+
+
+def _open_predictor(context: TargetContext, client: IndexClient) -> Predictor:
+    return Predictor(
+        client.cache,
+        address=readable_address(context.address),
+        hardware=context.target.hardware,
+        workload=context.workload,
+    )
+
+
+def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCase:
+    lock = _lock(context)
+    configuration = shared.client.configuration
+    configured = (
+        configuration.default,
+        *configuration.extra,
+        *configuration.find_links,
+        *configuration.bindings.values(),
+    )
+    indexes = shared.policy.indexes
+    allowed_indexes = indexes if indexes is not None else tuple(filter(None, configured))
+    head = ProjectState(lock=lock, problem=context.problem, allowed_indexes=allowed_indexes, switches=shared.switches)
+    return GateCase(
+        name=context.name,
+        head=head,
+        client=shared.client,
+        predictor=predictor,
+        recommend=_recommend(context, lock, shared.client, predictor),
+        base=None if shared.base is None else _base_state(shared.base, context, head, shared.resolution),
+    )
+
+
+def _lock(context: TargetContext) -> Lock:
+    """Return the project's present lock.
+
+    Raises:
+        InputError: If it has none.
+    """
+    files = context.files
+    if files.current is None and context.lock is not None and not context.lock.is_file():
+        raise InputError(
+            f"target `{context.name}` has the lock `{context.lock}`, which does not exist",
+            hint=f"create it with `advisor advise --target {context.name}`",
+        )
+    named = files.current or (str(context.lock) if context.lock else None)
+    lock = read_current(named, files.directory, context.target)
+    if lock is None:
+        raise InputError(
+            f"`{files.directory}` has no lock to check",
+            hint="create one with `advisor advise`, or name a lock or an interpreter with `--current`",
+        )
+    return within(lock, context.project.roots)
+
+
+def _base_state(
+    base: Base, context: TargetContext, head: ProjectState, resolution: ResolutionOptions
+) -> tuple[str, ProjectState] | None:
+    """Return the base for a target; none if it has no lock."""
+    target = context.target
+    if base.lock is not None:
+        return base.name, replace(head, lock=read_lock(base.lock, target), requirements_known=False)
+    if base.files is None or base.project is None:
+        return None
+    try:
+        lock = _base_lock(base.files.directory, base.project, context, head.lock)
+    except UnreadableFileError as error:
+        # A change that repairs the lock must be able to pass.
+        logger.warning("the lock of the base %s cannot be read: %s", base.name, error.message)
+        lock = None
+    if lock is None:
+        logger.warning("the base %s has no lock: everything counts as changed", base.name)
+        return None
+    settings: Mapping[str, Any] = base.project.settings.get("settings", {})
+    return base.name, replace(
+        head,
+        lock=lock,
+        problem=make_problem(base.project, target, resolution),
+        switches=read_switches(base.files.directory, settings),
+    )
+
+
+def _base_lock(directory: Path, project: ProjectRequirements, context: TargetContext, lock: Lock) -> Lock | None:
+    """Return the base's lock of the same name as the project's, else any lock of the base."""
+    base_lock = None
+    own = context.files.directory
+    if lock.path is not None and lock.path.is_relative_to(own):
+        same = directory / lock.path.relative_to(own)
+        base_lock = read_lock(same, context.target) if same.is_file() else None
+    base_lock = base_lock or read_current(None, directory, context.target)
+    return None if base_lock is None else within(base_lock, project.roots)
+
+
+def _recommend(
+    context: TargetContext, lock: Lock, client: IndexClient, predictor: Predictor
+) -> Callable[[], RecommendedStack]:
+    problem = without_pins(context.problem, lock)
+    criteria = [context.objective]
+    if context.objective == "stable":
+        criteria += [str(context.min_age_days), str(datetime.now(UTC).date())]
+
+    def solve() -> Any:
+        from advisor.resolve.recommend import recommend
+
+        request = replace(context, problem=problem).request(client, predictor.estimator)
+        return request, recommend(request)
+
+    return lambda: find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)

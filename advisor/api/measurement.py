@@ -1,0 +1,262 @@
+"""Measure indicators over stacks on this machine, and store the observations."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.api.context import make_client, open_writable_store
+from advisor.api.options import IndexOptions
+from advisor.user_directories import cache_directory
+
+if TYPE_CHECKING:
+    from advisor.campaign.stack_lock import StackLocker
+    from advisor.index.client import IndexClient
+    from knowledge.domain.hardware import HardwareProfile
+    from knowledge.domain.observation import Observation, Scalar
+    from pi_runners.campaign import Block
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndicatorOptions:
+    """What is measured.
+
+    Attributes:
+        size: Parameter set: ``small``, ``medium`` or ``large``.
+        shapes: Published shapes instead, such as ``deepbench``.
+        parameters: Parameters of one's own instead.
+        dtypes: Element types.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        settings: Values of each run-time setting; every stack is measured without and with each combination.
+    """
+
+    size: str = "small"
+    shapes: str | None = None
+    parameters: Mapping[str, Scalar] | None = None
+    dtypes: tuple[str, ...] = ("float32",)
+    device: str = "auto"
+    settings: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions:
+    """How often, and for how long, it is measured.
+
+    Attributes:
+        rounds: Passes over all stacks.
+        samples: Samples of an indicator in each process; up to three times as many if they vary.
+        min_seconds: Minimum duration of a sample, in seconds.
+        timeout_seconds: A process is killed after this time, in seconds.
+        memory_limit_bytes: A process is killed if it and its children hold more resident memory; none sets no limit.
+        controls: Whether each reference is measured twice (A/A), which shows the noise.
+    """
+
+    rounds: int = 8
+    samples: int = 7
+    min_seconds: float = 0.05
+    timeout_seconds: float = 600.0
+    memory_limit_bytes: float | None = None
+    controls: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentOptions:
+    """Where stacks are installed.
+
+    Attributes:
+        python: Interpreter: a path or a version.
+        keep: Whether environments are kept for the next block.
+        disk_budget_bytes: Refuse blocks whose environments would take more disk space; none sets no limit.
+    """
+
+    python: str = sys.executable
+    keep: bool = True
+    disk_budget_bytes: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurementStore:
+    """Where observations go.
+
+    Attributes:
+        knowledge: Address of the knowledge base; none for the user's own.
+        prometheus: File that holds the newest figures for node_exporter; none writes no such file.
+        cache_directory: Cache directory, which holds the environments; by default the user's.
+    """
+
+    knowledge: str | None = None
+    prometheus: Path | None = None
+    cache_directory: Path | None = None
+
+
+def choose_device(choice: str, hardware: HardwareProfile) -> str:
+    """Return ``cpu`` or ``cuda``.
+
+    Raises:
+        InputError: If there is no such device, here or at all.
+    """
+    from knowledge.domain.errors import InputError
+
+    if choice not in ("auto", "cpu", "cuda"):
+        raise InputError(f"there is no device `{choice}`", hint="take `auto`, `cpu` or `cuda`")
+    if choice == "cuda" and hardware.gpu is None:
+        raise InputError("this machine has no NVIDIA GPU that the driver knows", hint="measure with `--device cpu`")
+    return choice if choice != "auto" else ("cuda" if hardware.gpu else "cpu")
+
+
+def plan_block(
+    indicators: Sequence[str],
+    stacks: Sequence[str],
+    client: IndexClient,
+    *,
+    indicator_options: IndicatorOptions,
+    sampling: SamplingOptions,
+    python: str = sys.executable,
+    name: str | None = None,
+) -> Block:
+    """Lock stacks for this machine and lay out what to measure.
+
+    Args:
+        indicators: Names of indicators.
+        stacks: Requirements of each stack, separated by spaces; the first of each framework is its reference.
+        client: The package indexes.
+        indicator_options: What is measured.
+        sampling: How often.
+        python: Interpreter: a path or a version.
+        name: Name of a block to continue; by default a new one.
+
+    Raises:
+        InputError: If an indicator, a size, a setting or a stack does not exist, or memory does not suffice.
+        NoStackError: If a stack cannot be resolved.
+        UnavailableError: If an index cannot be read.
+    """
+    import psutil
+
+    from advisor.campaign.plan import lock_loadgen
+    from advisor.campaign.stack_lock import StackLocker
+    from knowledge.hardware.detect import detect
+    from pi_runners.campaign import Block
+    from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
+
+    hardware = detect()
+    device = choose_device(indicator_options.device, hardware)
+    cases = choose_cases(
+        indicators,
+        size=indicator_options.size,
+        shapes=indicator_options.shapes,
+        parameters=None if indicator_options.parameters is None else dict(indicator_options.parameters),
+    )
+    axes = {setting: list(values) for setting, values in indicator_options.settings.items()}
+    settings = ({}, *expand_settings(axes)) if axes else ({},)
+    check_fit(
+        cases,
+        indicator_options.dtypes,
+        hardware,
+        device=device,
+        backends=backends_of(stacks),
+        free_bytes=psutil.virtual_memory().available,
+    )
+    locker: StackLocker = StackLocker(client, hardware)
+    locks = [locker.lock(stack.split(), python) for stack in stacks]
+    arms = plan_arms(
+        [(lock, chosen) for lock in locks for chosen in settings],
+        cases,
+        dtypes=indicator_options.dtypes,
+        device=device,
+        control=sampling.controls,
+    )
+    return Block(
+        name=name or _block_name(arms),
+        arms=arms,
+        rounds=sampling.rounds,
+        hardware=hardware,
+        samples=sampling.samples,
+        min_seconds=sampling.min_seconds,
+        timeout_seconds=sampling.timeout_seconds,
+        memory_limit_bytes=sampling.memory_limit_bytes,
+        instruments=lock_loadgen(arms, locker),
+    )
+
+
+def run_block(
+    block: Block,
+    client: IndexClient,
+    *,
+    environment: EnvironmentOptions,
+    store: MeasurementStore,
+    progress: Callable[[str], None] = lambda text: None,
+) -> tuple[Observation, ...]:
+    """Measure what is missing of a block, and return all its observations, oldest first.
+
+    Args:
+        block: The block.
+        client: The package indexes.
+        environment: Where stacks are installed.
+        store: Where observations go.
+        progress: Called with a short text before each step.
+
+    Raises:
+        InputError: If the environments would exceed the disk budget.
+        KnowledgeBaseError: If the knowledge base cannot be opened.
+        UnavailableError: If a file cannot be written.
+    """
+    from advisor.campaign.plan import check_disk, estimate
+    from advisor.campaign.prometheus import PrometheusSink
+    from pi_runners import campaign
+    from pi_runners.subprocess_runner import FreshProcesses
+
+    environments = cache_directory(store.cache_directory) / "environments"
+    if environment.disk_budget_bytes is not None:
+        check_disk([estimate(block, client, {})], environments, budget_bytes=environment.disk_budget_bytes)
+    with open_writable_store(store.knowledge) as knowledge:
+        complete = campaign.measured_cells(block, knowledge.observations(block=block.name))
+        campaign.run_block(
+            block,
+            sink=knowledge if store.prometheus is None else PrometheusSink(knowledge, store.prometheus),
+            runner=FreshProcesses(),
+            environments=environments,
+            is_missing=campaign.not_among(complete),
+            keep_environments=environment.keep,
+            progress=progress,
+        )
+        return tuple(knowledge.observations(block=block.name))
+
+
+def measure_stacks(
+    indicators: Sequence[str],
+    stacks: Sequence[str],
+    *,
+    indicator_options: IndicatorOptions,
+    sampling: SamplingOptions,
+    environment: EnvironmentOptions,
+    indexes: IndexOptions,
+    knowledge: str | None = None,
+) -> tuple[Observation, ...]:
+    """Measure indicators over stacks; see :func:`plan_block` and :func:`run_block`."""
+    client = make_client(indexes, Path.cwd())
+    try:
+        block = plan_block(
+            indicators,
+            stacks,
+            client,
+            indicator_options=indicator_options,
+            sampling=sampling,
+            python=environment.python,
+        )
+        store = MeasurementStore(knowledge=knowledge, cache_directory=indexes.cache_directory)
+        return run_block(block, client, environment=environment, store=store)
+    finally:
+        client.close()
+
+
+def _block_name(arms: Sequence[Any]) -> str:
+    """Name a block by its time and by what it measures."""
+    from datetime import UTC, datetime
+
+    from knowledge.domain.identity import content_hash
+
+    content = content_hash([[s.lock.requirements, dict(s.settings), [r.label for r in s.indicators]] for s in arms])
+    return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}-{content[:8]}"

@@ -1,0 +1,119 @@
+"""Options of the API functions, in groups: project files, target, package indexes, resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectFiles:
+    """Files that state what a project requires, and what it has installed.
+
+    Attributes:
+        directory: Directory of the project.
+        requirements: Requirements files to read instead of the project's own files.
+        constraints: Constraints files, as ``pip install -c``.
+        overrides: Files whose requirements replace all other requirements on the same packages.
+        extras: Extras of the project.
+        groups: Dependency groups of the project (PEP 735).
+        current: Lock file or Python interpreter that holds the present stack; by default the project's lock.
+    """
+
+    directory: Path = Path(".")
+    requirements: tuple[Path, ...] = ()
+    constraints: tuple[Path, ...] = ()
+    overrides: tuple[Path, ...] = ()
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    current: str | None = None
+
+    def moved_to(self, directory: Path) -> ProjectFiles:
+        """Return the same files below another directory; files from outside the project stay where they are."""
+
+        def moved(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+            old = self.directory
+            return tuple(directory / path.relative_to(old) if path.is_relative_to(old) else path for path in paths)
+
+        return replace(
+            self,
+            directory=directory,
+            requirements=moved(self.requirements),
+            constraints=moved(self.constraints),
+            overrides=moved(self.overrides),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions:
+    """Machine and interpreter to resolve for.
+
+    Attributes:
+        names: Targets of ``[tool.advisor.targets]``.
+        hardware: A shipped profile, a YAML or JSON file, or ``detect``; by default the project's setting, else this
+            machine.
+        python: Version of the interpreter; by default the project's setting, else the running one.
+        platform: Platform tag, such as ``manylinux_2_28_x86_64``; by default that of the hardware.
+    """
+
+    names: tuple[str, ...] = ()
+    hardware: str | None = None
+    python: str | None = None
+    platform: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexOptions:
+    """Package indexes, and the cache of what they answer.
+
+    Attributes:
+        index_url: Default index; replaces every index that pip and uv are configured to use.
+        extra_index_urls: Further indexes.
+        find_links: Directories of distribution files.
+        package_indexes: Address of the only index of a package, by package name.
+        strategy: ``first-index`` or ``unsafe-best-match``; by default as uv is configured.
+        cache_directory: Cache directory; by default the user's.
+        offline: Whether to answer from the cache alone.
+        refresh: Whether to request index pages even if they are fresh.
+    """
+
+    index_url: str | None = None
+    extra_index_urls: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    package_indexes: Mapping[str, str] = field(default_factory=dict)
+    strategy: str | None = None
+    cache_directory: Path | None = None
+    offline: bool = False
+    refresh: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolutionOptions:
+    """What the best stack is, and which files may be part of it.
+
+    Attributes:
+        objective: ``performance``, ``latest``, ``stable`` or ``security``; by default the project's setting, else
+            ``performance``.
+        workload: Workload that predictions are for; by default the project's setting, else what its sources suggest.
+        min_age_days: Age below which objective ``stable`` avoids a release, in days.
+        knowledge: Address of the knowledge base; by default the user's own.
+        prereleases: Whether pre-releases are candidates.
+        only_binary: Packages never taken from an sdist; ``:all:`` for every package.
+        no_binary: Packages never taken from a wheel; ``:all:`` for every package.
+        build_sdists: Whether sdists may be built to learn what they require, which runs their code.
+        exclude_newer: Files uploaded later are ignored.
+        workers: Threads of the solver.
+    """
+
+    objective: str | None = None
+    workload: str | None = None
+    min_age_days: int | None = None
+    knowledge: str | None = None
+    prereleases: bool = False
+    only_binary: tuple[str, ...] = ()
+    no_binary: tuple[str, ...] = ()
+    build_sdists: bool = False
+    exclude_newer: datetime | None = None
+    workers: int = 1

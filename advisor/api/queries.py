@@ -1,0 +1,199 @@
+"""Queries of a knowledge base: measured comparisons, and predictions for a named stack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.api.context import open_readable_store
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+    from knowledge.domain.observation import Observation
+    from knowledge.estimate.framework_model import Estimate
+    from knowledge.estimate.stacks import StackComparisons
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackEstimate:
+    """A predicted ratio of two stacks.
+
+    Attributes:
+        estimate: The ratio, its interval, and the observations that support it.
+        stack: Version of each package of the stack.
+        against: Version of each package of the stack that it is compared with.
+        device: The machine's accelerator, or the microarchitecture of its processor.
+        sizes: Number of sizes and types of indicators that the prediction is of.
+    """
+
+    estimate: Estimate
+    stack: Mapping[str, Version]
+    against: Mapping[str, Version]
+    device: str
+    sizes: int
+
+
+def select_observations(
+    indicator: str, *, hardware: str | None = None, framework: str | None = None, knowledge: str | None = None
+) -> tuple[Observation, ...]:
+    """Return the observations of an indicator.
+
+    Args:
+        indicator: Name of the indicator.
+        hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
+        framework: Only this distribution.
+        knowledge: Address of the knowledge base; none for the user's own.
+
+    Raises:
+        InputError: If there is none; the hint lists what there is.
+        KnowledgeBaseError: If the knowledge base cannot be opened.
+    """
+    from knowledge.domain.errors import InputError
+    from knowledge.estimate.stacks import is_machine
+
+    with open_readable_store(knowledge) as store:
+        machine = None if hardware is None else _machine_name(hardware)
+        every = list(store.observations(indicator=indicator, frameworks=[framework] if framework else None))
+        observations = tuple(o for o in every if machine is None or is_machine(o.hardware, machine))
+        names = {entry[0].split()[0] for entry in store.content().indicators} if not every else set()
+    if not observations:
+        names |= {o.hardware.gpu.model if o.hardware.gpu else o.hardware.cpu.microarchitecture for o in every} - {""}
+        where = f" on `{hardware}`" if hardware else ""
+        raise InputError(
+            f"there is no observation of indicator `{indicator}`{where}",
+            hint=f"there is {', '.join(f'`{name}`' for name in sorted(names))}" if names else "",
+        )
+    return observations
+
+
+def compare_measured(
+    indicator: str,
+    stacks: Sequence[str] = (),
+    *,
+    hardware: str | None = None,
+    framework: str | None = None,
+    knowledge: str | None = None,
+) -> StackComparisons:
+    """Compare measured stacks at one indicator.
+
+    Args:
+        indicator: Name of the indicator.
+        stacks: Stacks to compare with each other, such as ``torch==2.13.0``: with the reference of their block if it is
+            one of them, otherwise with the first. By default every stack is compared with its reference.
+        hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
+        framework: Only this distribution.
+        knowledge: Address of the knowledge base; none for the user's own.
+
+    Returns:
+        Paired ratios with their intervals.
+
+    Raises:
+        InputError: If there is no observation, or a stack was not measured.
+        KnowledgeBaseError: If the knowledge base cannot be opened.
+    """
+    from knowledge.estimate.stacks import compare_stacks
+
+    observations = select_observations(indicator, hardware=hardware, framework=framework, knowledge=knowledge)
+    return compare_stacks(observations, stacks=stacks)
+
+
+def estimate_stack(
+    stack: str,
+    *,
+    against: str | None = None,
+    hardware: str = "detect",
+    indicator: str | None = None,
+    workload: str = "equal",
+    knowledge: str | None = None,
+) -> StackEstimate:
+    """Predict how fast a stack is compared with another one.
+
+    Args:
+        stack: A framework and other packages, such as ``torch==2.13.0 numpy==2.4.6``.
+        against: The stack to compare with; by default the framework's usual reference version.
+        hardware: A profile, a YAML or JSON file, or ``detect``.
+        indicator: One indicator instead of a workload.
+        workload: Name of the workload.
+        knowledge: Address of the knowledge base; none for the user's own.
+
+    Raises:
+        InputError: If a stack is not written as above, or its framework was not measured on such a device.
+        KnowledgeBaseError: If the knowledge base cannot be opened.
+    """
+    from knowledge.domain.errors import InputError
+    from knowledge.estimate.model_cache import ModelCache
+    from knowledge.estimate.posterior import PosteriorEstimator
+    from knowledge.estimate.workloads import Workload, find_workload
+    from knowledge.hardware.profiles import find_profile
+    from pi_runners.vocabulary import FRAMEWORKS
+
+    versions = _versions(stack)
+    framework = next((n for n in versions if n in FRAMEWORKS and n != "numpy"), None) or next(iter(versions))
+    if indicator is None:
+        chosen = find_workload(workload)
+    else:
+        chosen = Workload(
+            name=indicator, summary=indicator, weights={indicator: 1.0}, backends=(), source="request", only={}
+        )
+    profile = find_profile(hardware)
+    with open_readable_store(knowledge) as store:
+        estimator = PosteriorEstimator(
+            ModelCache(store), hardware=profile, workload=chosen, frameworks=frozenset(FRAMEWORKS)
+        )
+        model = estimator.model(framework)
+        if model is None:
+            raise InputError(
+                f"versions of `{framework}` were not compared at "
+                f"{f'indicator `{indicator}`' if indicator else f'workload `{workload}`'} on such a device",
+                hint="`advisor knowledge status` lists what was measured; `advisor pi run` measures more",
+            )
+        other = _versions(against) if against else {**versions, framework: model.usual_reference}
+        if framework not in other:
+            raise InputError(f"`--against {against}` does not name a version of `{framework}`")
+        return StackEstimate(
+            estimate=model.estimate(versions, other, confidence=0.9),
+            stack=versions,
+            against=other,
+            device=profile.gpu.model if profile.gpu and framework != "numpy" else profile.cpu.microarchitecture,
+            sizes=model.sizes,
+        )
+
+
+def _machine_name(hardware: str) -> str:
+    """Return how the knowledge base names a machine.
+
+    This machine's identity for ``detect``; of a shipped profile its accelerator or its microarchitecture.
+    """
+    from knowledge.hardware.profiles import find_profile, shipped_names
+
+    if hardware == "detect":
+        return find_profile(hardware).identity
+    if hardware.lower() in shipped_names():
+        profile = find_profile(hardware)
+        return profile.gpu.model if profile.gpu else profile.cpu.microarchitecture
+    return hardware
+
+
+def _versions(text: str) -> dict[str, Version]:
+    """Read ``NAME==VERSION`` words, separated by spaces or commas."""
+    from packaging.utils import canonicalize_name
+    from packaging.version import InvalidVersion, Version
+
+    from knowledge.domain.errors import InputError
+
+    versions: dict[str, Version] = {}
+    for word in text.replace(",", " ").split():
+        name, separator, version = word.partition("==")
+        try:
+            if not (separator and name):
+                raise InvalidVersion(word)
+            versions[canonicalize_name(name)] = Version(version)
+        except InvalidVersion:
+            raise InputError(
+                f"`{word}` does not name a version", hint="write it as `--stack 'torch==2.13.0 numpy==2.4.6'`"
+            ) from None
+    if not versions:
+        raise InputError("the stack is empty", hint="write it as `--stack torch==2.13.0`")
+    return versions

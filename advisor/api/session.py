@@ -1,0 +1,251 @@
+"""A project opened for one target: recommend a stack, explain it, price constraints, write locks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.api.context import (
+    TargetContext,
+    load_project,
+    open_estimator,
+    open_indexes,
+    prepare_target,
+    select_targets,
+)
+from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+
+if TYPE_CHECKING:
+    import networkx
+    from packaging.utils import NormalizedName
+    from packaging.version import Version
+
+    from advisor.domain.target import Target
+    from advisor.index.client import IndexClient
+    from advisor.project.locks import Lock
+    from advisor.project.sources import Proposal
+    from advisor.resolve.alternatives import Explanation
+    from advisor.resolve.optimise import Optimum
+    from advisor.resolve.prices import Price
+    from advisor.resolve.problem import Candidate
+    from advisor.resolve.recommend import Advice, ResolutionRequest
+    from knowledge.estimate.posterior import PosteriorEstimator
+
+logger = logging.getLogger(__name__)
+
+OTHER_PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+"""Interpreter versions that are priced by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceResult:
+    """A recommended stack, with what it was recommended for.
+
+    Attributes:
+        advice: The stack, its proof, its predictions and its findings.
+        target: Interpreter, platform and hardware.
+        request: The resolution request that the advice answers.
+        proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
+        written: Paths of the locks that were written.
+    """
+
+    advice: Advice
+    target: Target
+    request: ResolutionRequest
+    proposal: Proposal | None = None
+    written: tuple[str, ...] = ()
+
+    @property
+    def direct(self) -> frozenset[str]:
+        """Packages that the project requires by name."""
+        return frozenset(self.request.direct)
+
+    @property
+    def dated(self) -> bool:
+        """Whether the index gives the upload time of every chosen file; else libyears count releases."""
+        return all(c.file.uploaded for c in (*self.advice.optimum.stack, *self.advice.baseline))
+
+
+@dataclass(kw_only=True)
+class AdviceSession:
+    """A project with its indexes and its predictions, for one target.
+
+    Attributes:
+        context: The project, prepared for the target.
+        client: The package indexes.
+        estimator: Predictions for the target.
+        current: The project's present lock; none if it has none.
+    """
+
+    context: TargetContext
+    client: IndexClient
+    estimator: PosteriorEstimator
+    current: Lock | None
+    _request: ResolutionRequest | None = field(default=None, init=False)
+    _advice: Advice | None = field(default=None, init=False)
+
+    @property
+    def request(self) -> ResolutionRequest:
+        """The resolution request for the target's interpreter."""
+        if self._request is None:
+            self._request = self.context.request(self.client, self.estimator)
+        return self._request
+
+    @property
+    def current_versions(self) -> dict[str, Version] | None:
+        """Version of each package that the project has now; none if it has no lock."""
+        return None if self.current is None else dict(self.current.versions)
+
+    def recommend(self) -> Advice:
+        """Return the best stack.
+
+        Raises:
+            NoStackError: If no stack satisfies the requirements and the rules.
+            SearchLimitError: If the search was not completed.
+            UnavailableError: If an index cannot be read.
+        """
+        from advisor.resolve.recommend import recommend
+
+        if self._advice is None:
+            self._advice = recommend(self.request, current=self.current_versions)
+        return self._advice
+
+    def result(self, *, written: Sequence[Path] = ()) -> AdviceResult:
+        """Return the best stack with what it was recommended for.
+
+        Args:
+            written: Locks that were written.
+        """
+        return AdviceResult(
+            advice=self.recommend(),
+            target=self.context.target,
+            request=self.request,
+            proposal=self.context.proposal,
+            written=tuple(map(str, written)),
+        )
+
+    def explain(self, package: str) -> Explanation:
+        """Return why a package of the best stack has its version.
+
+        Raises:
+            InputError: If the stack does not contain the package.
+        """
+        from packaging.utils import canonicalize_name
+
+        from advisor.resolve.alternatives import explain_package
+
+        return explain_package(self.request, self.recommend(), canonicalize_name(package))
+
+    def prices(self, *, other_pythons: Sequence[str] = OTHER_PYTHONS) -> tuple[Price, ...]:
+        """Return what each constraint of the project costs, and what other interpreters would gain.
+
+        Args:
+            other_pythons: Versions of interpreters to price.
+        """
+        from advisor.resolve.prices import constraint_prices, python_prices
+
+        optimum = self.recommend().optimum
+        prices = constraint_prices(self.request, optimum)
+        if other_pythons:
+            prices += python_prices(
+                self.request,
+                optimum,
+                versions=other_pythons,
+                requires_python=self.context.project.requires_python,
+                make_request=lambda python: self.context.request(self.client, self.estimator, python=python),
+            )
+        return prices
+
+    def tree(self) -> networkx.DiGraph[NormalizedName]:
+        """Return the best stack as a graph of requirements."""
+        from advisor.resolve.explain import dependency_graph
+
+        return dependency_graph(self.request.problem, self.request.source, self.recommend().optimum.stack)
+
+    def default_lock(self) -> Path:
+        """Return the lock that is written if none is named."""
+        return self.context.lock or self.context.files.directory / "pylock.toml"
+
+    def write_locks(self, paths: Sequence[Path]) -> None:
+        """Write the best stack to lock files; no file is changed before all of them could be rendered.
+
+        Args:
+            paths: ``pylock.toml``, ``pylock.NAME.toml``, ``*.txt``, ``Pipfile.lock`` or ``*.cdx.json``.
+
+        Raises:
+            InputError: If a path has no known format or cannot be written.
+        """
+        write_locks(paths, self.recommend().optimum, self.request, self.client)
+
+
+@contextmanager
+def open_session(
+    files: ProjectFiles, target: TargetOptions, indexes: IndexOptions, resolution: ResolutionOptions
+) -> Iterator[AdviceSession]:
+    """Read a project and open its indexes and predictions for one target.
+
+    Raises:
+        InputError: If a file or an option is wrong, or several targets are named.
+        KnowledgeBaseError: If the knowledge base cannot be opened.
+    """
+    from knowledge.domain.errors import InputError
+
+    project = load_project(files)
+    targets = select_targets(target, project) if target.names else [("", {})]
+    if len(targets) > 1:
+        raise InputError("this command is for one target at a time", hint="name one `--target`")
+    context = prepare_target(files, project, target, resolution, targets[0])
+    current = _current_lock(context)
+    with open_indexes(indexes, files.directory, project) as client, open_estimator(context) as estimator:
+        yield AdviceSession(context=context, client=client, estimator=estimator, current=current)
+
+
+def write_locks(paths: Sequence[Path], optimum: Optimum, request: ResolutionRequest, client: IndexClient) -> None:
+    """Write a stack to lock files; no file is changed before all of them could be rendered.
+
+    Raises:
+        InputError: If a path has no known format or cannot be written.
+    """
+    from advisor.lock.formats import check_lock_path, lock_text
+    from knowledge.domain.atomic_file import write_atomically
+
+    if not paths:
+        return
+    for path in paths:
+        check_lock_path(path)
+    stack: Sequence[Candidate] = optimum.stack
+    client.prefetch_sizes(c.file for c in stack)
+    files = {c.name: client.pinned(c.file) for c in stack}
+    texts = [
+        lock_text(
+            path,
+            stack,
+            files,
+            problem=request.problem,
+            source=request.source,
+            client=client,
+        )
+        for path in paths
+    ]
+    for path, text in zip(paths, texts, strict=True):
+        write_atomically(path, text)
+
+
+def _current_lock(context: TargetContext) -> Lock | None:
+    """Read the present lock; one that nobody named may be damaged."""
+    from advisor.project.current import read_current
+    from knowledge.domain.errors import InputError
+
+    files = context.files
+    named = files.current or (str(context.lock) if context.lock and context.lock.exists() else None)
+    try:
+        return read_current(named, files.directory, context.target)
+    except InputError as error:
+        if named is not None:
+            raise
+        logger.warning("the stack is not compared with the current one: %s", error.message)
+        return None

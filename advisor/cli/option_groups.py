@@ -1,0 +1,271 @@
+"""Groups of command-line options: dataclasses whose fields become options of a command."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.cli.options import (
+    CacheOption,
+    ExtraIndexUrlOption,
+    FindLinksOption,
+    HardwareOption,
+    IndexUrlOption,
+    KnowledgeOption,
+    OfflineOption,
+    read_moment,
+)
+
+_Text = str | None
+_Texts = list[str] | None
+_Paths = list[Path] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectOptions:
+    """Options of the commands that resolve a project."""
+
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The project.")] = Path(".")
+    requirements: Annotated[
+        _Paths, typer.Option("--requirements", "-r", metavar="FILE", help="Requirements file instead (repeatable).")
+    ] = None
+    constraints: Annotated[
+        _Paths, typer.Option("--constraint", "-c", metavar="FILE", help="Constraints file (repeatable).")
+    ] = None
+    overrides: Annotated[
+        _Paths, typer.Option("--override", metavar="FILE", help="Requirements that replace all others (repeatable).")
+    ] = None
+    extra: Annotated[_Texts, typer.Option("--extra", help="Extra of the project (repeatable).")] = None
+    group: Annotated[_Texts, typer.Option("--group", help="Dependency group (repeatable).")] = None
+    current: Annotated[
+        _Text,
+        typer.Option("--current", metavar="LOCK|PYTHON", help="Stack to compare with: a lock or an interpreter."),
+    ] = None
+    target: Annotated[
+        _Texts,
+        typer.Option("--target", metavar="NAME", help="A target of `[tool.advisor.targets]` (`check`: repeatable)."),
+    ] = None
+    hardware: HardwareOption = None
+    python: Annotated[
+        _Text,
+        typer.Option(
+            "--python", metavar="VERSION", envvar="ADVISOR_PYTHON", help="Target Python; by default this one."
+        ),
+    ] = None
+    platform: Annotated[
+        _Text, typer.Option("--platform", metavar="TAG", envvar="ADVISOR_PLATFORM", help="Target platform tag.")
+    ] = None
+    objective: Annotated[
+        _Text,
+        typer.Option(
+            "--objective",
+            metavar="performance|latest|stable|security",
+            envvar="ADVISOR_OBJECTIVE",
+            help="What is best.",
+        ),
+    ] = None
+    workload: Annotated[
+        _Text, typer.Option("--workload", metavar="NAME", envvar="ADVISOR_WORKLOAD", help="What the project does.")
+    ] = None
+    min_age: Annotated[
+        _Text, typer.Option("--min-age", metavar="DAYS", envvar="ADVISOR_MIN_AGE", help="What `stable` calls young.")
+    ] = None
+    prereleases: Annotated[bool, typer.Option("--prereleases", "--pre", help="Admit pre-releases.")] = False
+    only_binary: Annotated[
+        _Texts, typer.Option("--only-binary", metavar="NAME", help="Never from an sdist; `:all:` for all.")
+    ] = None
+    no_binary: Annotated[
+        _Texts, typer.Option("--no-binary", metavar="NAME", help="Never from a wheel; `:all:` for all.")
+    ] = None
+    build_sdists: Annotated[
+        bool,
+        typer.Option("--build-sdists", help="Build sdists to learn what they require: runs their code."),
+    ] = False
+    exclude_newer: Annotated[
+        _Text, typer.Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after this date.")
+    ] = None
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Threads of the solver.")] = 1
+    knowledge: KnowledgeOption = None
+    index_url: IndexUrlOption = None
+    extra_index_url: ExtraIndexUrlOption = None
+    package_index: Annotated[
+        _Texts,
+        typer.Option("--package-index", metavar="NAME=URL", help="Take a package from this index only (repeatable)."),
+    ] = None
+    index_strategy: Annotated[
+        _Text,
+        typer.Option(
+            "--index-strategy",
+            metavar="first-index|unsafe-best-match",
+            envvar="ADVISOR_INDEX_STRATEGY",
+            help="Which of several indexes a package comes from.",
+        ),
+    ] = None
+    find_links: FindLinksOption = None
+    cache_dir: CacheOption = None
+    refresh: Annotated[bool, typer.Option("--refresh", help="Ask for index pages even where they are fresh.")] = False
+    offline: OfflineOption = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say on standard error what was asked of the indexes.")
+    ] = False
+
+    def files(self) -> ProjectFiles:
+        """Return the project's files."""
+        return ProjectFiles(
+            directory=self.directory,
+            requirements=tuple(self.requirements or ()),
+            constraints=tuple(self.constraints or ()),
+            overrides=tuple(self.overrides or ()),
+            extras=tuple(self.extra or ()),
+            groups=tuple(self.group or ()),
+            current=self.current,
+        )
+
+    def targets(self) -> TargetOptions:
+        """Return the target."""
+        return TargetOptions(
+            names=tuple(self.target or ()), hardware=self.hardware, python=self.python, platform=self.platform
+        )
+
+    def indexes(self) -> IndexOptions:
+        """Return the package indexes.
+
+        Raises:
+            InputError: If `--package-index` is not written as `NAME=URL`.
+        """
+        from knowledge.domain.errors import InputError
+
+        bindings = {}
+        for word in self.package_index or ():
+            name, separator, url = word.partition("=")
+            if not separator or "/" in name:
+                raise InputError(
+                    f"`{word}` does not bind a package to an index",
+                    hint="write it as `--package-index torch=https://.../simple/`",
+                )
+            bindings[name] = url
+        return IndexOptions(
+            index_url=self.index_url,
+            extra_index_urls=tuple(self.extra_index_url or ()),
+            find_links=tuple(self.find_links or ()),
+            package_indexes=bindings,
+            strategy=self.index_strategy,
+            cache_directory=self.cache_dir,
+            offline=self.offline,
+            refresh=self.refresh,
+        )
+
+    def resolution(self) -> ResolutionOptions:
+        """Return what the best stack is.
+
+        Raises:
+            InputError: If `--min-age` or `--exclude-newer` cannot be read.
+        """
+        from advisor.api.context import read_days
+
+        return ResolutionOptions(
+            objective=self.objective,
+            workload=self.workload,
+            min_age_days=None if self.min_age is None else read_days(self.min_age),
+            knowledge=self.knowledge,
+            prereleases=self.prereleases,
+            only_binary=tuple(self.only_binary or ()),
+            no_binary=tuple(self.no_binary or ()),
+            build_sdists=self.build_sdists,
+            exclude_newer=read_moment(self.exclude_newer, "--exclude-newer") if self.exclude_newer else None,
+            workers=self.workers,
+        )
+
+    def groups(self) -> tuple[ProjectFiles, TargetOptions, IndexOptions, ResolutionOptions]:
+        """Return the options as the API groups them.
+
+        Raises:
+            InputError: If an option cannot be read.
+        """
+        if self.verbose:
+            from advisor.cli.console import show_information
+
+            show_information()
+        return self.files(), self.targets(), self.indexes(), self.resolution()
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexUrlOptions:
+    """Options of the commands that lock stacks to measure."""
+
+    index_url: IndexUrlOption = None
+    extra_index_url: ExtraIndexUrlOption = None
+    find_links: FindLinksOption = None
+    cache_dir: CacheOption = None
+    offline: OfflineOption = False
+
+    def indexes(self) -> IndexOptions:
+        """Return the package indexes."""
+        return IndexOptions(
+            index_url=self.index_url,
+            extra_index_urls=tuple(self.extra_index_url or ()),
+            find_links=tuple(self.find_links or ()),
+            cache_directory=self.cache_dir,
+            offline=self.offline,
+        )
+
+
+@functools.cache
+def _hints(group: type) -> dict[str, Any]:
+    # Cached, because several commands share a group and each evaluation takes milliseconds.
+    return typing.get_type_hints(group, include_extras=True)
+
+
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with one option for each field of the dataclasses among its parameters.
+
+    Args:
+        command: A function whose parameters are arguments and options of typer, or dataclasses with such fields.
+    """
+    hints = _command_hints(command)
+    groups: dict[str, type] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        hint = hints[parameter.name]
+        if dataclasses.is_dataclass(hint):
+            assert isinstance(hint, type)
+            groups[parameter.name] = hint
+            annotations = _hints(hint)
+            parameters += [
+                inspect.Parameter(
+                    f.name, inspect.Parameter.KEYWORD_ONLY, default=_default(f), annotation=annotations[f.name]
+                )
+                for f in dataclasses.fields(hint)
+            ]
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint))
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            options = {f.name: values.pop(f.name) for f in dataclasses.fields(group)}
+            values[name] = group(**options)
+        command(**values)
+
+    # A required argument comes before optional ones, such as the directory.
+    parameters.sort(key=lambda p: p.default is not inspect.Parameter.empty)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+
+
+def _command_hints(command: Callable[..., None]) -> dict[str, Any]:
+    return typing.get_type_hints(command, include_extras=True)

@@ -1,0 +1,51 @@
+"""`advisor pi forget`: the directory of a campaign is deleted, its observations stay."""
+
+from __future__ import annotations
+
+import shutil
+
+from tests.advisor.campaign.conftest import REFUSES, Bench, every_cell
+
+
+def test_a_campaign_is_forgotten_and_its_observations_stay(bench: Bench) -> None:
+    bench.matrix(REFUSES)
+    assert bench.campaign().returncode == 0
+    home = bench.home
+
+    done = bench.run("pi", "forget", "small")
+
+    assert (done.returncode, done.stdout) == (0, f"forgot campaign `{home.name}`: deleted `{home}`\n")
+    assert not home.exists()
+    assert bench.cells == every_cell(2, 2)
+    again = bench.run("pi", "forget", "small")
+    assert again.returncode == 2
+    assert "there is no campaign `small`" in again.stderr
+
+
+def test_results_that_are_not_stored_are_not_deleted_unless_forced(bench: Bench) -> None:
+    bench.matrix(REFUSES)
+    assert bench.campaign().returncode == 0
+    stored = next(bench.home.glob("kept/*.jsonl"))
+    shutil.move(stored, bench.home / "spool" / stored.name)
+
+    refused = bench.run("pi", "forget", "small")
+    forced = bench.run("pi", "forget", "small", "--force")
+
+    assert refused.returncode == 2
+    assert "has results that are not stored" in refused.stderr
+    assert "advisor pi collect" in refused.stderr
+    assert forced.returncode == 0
+    assert list((bench.folder / "campaigns").iterdir()) == []
+
+
+def test_a_running_campaign_is_not_forgotten(bench: Bench) -> None:
+    bench.matrix(bench.held)
+    process = bench.start()
+    bench.wait(lambda: bench.begun)
+
+    refused = bench.run("pi", "forget", "small", "--force")
+
+    assert refused.returncode == 2
+    assert "another process coordinates campaign" in refused.stderr
+    bench.release()
+    assert process.wait(120) == 0

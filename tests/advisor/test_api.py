@@ -1,0 +1,155 @@
+"""The Python API: the same answers as the command line, without printing or exiting."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.version import Version
+
+import advisor.api
+from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.resolve.baseline import NoStackError
+from knowledge.domain.errors import InputError
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+
+@pytest.fixture
+def options(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> dict[str, Any]:
+    """Options for a project on a made-up index, with a cache and a knowledge base of their own."""
+    knowledge = tmp_path / "own.sqlite"
+    knowledge.write_bytes(first_knowledge.read_bytes())
+    return {
+        "target": TargetOptions(hardware="cpu-zen4", python="3.12"),
+        "indexes": IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache"),
+        "resolution": ResolutionOptions(knowledge=f"sqlite:///{knowledge}"),
+    }
+
+
+@pytest.fixture
+def project(index: PackageIndex, tmp_path: Path) -> Path:
+    """A project whose constraint on `b` prevents the newest `a`."""
+    for version in ("1.0", "2.0"):
+        index.add("a", version, [f"b=={version}"])
+        index.add("b", version)
+    directory = tmp_path / "project"
+    directory.mkdir()
+    (directory / "requirements.in").write_text("a\nb<2\n")
+    return directory
+
+
+def test_a_project_is_advised_explained_and_priced(
+    project: Path, options: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    lock = project / "pylock.toml"
+
+    result = advisor.api.advise(project, outputs=[lock], **options)
+    explanation = advisor.api.explain("A", project, **options)
+    [price] = advisor.api.prices(str(project), other_pythons=(), **options)
+
+    assert {c.name: c.version for c in result.advice.optimum.stack} == {"a": Version("1.0"), "b": Version("1.0")}
+    assert result.advice.optimum.proven
+    assert result.written == (str(lock),)
+    assert 'name = "a"' in lock.read_text()
+    assert (explanation.version, explanation.newest) == (Version("1.0"), Version("2.0"))
+    assert (price.constraint, price.changes) == ("b<2", (("a", "1.0", "2.0"), ("b", "1.0", "2.0")))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_gate_returns_findings_and_the_exit_code_of_the_command(
+    project: Path, options: dict[str, Any], index: PackageIndex, advisor_here: Advisor
+) -> None:
+    advisor.api.advise(project, outputs=[project / "pylock.toml"], **options)
+    passed = advisor.api.check(project, **options)
+    (project / "requirements.in").write_text("a>=2\n")
+
+    failed = advisor.api.check(project, **options)
+    command = advisor_here(
+        "check", str(project), "--index-url", index.url, "--hardware", "cpu-zen4", "--python", "3.12"
+    )
+
+    assert (passed.exit_code, [f for f in passed.findings if f.fails]) == (0, [])
+    assert failed.exit_code == command.returncode == 1
+    [finding] = [f for f in failed.findings if f.fails]
+    assert finding.package == "a"
+    assert finding.message in command.stdout
+
+
+def test_errors_are_exceptions_with_a_hint_and_the_exit_code(project: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="is not a directory"):
+        advisor.api.advise(project / "missing", **options)
+    with pytest.raises(InputError, match="there is no objective `fastest`") as wrong:
+        advisor.api.advise(project, **{**options, "resolution": ResolutionOptions(objective="fastest")})
+    assert (wrong.value.exit_code, wrong.value.hint[:8]) == (2, "take one")
+
+    (project / "requirements.in").write_text("a==2\nb<2\n")
+    with pytest.raises(NoStackError) as conflict:
+        advisor.api.advise(project, **options)
+    assert conflict.value.exit_code == 3
+
+
+def test_warnings_go_to_the_logger(project: Path, options: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    (project / "requirements.txt").write_text("a\n")
+
+    with caplog.at_level(logging.WARNING, logger="advisor"):
+        advisor.api.advise(ProjectFiles(directory=project), **options)
+
+    assert any("requirements.txt" in record.message for record in caplog.records)
+
+
+def test_measured_stacks_are_compared_and_others_predicted(options: dict[str, Any]) -> None:
+    knowledge = options["resolution"].knowledge
+
+    standings = advisor.api.compare("sort", framework="numpy", knowledge=knowledge)
+    predicted = advisor.api.estimate("numpy==1.26.4", against="numpy==2.0.2", hardware="cpu-zen4", knowledge=knowledge)
+
+    assert standings.comparisons
+    assert predicted.estimate.low < predicted.estimate.speedup < predicted.estimate.high
+    assert predicted.against == {"numpy": Version("2.0.2")}
+    with pytest.raises(InputError, match="there is no observation of indicator `sorting`"):
+        advisor.api.compare("sorting", knowledge=knowledge)
+    with pytest.raises(InputError, match="does not name a version"):
+        advisor.api.estimate("numpy", knowledge=knowledge)
+
+
+@pytest.mark.slow
+def test_a_stack_is_measured(options: dict[str, Any], network: None, tmp_path: Path) -> None:
+    from advisor.api.measurement import IndicatorOptions, SamplingOptions
+
+    observations = advisor.api.measure(
+        ["matmul"],
+        ["numpy==2.2.6"],
+        options=IndicatorOptions(dtypes=("float32",)),
+        sampling=SamplingOptions(rounds=1, samples=2, min_seconds=0.001, controls=False),
+        indexes=IndexOptions(cache_directory=tmp_path / "cache"),
+        knowledge=options["resolution"].knowledge,
+    )
+
+    assert {o.status for o in observations} == {"ok"}
+    assert {o.framework for o in observations} == {"numpy"}
+
+
+def test_the_api_does_not_load_the_command_line() -> None:
+    modules = ("typer", "advisor.cli", "sqlalchemy", "numpy")
+    program = f"import advisor.api, sys; print([m for m in {modules} if m in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", [n for n in advisor.api.__all__ if n.islower()])
+def test_each_function_documents_arguments_result_and_errors(name: str) -> None:
+    function = getattr(advisor.api, name)
+    text = inspect.getdoc(function) or ""
+
+    assert "\nReturns:\n" in text
+    assert "\nRaises:\n" in text
+    for parameter in inspect.signature(function).parameters:
+        assert f"\n    {parameter}: " in text
