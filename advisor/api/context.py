@@ -343,7 +343,7 @@ def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator]:
     from knowledge.estimate.model_cache import ModelCache
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload
-    from pi_runners.backends import FRAMEWORKS
+    from pi_runners.vocabulary import FRAMEWORKS
 
     workload = find_workload(context.workload)
     with open_readable_store(context.address) as store:

@@ -62,10 +62,10 @@ def read_switches(directory: Path, settings: Mapping[str, Any]) -> tuple[Switch,
 
 
 def _stated(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
-    from pi_runners.harness.settings import SETTINGS, complaint
+    from pi_runners.vocabulary import SETTINGS, setting_error
 
     for name, value in settings.items():
-        if (wrong := complaint(name, value)) is not None:
+        if (wrong := setting_error(name, value)) is not None:
             hint = "" if name in SETTINGS else suggest(name, SETTINGS)
             raise InputError(f"`{path}`: `tool.advisor.settings.{name}`: {wrong}", hint=hint)
         text = path.read_text(encoding="utf-8") if path.is_file() else ""

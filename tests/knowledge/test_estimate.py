@@ -19,8 +19,8 @@ from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.backends import BACKENDS
 from pi_runners.indicators import INDICATORS
+from pi_runners.vocabulary import BACKENDS
 from tests.knowledge.samples import MACHINE, block, observation
 
 

@@ -198,5 +198,5 @@ def test_a_wheel_that_cannot_be_fetched_is_no_knowledge_about_its_stack(
     )
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
 
-    with pytest.raises(DownloadError, match="could not fetch"):
+    with pytest.raises(DownloadError, match="could not download"):
         environment.build_environment(lock, tmp_path / "environments")
