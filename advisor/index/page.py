@@ -265,12 +265,13 @@ def _html_entries(body: bytes, url: str) -> Iterator[_Entry]:
 
 def _from_html(text: str, attributes: Mapping[str, str], page: str, base: str, index: str) -> DistributionFile:
     address, _, fragment = attributes["href"].strip().partition("#")
+    digest = next((part for part in fragment.split("&") if part.startswith("sha256=")), None)
     metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata", "false"))
     return DistributionFile(
         filename=text,
         url=_address(page, base, address),
         index=index,
-        sha256=_sha256(fragment.removeprefix("sha256=")) if fragment.startswith("sha256=") else None,
+        sha256=None if digest is None else _sha256(digest.removeprefix("sha256=")),
         requires_python=attributes.get("data-requires-python"),
         yanked="data-yanked" in attributes,
         metadata_sha256=_metadata_hash(metadata),

@@ -37,7 +37,7 @@ def test_advice_is_written_and_reported(advisor: Advisor, project: Path) -> None
     done = advisor("advise", str(project), "--python", "3.12", "--hardware", "cpu-zen4")
 
     assert done.returncode == 0, done.stderr
-    assert "optimal over 3 candidate versions" in done.stdout
+    assert "optimal for the score, over 3 candidate versions" in done.stdout
     assert 'version = "2.0"' in (project / "pylock.toml").read_text()
 
 

@@ -303,7 +303,7 @@ def test_a_lock_of_uv_is_compared_with_the_advice(advisor: Advisor, index: Packa
     text = advisor("advise", str(folder), "--hardware", "cpu-zen4", "--dry-run")
 
     assert json.loads(done.stdout)["current"]["changes"] == [{"name": "a", "before": "1.0", "after": "2.0"}]
-    assert "current    1 package: 1 would move (`a`)" in text.stdout
+    assert "current    1 package: 1 change (`a`)" in text.stdout
 
 
 def test_constraints_and_overrides_of_the_project_table(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:

@@ -76,6 +76,16 @@ def test_a_hash_of_an_html_page_is_a_sha256(attributes: str) -> None:
     assert [file.sha256 for file in listing.files] == [HASH]
 
 
+@pytest.mark.parametrize("fragment", [f"sha256={HASH}&egg=a", f"egg=a&sha256={HASH}"])
+def test_a_hash_stands_among_other_parts_of_a_fragment(fragment: str) -> None:
+    # As pip reads it (pip/_internal/models/link.py).
+    body = f'<a href="a.whl#{fragment}">{WHEEL}</a>'
+
+    listing = parse_page(body.encode(), "text/html", url="http://a.example/a/", index="http://a.example/")
+
+    assert [file.sha256 for file in listing.files] == [HASH]
+
+
 def test_a_file_name_with_control_characters_is_listed_without_them(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add("a", "0.9")

@@ -80,6 +80,23 @@ def test_a_knowledge_base_that_only_the_change_has_is_refused(
     assert "the knowledge base `known.sqlite` is part of the change, but not of `HEAD`" in done.stderr
 
 
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_a_log_that_the_change_brings_beside_a_knowledge_base_is_refused(
+    repository: Path, advisor_here: Advisor, first_knowledge: Path, suffix: str
+) -> None:
+    # SQLite would write what it holds into the knowledge base.
+    arguments = ("check", "--policy-from-base", "--knowledge", "known.sqlite")
+    shutil.copy(first_knowledge, repository / "known.sqlite")
+    fine = advisor_here(*arguments)
+    (repository / f"known.sqlite{suffix}").write_bytes(b"")
+    git(repository, "add", f"known.sqlite{suffix}")
+
+    done = advisor_here(*arguments)
+
+    assert (fine.returncode, done.returncode) == (0, 2)
+    assert f"`known.sqlite{suffix}` is part of the change" in done.stderr
+
+
 @pytest.mark.parametrize("arguments", [(), ("--base", "HEAD"), ("--policy-from-base",)])
 def test_a_pip_configuration_that_the_change_has_otherwise_is_refused(
     repository: Path, advisor_here: Advisor, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
