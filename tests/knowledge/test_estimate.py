@@ -315,7 +315,7 @@ def test_a_known_failure_names_the_numpy_beside_it() -> None:
 
     found = estimator([broken, observation("2.1.0", status="import-error")])
 
-    assert found.failures("torch")["2.8.0"].endswith("beside numpy 2.0.0")
+    assert found.failures("torch")["2.8.0"].endswith("with numpy 2.0.0")
     assert "beside" not in found.failures("numpy")["2.1.0"]
 
 
