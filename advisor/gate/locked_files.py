@@ -77,10 +77,10 @@ class LockedFiles:
         self.foreign: set[NormalizedName] = set()
         self.compared: set[NormalizedName] = set()
         every = (*scope.lock.packages.items(), *scope.lock.entries)
-        client.prefetch(projects=dict.fromkeys(name for name, locked in every if not locked.elsewhere))
+        client.prefetch(projects=dict.fromkeys(name for name, locked in every if not locked.direct_reference))
         unhashed = 0
         for name, locked in scope.lock.entries:
-            if locked.elsewhere:
+            if locked.direct_reference:
                 continue
             comparison = self._compare(name, locked)
             self.compared.add(name)

@@ -249,10 +249,10 @@ def test_locks_that_nothing_judges_are_named(repository: Path, check: Run) -> No
 
 
 def test_a_lock_beyond_the_limit_is_refused(repository: Path, check: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor.project.read_errors.MOST_BYTES", 1000)
+    monkeypatch.setattr("advisor.project.read_errors.MAX_BYTES", 1000)
     (repository / "locked.txt").write_text("a==2.0\nb==1.1\n" + "#" * 1000)
     (repository / "uv.lock").write_text("#" * 1001)
 
     for name in ("locked.txt", "uv.lock"):
         [told] = check("--current", name)["findings"]
-        assert (told["code"], "more than 1000 bytes" in told["message"]) == ("ADV027", True)
+        assert (told["code"], "larger than 1000 bytes" in told["message"]) == ("ADV027", True)
