@@ -256,7 +256,7 @@ def open_indexes(
         yield client
     finally:
         client.close()
-        requests = client.transport.requests_made
+        requests = client.transport.request_counts
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(requests.items()))
         logger.info("index: %d requests%s", sum(requests.values()), f" ({kinds})" if kinds else "")
         for damaged in client.cache.damaged:

@@ -120,7 +120,7 @@ class LockedFiles:
     def _differences(self, name: NormalizedName, locked: LockedVersion) -> _Comparison:
         names = {file.name for file in locked.files}
         pattern = _release_pattern(locked.version)
-        listed = self.client.listed(name, lambda filename: filename in names or bool(pattern.search(filename)))
+        listed = self.client.select_files(name, lambda filename: filename in names or bool(pattern.search(filename)))
         of_version = [file for file in listed if _is_of_version(file.filename, locked.version)]
         if not any(f.filename in names or version_of(f.filename) == locked.version for f in listed):
             message = f"`{name} {locked.version}` is not on the index"

@@ -300,6 +300,6 @@ def test_a_command_ends_with_a_sentence_a_hint_and_the_exit_code(
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         f"error: the index could not be read at `{index.url.removesuffix('/simple/')}{PATHS['metadata']}`: "
-        "the connection was closed before the answer was complete, 4 tries",
+        "the connection was closed before the answer was complete, 4 attempts",
         "hint: check the address and the network, or use `--offline` to answer from the cache",
     ]
