@@ -187,7 +187,7 @@ def running() -> Iterator[ExitStack]:
 
 
 @pytest.mark.parametrize(("row", "place"), CASES, ids=lambda value: value.name if isinstance(value, Row) else value)
-def test_a_fault_of_an_index_has_the_outcome_that_the_documentation_tells(
+def test_a_fault_of_an_index_has_the_documented_outcome(
     row: Row,
     place: str,
     index: PackageIndex,

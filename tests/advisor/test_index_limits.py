@@ -100,7 +100,7 @@ def test_a_local_wheel_has_the_hash_of_its_page(index: PackageIndex, tmp_path: P
         client.metadata(client.files(A)[0])
 
 
-def test_a_local_file_that_is_gone_is_one_sentence(index: PackageIndex, tmp_path: Path) -> None:
+def test_an_absent_local_file_is_one_sentence(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     configuration = local_index(tmp_path / "simple", index.files[WHEEL])
     client = IndexClient(configuration, cache=DiskCache(tmp_path / "cache"))
@@ -299,7 +299,7 @@ def test_a_file_is_fetched_up_to_a_limit(index: PackageIndex, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("content_range", ["bytes 0-99999999999/999999999999", "bytes 5-1/3", "none", "bytes */9"])
-def test_a_server_that_lies_of_parts_is_asked_for_the_whole_file(
+def test_the_whole_file_is_downloaded_if_a_server_sends_wrong_ranges(
     index: PackageIndex, tmp_path: Path, content_range: str
 ) -> None:
     index.separate_metadata = False

@@ -64,7 +64,7 @@ def test_each_package_of_a_lock_is_known_by_its_line_and_its_hashes(lock: Path) 
         assert {p.index for p in found.packages.values()} == {"https://index.example/simple"}
 
 
-def test_a_package_from_a_repository_is_told_from_one_of_an_index(tmp_path: Path) -> None:
+def test_a_package_from_a_repository_has_a_direct_reference(tmp_path: Path) -> None:
     (tmp_path / "uv.lock").write_text(
         'version = 1\n[[package]]\nname = "m"\nversion = "1"\nsource = { virtual = "." }\n'
         'dependencies = [{ name = "a" }]\n[[package]]\nname = "a"\nversion = "2"\n'
@@ -178,7 +178,7 @@ def test_every_lock_is_read_back_equal_and_written_again_the_same(advisor: Advis
     assert json.loads(done.stdout)["stack"]["cuda"] == "12.6"
 
 
-def test_the_bill_of_materials_is_valid_and_says_who_requires_whom(advisor: Advisor, project: Path) -> None:
+def test_the_bill_of_materials_is_valid_and_contains_the_dependencies(advisor: Advisor, project: Path) -> None:
     document = write_bom(advisor, project)
 
     required = {d["ref"]: d.get("dependsOn", []) for d in document["dependencies"]}
@@ -482,7 +482,7 @@ def test_no_project_of_a_wrong_shape_crashes_the_readers(
     shutil.rmtree(folder)
 
 
-def test_what_an_environment_has_from_a_directory_is_told() -> None:
+def test_a_package_installed_from_a_directory_has_a_direct_reference() -> None:
     found = read_current(sys.executable, Path(), target())
 
     assert found is not None
