@@ -77,7 +77,7 @@ def _usable_cache(directory: Path | None) -> Path:
 
 
 def _reason_against(directory: Path | None) -> str:
-    """Return why files cannot be made in a directory, which is created where it does not exist; empty if they can."""
+    """Create a directory if it does not exist; return why files cannot be written to it, or an empty text."""
     if directory is None:
         return "there is no home directory"
     try:

@@ -13,7 +13,6 @@ from tests.words import LIST, ROOT, occurrences, occurrences_in, tracked_files
 PENDING_PAGES = (
     "README.md",
     "docs/how-to/",
-    "docs/reference/executors.md",
     "docs/tutorial/",
     "docs/troubleshooting.md",
 )

@@ -38,7 +38,7 @@ class LockChange:
         target: What the lock is for.
         before: Versions of the lock.
         optimum: The stack after the change, and its proof.
-        prediction: Predicted speed-up over the lock.
+        prediction: Predicted speed-up over the lock; none if the lock cannot run.
         effects: The same at each indicator.
         cleared: Findings of the gate that the change removes.
         remaining: Findings of the gate that fail before and after it.
@@ -46,13 +46,14 @@ class LockChange:
         why: One sentence by package, if there is one.
         written: Files that were written.
         commands: Commands to run, for locks that only their own tool writes.
+        not_predicted: Why there is no prediction; empty if there is one.
         leaves_open: Whether the lock does not list all packages: one that it does not list is no change of it.
     """
 
     target: Target
     before: Mapping[str, Version]
     optimum: Optimum
-    prediction: Prediction
+    prediction: Prediction | None
     effects: Sequence[Effect]
     cleared: Sequence[Finding] = ()
     remaining: Sequence[Finding] = ()
@@ -60,6 +61,7 @@ class LockChange:
     why: Mapping[str, str]
     written: Sequence[str] = ()
     commands: Sequence[str] = ()
+    not_predicted: str = ""
     leaves_open: bool = False
 
     @property
@@ -122,7 +124,7 @@ def update_lock(
             raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
         target_result, context = gate.result.targets[0], gate.contexts[0]
         case = target_result.case
-        lock = case.head.lock
+        lock, reason = case.head.lock, target_result.not_predicted
         problem = without_pins(context.problem, lock)
         # Locked versions stay candidates even if they were withdrawn: the gate decides whether they may stay.
         policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
@@ -135,8 +137,9 @@ def update_lock(
             target=context.target,
             before=lock.versions,
             optimum=update.optimum,
-            prediction=case.predictor.predict(stack, lock.versions),
-            effects=sorted(case.predictor.effects(stack, lock.versions), key=effect_order),
+            prediction=None if reason else case.predictor.predict(stack, lock.versions),
+            effects=() if reason else sorted(case.predictor.effects(stack, lock.versions), key=effect_order),
+            not_predicted=reason,
             cleared=update.cleared,
             remaining=update.remaining,
             least=True,

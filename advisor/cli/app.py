@@ -59,8 +59,8 @@ app.command("serve")(serve.serve)
 app.command("docs")(docs.docs)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"advisor {version('seshat-advisor')}")

@@ -53,13 +53,13 @@ def status(
     while True:
         coordinator = _reader(place)
         coordinator.poll()
-        found = campaign_status(coordinator)
+        progress = campaign_status(coordinator)
         if format == "json":
-            typer.echo(json.dumps(found.record(), indent=None if watch else 2))
+            typer.echo(json.dumps(progress.record(), indent=None if watch else 2))
         else:
             show = redraw if watch and sys.stdout.isatty() else typer.echo
-            show(text(found))
-        if not watch or found.state != "running":
+            show(text(progress))
+        if not watch or progress.state != "running":
             return
         time.sleep(_WATCH_SECONDS)
 
@@ -72,16 +72,16 @@ def _list(knowledge: str | None, format: str) -> None:
     from advisor.report.campaign import campaign_status
 
     folder = campaigns_folder(knowledge)
-    found = []
+    campaigns = []
     for path in sorted(folder.glob("*/campaign.json")):
-        found.append(campaign_status(_reader(CampaignDirectory(path.parent))))
+        campaigns.append(campaign_status(_reader(CampaignDirectory(path.parent))))
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in found]}, indent=2))
+        typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in campaigns]}, indent=2))
         return
-    for o in found:
+    for o in campaigns:
         measured = o.total["done"] + o.total["failed"]
         typer.echo(f"{o.name}: {o.state}, {measured} of {o.total.total()} measured")
-    if not found:
+    if not campaigns:
         typer.echo(f"there are no campaigns in `{folder}`")
 
 
@@ -104,8 +104,8 @@ def cancel(campaign: CampaignArgument = None, home: HomeOption = None, knowledge
             coordinator.cancel()
             while coordinator.step(None) and coordinator.is_active:
                 time.sleep(0.2)
-            taken = len(place.cells(place.stored))
-        typer.echo(f"cancelled; {count(taken, 'result')} stored")
+            results = len(place.cells(place.stored))
+        typer.echo(f"cancelled; {count(results, 'result')} stored")
         return
     raise UnavailableError(
         f"the process that looks after `{following.plan.name}` does not end it", hint="end that process, then try again"
@@ -175,8 +175,8 @@ def collect(
             coordinator.read_output(_bytes(path).decode("utf-8", "replace"))
         coordinator.step(None)
         gained = len(place.cells(place.stored)) - before
-        found = campaign_status(coordinator)
-    typer.echo(text(found))
+        progress = campaign_status(coordinator)
+    typer.echo(text(progress))
     waiting = len(place.cells(place.spool))
     typer.echo(f"{count(gained, 'result')} collected{f', {waiting} not yet stored' if waiting else ''}")
     if waiting:
@@ -279,8 +279,8 @@ def work(
             keep_environments=options.keep_environments,
             memory_limit_bytes=None if options.memory_limit is None else options.memory_limit * 1e9,
         )
-        taken = run_task(home, agreed, task, settings, deliver=deliver, progress=say)
-    say(f"task {task}: {taken} observations")
+        observations = run_task(home, agreed, task, settings, deliver=deliver, progress=say)
+    say(f"task {task}: {observations} observations")
     if service is not None and (problem := _push(service, waiting)) is not None:
         raise problem
 
@@ -309,7 +309,8 @@ def _make(folder: Path | None) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UnavailableError(
-                f"`{folder}` cannot be made on this node: {error.strerror}", hint="name another folder for environments"
+                f"`{folder}` cannot be created on this node: {error.strerror}",
+                hint="name another folder for environments",
             ) from None
 
 
@@ -349,15 +350,15 @@ def _find(campaign: str | None, home: Path | None, knowledge: str | None) -> Cam
         return CampaignDirectory(home)
     folder = campaigns_folder(knowledge)
     names = [path.parent.name for path in sorted(folder.glob("*/campaign.json"))]
-    found = [name for name in names if campaign in (None, name)] or [n for n in names if n.startswith(campaign or "")]
-    if len(found) == 1:
-        return CampaignDirectory(folder / found[0])
-    if not found:
+    matches = [name for name in names if campaign in (None, name)] or [n for n in names if n.startswith(campaign or "")]
+    if len(matches) == 1:
+        return CampaignDirectory(folder / matches[0])
+    if not matches:
         raise InputError(
             f"there is no campaign `{campaign}` in `{folder}`" if campaign else f"there is no campaign in `{folder}`",
             hint="`advisor pi status` lists them; `--home` names the folder of another one",
         )
     raise InputError(
-        f"`{campaign}` may be any of {', '.join(found)}" if campaign else f"there are {len(found)} campaigns",
-        hint=f"name one, such as `{found[0]}`",
+        f"`{campaign}` matches {', '.join(matches)}" if campaign else f"there are {len(matches)} campaigns",
+        hint=f"name one, such as `{matches[0]}`",
     )

@@ -71,13 +71,13 @@ def engine_options(texts: Sequence[str] | None) -> dict[str, str]:
     """
     from knowledge.domain.errors import InputError
 
-    found = {}
+    options = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise InputError(f"`--engine {text}` has no value", hint="write it as `--engine partition=gpu`")
-        found[name.strip()] = value.strip()
-    return found
+        options[name.strip()] = value.strip()
+    return options
 
 
 @contextmanager
@@ -122,20 +122,20 @@ def follow(following: Following, coordinator: Coordinator, *, detach: bool = Fal
             waiting = coordinator.step(engine)
             reported: set[str] = set()
             while waiting and not detach:
-                found = campaign_status(coordinator)
-                show(found)
-                for remark in set(found.remarks) - reported:
+                progress = campaign_status(coordinator)
+                show(progress)
+                for remark in set(progress.remarks) - reported:
                     say(remark)
-                reported.update(found.remarks)
+                reported.update(progress.remarks)
                 time.sleep(engine.poll_seconds)
                 waiting = coordinator.step(engine)
-            found = campaign_status(coordinator)
-            show(found)
+            progress = campaign_status(coordinator)
+            show(progress)
     except KeyboardInterrupt:
         _interrupted(engine, coordinator)
         raise
-    typer.echo(text(found))
-    if found.state == "complete":
+    typer.echo(text(progress))
+    if progress.state == "complete":
         for name in names(following):
             typer.echo(f"  advisor pi show {name}")
     elif detach:
@@ -145,7 +145,7 @@ def follow(following: Following, coordinator: Coordinator, *, detach: bool = Fal
             "not complete; the observations so far are stored; "
             f"try again with `advisor pi retry {following.plan.name} --failed`"
         )
-    return found.state == "complete"
+    return progress.state == "complete"
 
 
 def _interrupted(engine: Engine, coordinator: Coordinator) -> None:
@@ -158,7 +158,7 @@ def _interrupted(engine: Engine, coordinator: Coordinator) -> None:
 
 
 def names(following: Following) -> tuple[str, ...]:
-    """Return the names of the campaign's blocks, as the machines that ran them made them."""
+    """Return the names of the campaign's blocks on the machines that ran them."""
     from advisor.campaign.directory import block_name
 
     cells = following.home.cells(following.home.stored)
@@ -179,12 +179,12 @@ def _display() -> Iterator[Callable[[CampaignStatus], None]]:
     if not sys.stderr.isatty():
         last: list[Mapping[str, int]] = []
 
-        def line(found: CampaignStatus) -> None:
-            counts = found.total
+        def line(progress: CampaignStatus) -> None:
+            counts = progress.total
             if not last or last[-1] != counts:
                 last.append(counts)
                 states = ", ".join(f"{counts[name]} {name}" for name in COLUMNS if counts[name])
-                where = ", ".join(row.name for row in found.nodes if row.counts["running"])
+                where = ", ".join(row.name for row in progress.nodes if row.counts["running"])
                 finished = counts["done"] + counts["failed"]
                 say(f"[{finished}/{counts.total()}] {states}{f' (on {where})' if where else ''}")
 

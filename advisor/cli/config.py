@@ -51,8 +51,8 @@ def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
     decided |= {"platform": "from the hardware", "index-strategy": "as uv is configured, else first-index"}
     decided["knowledge"] = "a SQLite file in the user's data directory"
     for key, default in KEYS.items():
-        if (given := os.environ.get(variable_of(key))) is not None:
-            yield key, given, f"variable {variable_of(key)}"
+        if (value := os.environ.get(variable_of(key))) is not None:
+            yield key, value, f"variable {variable_of(key)}"
         elif key in settings:
             yield key, settings[key], _line(path, text, key)
         else:
@@ -77,10 +77,10 @@ def _gate(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
         "indexes": policy.indexes,
     }
     for key, value in values.items():
-        told = key in table or (key == "fail" and "extend-fail" in table)
+        configured = key in table or (key == "fail" and "extend-fail" in table)
         line = _line(path, text, "[tool.advisor.gate]", key if key in table else "extend-fail")
         default = "default: those that are configured" if key == "indexes" else "default"
-        yield f"gate.{key}", value, line if told else default
+        yield f"gate.{key}", value, line if configured else default
     for ignore in policy.ignores:
         scope = " ".join(part for part in (ignore.code, ignore.package, ignore.subject) if part)
         until = f" until {ignore.expires}" if ignore.expires else ""

@@ -44,8 +44,8 @@ def prices(
 
     check_format(format)
     with open_session(*project.groups()) as session:
-        found = session.prices(other_pythons=() if no_pythons else pythons or OTHER_PYTHONS)
-    typer.echo(prices_json(found) if format == "json" else prices_text(found))
+        all_prices = session.prices(other_pythons=() if no_pythons else pythons or OTHER_PYTHONS)
+    typer.echo(prices_json(all_prices) if format == "json" else prices_text(all_prices))
 
 
 @expand_options

@@ -134,16 +134,16 @@ def export(
     if parquet and output is None:
         raise InputError("a Parquet table is not text", hint="name a file: `advisor knowledge export --parquet FILE`")
     with open_readable_store(knowledge) as store:
-        found = store.observations(block=block, indicator=indicator)
+        observations = store.observations(block=block, indicator=indicator)
         if output is None:
-            for line in write_observations(found):
+            for line in write_observations(observations):
                 typer.echo(line)
         elif parquet:
             from knowledge.exchange.parquet import parquet_table
 
-            write_atomically(output, parquet_table(found))
+            write_atomically(output, parquet_table(observations))
         else:
-            write_atomically(output, observation_file(found, compressed=output.suffix == ".gz"))
+            write_atomically(output, observation_file(observations, compressed=output.suffix == ".gz"))
 
 
 @app.command("verify")

@@ -183,7 +183,7 @@ def import_mlperf(
         list[Path], typer.Argument(metavar="PATH...", help="Trees of MLPerf Training results: checkouts or tar files.")
     ],
     round_: Annotated[
-        str | None, typer.Option("--round", metavar="ROUND", help="The round, if no directory name contains it.")
+        str | None, typer.Option("--round", metavar="ROUND", help="The round, if no directory is named after it.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -194,20 +194,20 @@ def import_mlperf(
     """Store MLPerf Training's published runs; logs without a time to train are listed with the reason."""
     from knowledge.exchange.mlperf.tree import read_results
 
-    found = [(path, read_results(path, round_=round_)) for path in paths]
-    for _, imported in found:
+    trees = [(path, read_results(path, round_=round_)) for path in paths]
+    for _, imported in trees:
         for skipped in imported.skipped:
             warn(f"`{skipped.path}` was left out: {skipped.reason}")
     if output is not None:
         from knowledge.domain.atomic_file import write_atomically
         from knowledge.exchange.files import observation_file
 
-        every = [o for _, imported in found for o in imported.observations]
+        every = [o for _, imported in trees for o in imported.observations]
         write_atomically(output, observation_file(every, compressed=output.suffix == ".gz"))
         typer.echo(f"wrote {len(every)} observations to `{output}`")
         return
     with open_writable_store(knowledge) as store:
-        for path, imported in found:
+        for path, imported in trees:
             ingest = store.add(imported.observations)
             typer.echo(f"{path}: {ingest.added} added, {ingest.known} already stored, {len(imported.skipped)} left out")
 
@@ -228,12 +228,12 @@ def mlperf_table(
     check_format(division, among=("closed", "open", "all"), what="division")
     with open_readable_store(knowledge) as store:
         scores = score_submissions(store.observations(indicator=INDICATOR))
-    wanted = round_ if round_.startswith("v") else f"v{round_}"
-    chosen = [s for s in scores if s.round_ == wanted and division in ("all", s.division)]
-    if not chosen:
+    name = round_ if round_.startswith("v") else f"v{round_}"
+    matching = [s for s in scores if s.round_ == name and division in ("all", s.division)]
+    if not matching:
         rounds = ", ".join(f"`{r}`" for r in sorted({s.round_ for s in scores}))
         raise InputError(
-            f"there is no score of round `{wanted}` in division `{division}`",
+            f"there is no score of round `{name}` in division `{division}`",
             hint=f"there is {rounds}" if rounds else "import results with `advisor knowledge import-mlperf PATH`",
         )
-    typer.echo(json.dumps(scores_record(chosen), indent=2) if format == "json" else scores_text(chosen))
+    typer.echo(json.dumps(scores_record(matching), indent=2) if format == "json" else scores_text(matching))

@@ -47,9 +47,9 @@ class AdmittingSink:
 
     def add(self, observations: Iterable[Observation]) -> AdmissionResult:
         """Store plausible observations, and quarantine the others."""
-        done = self._admission.add(observations)
-        warn_of_quarantine([(q.observation.identity, q.reason) for q in done.quarantined])
-        return done
+        result = self._admission.add(observations)
+        warn_of_quarantine([(q.observation.identity, q.reason) for q in result.quarantined])
+        return result
 
 
 def warn_of_quarantine(entries: Sequence[tuple[str, str]]) -> None:
@@ -68,7 +68,7 @@ def push(url: UrlArgument, token: TokenOption = "", knowledge: KnowledgeOption =
 
     service = KnowledgeService(url, token)
     with open_writable_store(knowledge) as store:
-        _tell(deliver(store, service, progress=say), "delivered")
+        _print_result(deliver(store, service, progress=say), "delivered")
 
 
 def pull(
@@ -83,16 +83,16 @@ def pull(
         sink = AdmittingSink(store, source=source or service.name)
 
         def add(observations: Iterable[Observation]) -> DeliveryResult:
-            done = sink.add(observations)
-            quarantined = tuple((q.observation.identity, q.reason) for q in done.quarantined)
-            return DeliveryResult(added=done.added, known=done.known, quarantined=quarantined)
+            result = sink.add(observations)
+            quarantined = tuple((q.observation.identity, q.reason) for q in result.quarantined)
+            return DeliveryResult(added=result.added, known=result.known, quarantined=quarantined)
 
-        _tell(fetch(service, store, add, progress=say), "fetched")
+        _print_result(fetch(service, store, add, progress=say), "fetched")
 
 
-def _tell(done: DeliveryResult, verb: str) -> None:
-    typer.echo(f"{verb}: {done.added} added, {done.known} already stored, {len(done.quarantined)} quarantined")
-    for identity, reason in done.quarantined[:_FEW]:
+def _print_result(result: DeliveryResult, verb: str) -> None:
+    typer.echo(f"{verb}: {result.added} added, {result.known} already stored, {len(result.quarantined)} quarantined")
+    for identity, reason in result.quarantined[:_FEW]:
         say(f"  {identity[:12]} quarantined: {reason}")
 
 
@@ -107,8 +107,11 @@ def create_token(
 ) -> None:
     """Create a token and print it. It cannot be printed again: only its hash is stored."""
     with open_writable_store(knowledge) as store:
-        text, made = store.create_token(role=role, source=source, days=days)
-    say(f"token `{made.id}` for `{source}`, role `{role}`" + (f", until {made.expires_at}" if made.expires_at else ""))
+        text, token = store.create_token(role=role, source=source, days=days)
+    say(
+        f"token `{token.id}` for `{source}`, role `{role}`"
+        + (f", until {token.expires_at}" if token.expires_at else "")
+    )
     typer.echo(text)
 
 
@@ -119,11 +122,11 @@ def list_tokens(format: FormatOption = "text", knowledge: KnowledgeOption = None
 
     check_format(format)
     with open_writable_store(knowledge) as store:
-        found = store.tokens()
+        stored = store.tokens()
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 1, "tokens": [asdict(t) for t in found]}, indent=2))
+        typer.echo(json.dumps({"schema_version": 1, "tokens": [asdict(t) for t in stored]}, indent=2))
         return
-    for t in found:
+    for t in stored:
         ended = f"revoked {t.revoked_at}" if t.revoked_at else f"until {t.expires_at}" if t.expires_at else "for ever"
         typer.echo(f"{t.id}  {t.role:6}  {t.source}  since {t.created_at}, {ended}")
 
@@ -144,9 +147,9 @@ def list_quarantine(format: FormatOption = "text", knowledge: KnowledgeOption = 
     """List quarantined observations with the reasons."""
     check_format(format)
     with open_writable_store(knowledge) as store:
-        found = store.quarantined()
+        entries = store.quarantined()
     if format == "json":
-        entries = [
+        records = [
             {
                 "id": q.observation.identity,
                 "source": q.source,
@@ -155,14 +158,14 @@ def list_quarantine(format: FormatOption = "text", knowledge: KnowledgeOption = 
                 "received_at": q.received_at,
                 "reason": q.reason,
             }
-            for q in found
+            for q in entries
         ]
-        typer.echo(json.dumps({"schema_version": 1, "quarantined": entries}, indent=2))
+        typer.echo(json.dumps({"schema_version": 1, "quarantined": records}, indent=2))
         return
-    for q in found:
+    for q in entries:
         o = q.observation
         typer.echo(f"{o.identity[:12]}  {q.received_at}  from {q.source or 'here'}  {o.indicator.label}: {q.reason}")
-    if not found:
+    if not entries:
         typer.echo("the quarantine is empty")
 
 
@@ -172,8 +175,8 @@ def accept(
 ) -> None:
     """Store quarantined observations."""
     with open_writable_store(knowledge) as store:
-        done = store.release(_chosen(store, which or [], all_=all_, source=source))
-    typer.echo(f"{done.added} accepted" + (f", {done.known} already stored" if done.known else ""))
+        result = store.release(_chosen(store, which or [], all_=all_, source=source))
+    typer.echo(f"{result.added} accepted" + (f", {result.known} already stored" if result.known else ""))
 
 
 @quarantine.command("drop")
@@ -194,19 +197,19 @@ def _chosen(store: KnowledgeBase, begins: Sequence[str], *, all_: bool, source: 
     """
     from knowledge.domain.errors import InputError
 
-    found: tuple[QuarantinedObservation, ...] = store.quarantined()
+    entries: tuple[QuarantinedObservation, ...] = store.quarantined()
     if not begins and not all_ and source is None:
         raise InputError("no observations are selected", hint="name identities, `--source NAME` or `--all`")
-    chosen = [q.observation.identity for q in found if all_ or (source is not None and q.source == source)]
+    selected = [q.observation.identity for q in entries if all_ or (source is not None and q.source == source)]
     for begin in begins:
-        fitting = [q.observation.identity for q in found if q.observation.identity.startswith(begin)]
+        fitting = [q.observation.identity for q in entries if q.observation.identity.startswith(begin)]
         if len(fitting) != 1:
             raise InputError(
                 f"`{begin}` is a prefix of {len(fitting)} quarantined observations",
                 hint="`advisor knowledge quarantine list` prints their identities",
             )
-        chosen += fitting
-    return chosen
+        selected += fitting
+    return selected
 
 
 @sources.command("list")
@@ -216,11 +219,11 @@ def list_sources(format: FormatOption = "text", knowledge: KnowledgeOption = Non
 
     check_format(format)
     with open_writable_store(knowledge) as store:
-        found = store.sources()
+        stored = store.sources()
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 1, "sources": [asdict(s) for s in found]}, indent=2))
+        typer.echo(json.dumps({"schema_version": 1, "sources": [asdict(s) for s in stored]}, indent=2))
         return
-    for s in found:
+    for s in stored:
         quarantined = f", {s.quarantined} quarantined" if s.quarantined else ""
         name = s.name or "(this knowledge base's own)"
         typer.echo(f"{name}  trust {s.trust:g}  {s.observations} observations in {s.blocks} blocks{quarantined}")

@@ -115,7 +115,7 @@ class ProjectOptions:
     refresh: Annotated[bool, typer.Option("--refresh", help="Ask for index pages even where they are fresh.")] = False
     offline: OfflineOption = False
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print the requests to the indexes on standard error.")
+        bool, typer.Option("--verbose", "-v", help="Print the number of index requests to standard error.")
     ] = False
 
     def files(self) -> ProjectFiles:

@@ -196,7 +196,7 @@ def show(
 
     check_format(format)
     with open_readable_store(knowledge) as store:
-        names = sorted(held.name for held in store.blocks())
+        names = sorted(stored.name for stored in store.blocks())
         matching = [block] if block in names else [name for name in names if name.startswith(block)]
         if len(matching) != 1:
             listed = ", ".join((matching or names)[-_LISTED_BLOCKS:]) or "none"
@@ -218,13 +218,13 @@ def show(
 def _pairs(text: str, option: str) -> list[tuple[str, str]]:
     from knowledge.domain.errors import InputError
 
-    found = []
+    pairs = []
     for part in text.split(","):
         name, equals, value = part.partition("=")
         if not equals or not name.strip() or not value.strip():
-            raise InputError(f"`{option} {text}` is not understood", hint=f"write it as `{option} name=value`")
-        found.append((name.strip(), value.strip()))
-    return found
+            raise InputError(f"`{option} {text}` has no value", hint=f"write it as `{option} name=value`")
+        pairs.append((name.strip(), value.strip()))
+    return pairs
 
 
 def _parameters(text: str | None) -> dict[str, Any] | None:

@@ -39,15 +39,15 @@ def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], forma
     from knowledge.rules.catalogue import shipped_rules
 
     check_format(format)
-    found = next((r for r in shipped_rules() if r.id == rule), None)
-    if found is None:
+    match = next((r for r in shipped_rules() if r.id == rule), None)
+    if match is None:
         hint = suggest(rule, [r.id for r in shipped_rules()], otherwise="`advisor rules list` lists the rules")
         raise InputError(f"there is no rule `{rule}`", hint=hint)
     if format == "json":
-        typer.echo(json.dumps(asdict(found), indent=2))
+        typer.echo(json.dumps(asdict(match), indent=2))
         return
-    typer.echo(summary_of_rule(found))
-    for key, value in asdict(found).items():
+    typer.echo(summary_of_rule(match))
+    for key, value in asdict(match).items():
         shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
         if shown not in (None, ""):
             typer.echo(f"  {key:15} {shown}")
@@ -66,15 +66,15 @@ def rule(
 
     check_format(format)
     known = all_codes()
-    found = [about for about in known.values() if code is None or code.upper() == about.code or code == about.name]
-    if not found:
+    matches = [about for about in known.values() if code is None or code.upper() == about.code or code == about.name]
+    if not matches:
         raise InputError(f"there is no finding `{code}`", hint=suggest(str(code).upper(), known))
     if format == "json":
-        typer.echo(json.dumps([asdict(about) for about in found], indent=2))
+        typer.echo(json.dumps([asdict(about) for about in matches], indent=2))
     elif code is None:
-        typer.echo("\n".join(f"{about.code}  {about.level:7}  {about.name}: {about.summary}" for about in found))
+        typer.echo("\n".join(f"{about.code}  {about.level:7}  {about.name}: {about.summary}" for about in matches))
     else:
-        about = found[0]
+        about = matches[0]
         typer.echo(
             f"{about.code} {about.name} ({about.level}): {about.summary}\n\n{about.why}\n\nWhat to do: {about.remedy}"
         )

@@ -50,7 +50,7 @@ def serve(
             raise UnavailableError(
                 f"`{host}:{port}` cannot be listened on: {error.strerror}", hint="name another `--port` or `--host`"
             ) from None
-        # asyncio sets it on sockets that it made itself: without it, each answer waits for an acknowledgement, 40 ms.
+        # asyncio sets this only on sockets that it creates; without it, each response waits 40 ms for a confirmation.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if host not in ("127.0.0.1", "::1", "localhost"):
             warn("tokens and observations travel in the clear", hint="put a proxy that speaks TLS before it")

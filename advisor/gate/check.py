@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -10,6 +10,7 @@ from functools import cached_property
 from packaging.utils import NormalizedName
 
 from advisor.gate.artifacts import LockArtifacts
+from advisor.gate.codes import gate_codes
 from advisor.gate.compare import LockComparison, check_gap, check_regression, check_settings, compare
 from advisor.gate.compatibility import check_compatibility
 from advisor.gate.findings import Finding, Place, merge_targets
@@ -32,7 +33,10 @@ from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.engine import RuleBook
-from pi_runners.backends import FRAMEWORKS
+from pi_runners.vocabulary import FRAMEWORKS
+
+PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV012")
+"""Codes of findings about stacks that cannot be installed or do not run: their speed is not predicted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +87,8 @@ class TargetResult:
         case: The project and the target.
         findings: All findings; the policy's exceptions are not applied yet.
         recommended: The recommended stack; none if it was not requested or there is none.
-        recommended_prediction: Predicted speed-up of the recommended stack over the lock.
+        recommended_prediction: Predicted speed-up of the recommended stack over the lock; none if the lock cannot run.
+        not_predicted: Why the speed of the lock is not predicted; empty if it is.
         comparison: The lock compared with its base.
         failure: Why the check is not complete; none if it is.
         installable: The file of each locked package that the target would install, if there is one.
@@ -93,6 +98,7 @@ class TargetResult:
     findings: tuple[Finding, ...]
     recommended: RecommendedStack | None
     recommended_prediction: Prediction | None
+    not_predicted: str
     comparison: LockComparison | None
     failure: AdvisorError | None
     installable: InstallableFiles
@@ -166,7 +172,7 @@ def check(
     Returns:
         The result, even if the check could not be completed.
     """
-    targets = tuple(check_target(case, policy) for case in cases)
+    targets = tuple(check_target(case, policy, today=today) for case in cases)
     every = [*policy_changes, *(f for target in targets for f in target.findings)]
     reported, ignored = policy.apply(every, today=today)
     if before is not None:
@@ -188,50 +194,100 @@ def unreadable(error: UnreadableFileError) -> GateResult:
     return GateResult(targets=(), policy=policy, findings=(finding,), ignored=(), unreadable=error)
 
 
-def check_target(case: GateCase, policy: GatePolicy) -> TargetResult:
-    """Check one target; with a base, only findings that the change causes are reported."""
+def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetResult:
+    """Check one target; with a base, only findings that the change causes are reported.
+
+    Args:
+        case: The project and the target.
+        policy: The policy.
+        today: The date, in UTC.
+    """
     findings: list[Finding] = []
     comparison = best = recommended_prediction = failure = None
     scope = _scope(case.head, case.name, policy)
     installable: dict[NormalizedName, Candidate] = {}
+    of_base: list[Finding] = []
+    of_head: list[Finding] = []
     try:
-        base_files: dict[tuple[str, str, str], set[str]] = {}
         if case.base is not None:
             name, state = case.base
             comparison = compare(name, state.lock.versions, case.head.lock.versions, case.predictor)
-            for finding in _state_findings(case, state, policy, {}):
-                base_files.setdefault(_key(finding), set()).update(finding.cause.files)
-        for finding in _state_findings(case, case.head, policy, installable):
-            # The base has the same finding only if it has it for the same files.
-            if not (_key(finding) in base_files and base_files[_key(finding)].issuperset(finding.cause.files)):
-                findings.append(finding)
-        if comparison is not None and case.base is not None:
-            findings += check_replaced_by_directories(scope, case.base[1].lock)
-            findings += check_hash_loss(scope, case.base[1].lock)
-            findings += check_regression(scope, comparison)
-        if case.recommend is not None:
-            best = case.recommend()
-            recommended_prediction = case.predictor.predict(best.versions, case.head.lock.versions)
-            gap_findings = list(check_gap(scope, best, recommended_prediction))
-            if gap_findings and case.base is not None:
-                # The change causes the gap only if the gap of the base is within the limit.
-                before = case.base[1]
-                base_prediction = case.predictor.predict(best.versions, before.lock.versions)
-                gap_findings = (
-                    [] if list(check_gap(_scope(before, case.name, policy), best, base_prediction)) else gap_findings
-                )
-            findings += gap_findings
+            of_base.extend(_state_findings(case, state, policy, {}))
+        of_head.extend(_state_findings(case, case.head, policy, installable))
     except AdvisorError as error:
         failure = error
+    findings += _new_findings(of_head, of_base)
+    obstacle = prediction_obstacle("the lock", of_head, policy, today=today)
+    if comparison is not None and case.base is not None:
+        reason = obstacle or prediction_obstacle(f"the base {case.base[0]}", of_base, policy, today=today)
+        comparison = comparison.without_prediction(reason) if reason else comparison
+    if failure is None:
+        try:
+            if comparison is not None and case.base is not None:
+                findings += check_replaced_by_directories(scope, case.base[1].lock)
+                findings += check_hash_loss(scope, case.base[1].lock)
+                findings += check_regression(scope, comparison)
+            if case.recommend is not None:
+                best = case.recommend()
+                if not obstacle:
+                    recommended_prediction = case.predictor.predict(best.versions, case.head.lock.versions)
+                    findings += _gap_findings(case, scope, best, recommended_prediction)
+        except AdvisorError as error:
+            failure = error
     return TargetResult(
         case=case,
         findings=tuple(findings),
         recommended=best,
         recommended_prediction=recommended_prediction,
+        not_predicted=obstacle,
         comparison=comparison,
         failure=failure,
         installable=installable,
     )
+
+
+def prediction_obstacle(stack: str, findings: Iterable[Finding], policy: GatePolicy, *, today: date) -> str:
+    """Return why the speed of a stack is not predicted: it cannot run, by an error that the policy does not ignore.
+
+    Args:
+        stack: What to call the stack.
+        findings: Findings about the stack.
+        policy: The policy.
+        today: The date, in UTC.
+
+    Returns:
+        The reason; empty if the speed can be predicted.
+    """
+    reported, _ = policy.apply(list(findings), today=today)
+    errors = [finding for finding in reported if finding.fails and finding.code in PREVENT_PREDICTION]
+    if not errors:
+        return ""
+    first = errors[0]
+    more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+    return f"{stack} has {first.code} {gate_codes()[first.code].name}{more} ({first.message})"
+
+
+def _new_findings(of_head: Iterable[Finding], of_base: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that the base does not have for the same files."""
+    base_files: dict[tuple[str, str, str], set[str]] = {}
+    for finding in of_base:
+        base_files.setdefault(_key(finding), set()).update(finding.cause.files)
+    return [
+        finding
+        for finding in of_head
+        if not (_key(finding) in base_files and base_files[_key(finding)].issuperset(finding.cause.files))
+    ]
+
+
+def _gap_findings(case: GateCase, scope: Scope, best: RecommendedStack, prediction: Prediction) -> list[Finding]:
+    """Return the finding about the gap to the recommended stack, if the base does not have the same gap."""
+    findings = list(check_gap(scope, best, prediction))
+    if findings and case.base is not None:
+        state = case.base[1]
+        base_prediction = case.predictor.predict(best.versions, state.lock.versions)
+        if any(check_gap(_scope(state, case.name, scope.policy), best, base_prediction)):
+            return []
+    return findings
 
 
 def _scope(state: ProjectState, target: str, policy: GatePolicy) -> Scope:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.version import Version
 
@@ -41,14 +41,20 @@ class LockComparison:
     Attributes:
         base: Display name of the base.
         changes: Packages whose version differs, sorted by name.
-        prediction: Predicted speed-up over the base.
+        prediction: Predicted speed-up over the base; none if one of the stacks cannot run.
         effects: Predicted speed-up of each indicator, significant ones first, then by size.
+        not_predicted: Why there is no prediction; empty if there is one.
     """
 
     base: str
     changes: tuple[PackageChange, ...]
-    prediction: Prediction
+    prediction: Prediction | None
     effects: tuple[Effect, ...]
+    not_predicted: str = ""
+
+    def without_prediction(self, reason: str) -> LockComparison:
+        """Return the comparison without predictions, for a reason."""
+        return replace(self, prediction=None, effects=(), not_predicted=reason)
 
 
 def changes_between(before: Mapping[str, Version], after: Mapping[str, Version]) -> tuple[PackageChange, ...]:
@@ -81,13 +87,18 @@ def compare(
 
 def effect_order(effect: Effect) -> tuple[bool, float, str]:
     """Return the sort key of an effect: significant effects first, then by size."""
-    return effect.low <= 1 <= effect.high, -abs(math.log(effect.speedup)), effect.subject
+    return not is_significant(effect), -abs(math.log(effect.speedup)), effect.subject
+
+
+def is_significant(effect: Effect | Prediction) -> bool:
+    """Whether the interval of a predicted speed-up excludes 1, no difference."""
+    return not effect.low <= 1 <= effect.high
 
 
 def check_regression(scope: Scope, comparison: LockComparison) -> Iterator[Finding]:
     """Yield the predicted loss of speed, if it is significant and exceeds the policy's `max-regression`."""
     prediction, allowed = comparison.prediction, scope.policy.max_regression
-    if prediction.speedup >= 1 - allowed or prediction.high >= 1:
+    if prediction is None or prediction.speedup >= 1 - allowed or prediction.high >= 1:
         return
     slower = min(prediction.changes, key=lambda c: c.speedup)
     before = next(c for c in comparison.changes if c.package == slower.package)

@@ -78,7 +78,7 @@ def find_smallest_update(
                 hint="relax the requirements, or ignore a finding with a reason in `[tool.advisor.gate]`",
             ) from None
         head = replace(case.head, lock=lock_from_stack(optimum.stack), problem=request.problem)
-        after = check_target(replace(case, head=head, base=None), policy)
+        after = check_target(replace(case, head=head, base=None), policy, today=today)
         remaining = failing_findings(after, policy, today=today)
         fresh = {
             choices for finding in remaining for choices in _excluded_combinations(finding, after, request, policy)

@@ -10,6 +10,7 @@ from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.report.interface import changes, target_line
+from advisor.report.score import score_lines
 from advisor.report.words import count
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
@@ -17,7 +18,7 @@ from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
-_TICKED = re.compile(r"`([^`]*)`")
+_CODE_SPAN = re.compile(r"`([^`]*)`")
 _WIDTH = 200.0
 """Units across a plot of intervals."""
 
@@ -119,9 +120,9 @@ def render(template: str, **values: Any) -> str:
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup, escape
 
-    def ticked(text: object) -> Markup:
+    def code_spans(text: object) -> Markup:
         """Set what stands between backticks as code."""
-        return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(text))))
+        return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(text))))
 
     environment = Environment(
         loader=PackageLoader("advisor.report"),
@@ -130,7 +131,7 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["ticked"] = ticked
+    environment.filters["code"] = code_spans
     return environment.get_template(template).render(**values)
 
 
@@ -145,10 +146,12 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
     stack = advice.optimum.stack
     required = requirements_within(report.request.problem, report.request.source, stack)
     prediction = advice.prediction
-    quality = "optimal for the score" if advice.optimum.proven else "the best found"
+    quality = "optimal for the score" if advice.optimum.proven else "not proven to be optimal"
     return render(
         "advice.html",
         title=f"{count(len(stack), 'package')}, {quality}",
+        quality=quality,
+        score=score_lines(advice.basis, prediction.workload),
         target=target_line(report.target),
         report=report,
         stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],

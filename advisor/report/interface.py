@@ -1,4 +1,4 @@
-"""What a report of advice is made from."""
+"""Values that the reports of `advisor advise` share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCHEMA_VERSION = 1
 
 
 def target_line(target: Target) -> str:
-    """Describe a target in a few words, its accelerators of whatever vendor among them."""
+    """Return a description of a target: interpreter, platform, processor, accelerators of any vendor, driver."""
     hardware = target.hardware
     devices = ", ".join(f"{a.count} x {a.model}" for a in hardware.accelerators) or "no accelerator"
     driver = f", driver {hardware.driver.version}" if hardware.accelerators and hardware.driver else ""
@@ -27,7 +27,7 @@ def changes(report: AdviceResult) -> list[tuple[str, str, str]]:
 
 
 def changes_from_current(report: AdviceResult) -> list[tuple[str, str, str]]:
-    """Return the same against what the project has now; nothing where that is not known."""
+    """Return the same for the current lock; empty if there is none."""
     current = report.advice.current
     return [] if current is None else differences({str(n): str(v) for n, v in current[0].items()}, report)
 

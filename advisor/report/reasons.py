@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from advisor.gate.compare import is_significant
 from advisor.resolve.alternatives import Alternative, Explanation, alternatives_of
 from advisor.resolve.prices import Price
 from knowledge.estimate.interface import Prediction
 
-_FEW = 6
+_MAX_CHANGES = 6
 
 
 def prices_text(prices: Sequence[Price]) -> str:
-    """Return prices as a table for people."""
+    """Return prices as plain text."""
     return "\n".join(_price_lines(prices))
 
 
@@ -32,35 +33,39 @@ def _price_lines(prices: Sequence[Price]) -> Iterator[str]:
         if price.obstacle:
             yield f"{price.constraint} ({price.origin}): {price.obstacle}"
         elif price.constraint.startswith("Python "):
-            yield f"{price.constraint} ({price.origin}) would buy {_bought(price)}"
+            yield f"{price.constraint} ({price.origin}): {_difference(price, 'gain')}"
             yield f"    with it: {_changes(price.changes)}"
         elif price.binds:
-            yield f"`{price.constraint}` ({price.origin}) costs {_bought(price)}"
+            yield f"`{price.constraint}` ({price.origin}): {_difference(price, 'cost')}"
             yield f"    without it: {_changes(price.changes)}"
         else:
-            yield f"`{price.constraint}` ({price.origin}) costs nothing"
+            yield f"`{price.constraint}` ({price.origin}): no cost, the score is not better without it"
 
 
-def _bought(price: Price) -> str:
-    return f"{_speed(price.prediction)}, {price.libyears:.1f} libyears"
+def _difference(price: Price, kind: str) -> str:
+    """Return the speed and the libyears that a constraint costs, or that another interpreter gains."""
+    known = price.prediction is not None and price.prediction.changes
+    speed = f"estimated {kind} {_speed(price.prediction)}" if known else f"{kind} in speed unknown"
+    return f"{speed}; {price.libyears:.1f} libyears"
 
 
 def _speed(prediction: Prediction | None) -> str:
-    """Say a predicted speed-up in percent, with its interval."""
+    """Return a predicted speed-up in percent, with its interval."""
     if prediction is None or not prediction.changes:
-        return "no measured speed"
+        return "unknown speed"
     mean, low, high = ((value - 1) * 100 for value in (prediction.speedup, prediction.low, prediction.high))
-    return f"{mean:.1f} % of speed [{low:.1f}, {high:.1f}]"
+    significance = "" if is_significant(prediction) else ": not significant"
+    return f"{mean:.1f} % of speed [{low:.1f} %, {high:.1f} %]{significance}"
 
 
 def _changes(changes: Sequence[tuple[str, str, str]]) -> str:
-    told = [f"{name} {before} -> {after}" for name, before, after in changes[:_FEW]]
-    more = len(changes) - len(told)
-    return ", ".join(told) + (f" and {more} more" if more else "") if told else "the same stack"
+    texts = [f"{name} {before} -> {after}" for name, before, after in changes[:_MAX_CHANGES]]
+    more = len(changes) - len(texts)
+    return ", ".join(texts) + (f" and {more} more" if more else "") if texts else "the same stack"
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """Return an explanation for people."""
+    """Return an explanation as plain text."""
     return "\n".join(_explanation_lines(explanation))
 
 
@@ -73,20 +78,20 @@ def _explanation_lines(e: Explanation) -> Iterator[str]:
     yield f"{e.name} {e.version}: {e.why}"
     yield ""
     yield "required by"
-    for who, what in e.required_by:
-        yield f"  {who}: {what}"
+    for parent, requirement in e.required_by:
+        yield f"  {parent}: {requirement}"
     yield ""
-    yield f"every path{' (the shortest of many)' if e.more_paths else ''}"
+    yield f"paths from the project{' (the shortest ones)' if e.more_paths else ''}"
     for path in e.paths:
         yield f"  the project > {' > '.join(path)}"
     change = next((c for c in e.prediction.changes if c.package == e.name), None)
     if change is not None:
         yield ""
-        yield f"evidence{'' if change.measured else ' (inferred from neighbouring versions)'}"
+        yield f"evidence{'' if change.measured else ' (inferred from other versions)'}"
         for item in change.evidence:
             yield (
-                f"  {item.version} against {item.reference}: {item.speedup:.3f}x [{item.low:.3f}, {item.high:.3f}], "
-                f"{item.rounds} rounds on {item.hardware}: {item.indicator}"
+                f"  {item.version} compared with {item.reference}: {item.speedup:.3f}x "
+                f"[{item.low:.3f}, {item.high:.3f}], {item.rounds} rounds on {item.hardware}: {item.indicator}"
             )
     if e.verdicts:
         yield ""
@@ -98,21 +103,25 @@ def _explanation_lines(e: Explanation) -> Iterator[str]:
         yield from (f"  {line}" for line in _alternative_lines(alternative))
     if e.against_newest is None:
         yield ""
-        yield "it is the newest version that the target can install"
+        yield "this is the newest version that the target can install"
 
 
 def _alternative_lines(a: Alternative) -> Iterable[str]:
     if a.conflict:
         return a.conflict
     worse = [f"{name} {'+' if value > 0 else ''}{value}" for name, value in a.worse]
-    lines = [f"loses: {', '.join(worse)}" if worse else "loses nothing: the advice is first by name among equals"]
+    lines = [
+        f"worse by: {', '.join(worse)}"
+        if worse
+        else "same score; the recommended stack comes first by name and version"
+    ]
     lines.append(f"{a.libyears:+.1f} libyears, {_speed(a.prediction)}")
     lines.append(f"with it: {_changes(a.changes)}")
     return lines
 
 
 def _plain(value: Any) -> Any:
-    """Turn versions into text and tuples into lists."""
+    """Return a value with versions as text and tuples as lists."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

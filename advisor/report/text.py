@@ -1,4 +1,4 @@
-"""Advice for people, in a terminal."""
+"""The report of `advisor advise` as plain text, for a terminal."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from advisor.api.session import AdviceResult
 from advisor.project.sources import Proposal
 from advisor.report.interface import changes, changes_from_current, target_line
-from advisor.report.words import count
+from advisor.report.score import score_lines
+from advisor.report.words import count, quoted, unmeasured_text
 from knowledge.estimate.interface import PredictedChange, Prediction
 
-_FEW = 10
-"""So many changes, or lines of evidence, are all listed."""
+_MAX_LINES = 10
+"""Maximum number of changes, or of lines of evidence, that are listed."""
 
 
 def advice_text(report: AdviceResult) -> str:
@@ -31,6 +32,9 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     if report.proposal is not None:
         yield f"workload   {_proposal(report.proposal)}"
     yield f"prediction {_prediction(advice.prediction)}"
+    first, *others = score_lines(advice.basis, advice.prediction.workload)
+    yield f"score      {first}"
+    yield from (f"           {line}" for line in others)
     yield f"proof      {_proof(report)}"
     yield ""
     yield from _changes(report)
@@ -48,10 +52,10 @@ def _lines(report: AdviceResult) -> Iterator[str]:
 def _prediction(prediction: Prediction) -> str:
     if not prediction.changes:
         if prediction.unmeasured:
-            return f"none: {', '.join(f'`{name}`' for name in prediction.unmeasured)} not measured on such hardware"
-        return f"as fast as the baseline for workload `{prediction.workload}`: no measured package differs"
+            return f"none: {unmeasured_text(prediction.unmeasured)}"
+        return f"same speed as the baseline for workload `{prediction.workload}`: no measured package differs"
     return (
-        f"{prediction.speedup:.3f}x the baseline [{prediction.low:.3f}, {prediction.high:.3f}] at "
+        f"{prediction.speedup:.3f}x the speed of the baseline [{prediction.low:.3f}, {prediction.high:.3f}] at "
         f"{prediction.confidence:.0%}, workload `{prediction.workload}`"
     )
 
@@ -59,30 +63,29 @@ def _prediction(prediction: Prediction) -> str:
 def _proposal(proposal: Proposal) -> str:
     first, *others = proposal.signs
     more = f" and {len(others)} more" if others else ""
-    return f"{proposal.workload}, by the sources' {first}{more}; choose another with `--workload`"
+    return f"{proposal.workload}, because the sources use {first}{more}; choose another with `--workload`"
 
 
 def _current(report: AdviceResult) -> str:
     assert report.advice.current is not None
     locked, prediction = report.advice.current
-    found = changes_from_current(report)
-    if not found:
+    differing = changes_from_current(report)
+    if not differing:
         return f"{count(len(locked), 'package')}: the recommended stack itself"
-    added = sum(before == "-" for _, before, _ in found)
-    removed = sum(after == "-" for _, _, after in found)
-    moved = [name for name, before, after in found if "-" not in (before, after)]
-    named = [name for name in moved if name in report.direct]
-    also = f" (`{'`, `'.join(named[:_FEW])}`{' and others' if len(moved) > len(named[:_FEW]) else ''})" if named else ""
-    speed = f"; the stack is predicted {prediction.speedup:.3f}x as fast" if prediction.changes else ""
-    return (
-        f"{count(len(locked), 'package')}: {len(moved)} would move{also}, {added} be added, {removed} be removed{speed}"
-    )
+    added = sum(before == "-" for _, before, _ in differing)
+    removed = sum(after == "-" for _, _, after in differing)
+    changed = [name for name, before, after in differing if "-" not in (before, after)]
+    direct = [name for name in changed if name in report.direct]
+    more = " and others" if len(changed) > len(direct[:_MAX_LINES]) else ""
+    names = f" ({quoted(direct[:_MAX_LINES])}{more})" if direct else ""
+    speed = f"; predicted speed of the stack {prediction.speedup:.3f}x the current one" if prediction.changes else ""
+    return f"{count(len(locked), 'package')}: {len(changed)} change{names}, {added} added, {removed} removed{speed}"
 
 
 def _proof(report: AdviceResult) -> str:
     optimum = report.advice.optimum
     gaps = ", ".join(f"{b.objective} gap {b.gap}" for b in optimum.bounds if b.gap)
-    state = "optimal" if optimum.proven else f"feasible, not proven optimal ({gaps})"
+    state = "optimal for the score," if optimum.proven else f"not proven to be optimal for the score ({gaps}),"
     return (
         f"{state} over {optimum.candidates} candidate versions, {optimum.fetched} of them read, "
         f"in {count(optimum.iterations, 'iteration')}; verified by resolvelib"
@@ -90,50 +93,50 @@ def _proof(report: AdviceResult) -> str:
 
 
 def _changes(report: AdviceResult) -> Iterator[str]:
-    found = changes(report)
-    if not found:
-        yield "the recommended stack is the baseline: what pip would install, newest first"
+    differing = changes(report)
+    if not differing:
+        yield "the recommended stack is the baseline: the newest versions, as pip would install them"
         yield ""
         return
-    told = [c for c in found if _worth_a_line(report, c)]
-    width = max((len(name) for name, _, _ in told), default=0)
-    yield "against the baseline (newest first, as pip):"
-    for name, before, after in told:
-        yield f"  {name:{width}}  {before} -> {after}  {report.advice.reasons.get(name, 'not needed any more')}"
-    rest = [c for c in found if c not in told]
+    listed = [c for c in differing if _is_listed(report, c)]
+    width = max((len(name) for name, _, _ in listed), default=0)
+    yield "changes from the baseline (newest versions, like pip):"
+    for name, before, after in listed:
+        yield f"  {name:{width}}  {before} -> {after}  {report.advice.reasons.get(name, 'no longer required')}"
+    rest = [c for c in differing if c not in listed]
     if rest:
         added = sum(before == "-" for _, before, _ in rest)
         removed = sum(after == "-" for _, _, after in rest)
         others = len(rest) - added - removed
         yield (
-            f"  and with them {len(rest)} of their dependencies: {added} added, {removed} removed, {others} at another "
-            "version (`--format json` lists them)"
+            f"  and {len(rest)} of their dependencies: {added} added, {removed} removed, {others} at another version "
+            "(`--format json` lists them)"
         )
     yield ""
 
 
-def _worth_a_line(report: AdviceResult, change: tuple[str, str, str]) -> bool:
-    """Whether a change is of a package that the user asked for, or that was measured; or there are few of them."""
+def _is_listed(report: AdviceResult, change: tuple[str, str, str]) -> bool:
+    """Whether a change is listed: of a package that the project names or that was measured, or one of few changes."""
     name, _, _ = change
     return (
         name in report.direct
         or any(c.package == name for c in report.advice.prediction.changes)
-        or len(changes(report)) <= _FEW
+        or len(changes(report)) <= _MAX_LINES
     )
 
 
 def _evidence(prediction: Prediction) -> Iterator[str]:
     for change in prediction.changes:
-        yield f"evidence for `{change.package}`{'' if change.measured else ' (inferred from neighbouring versions)'}:"
+        yield f"evidence for `{change.package}`{'' if change.measured else ' (inferred from other versions)'}:"
         yield from _evidence_lines(change)
         yield ""
 
 
 def _evidence_lines(change: PredictedChange) -> Iterator[str]:
-    for e in change.evidence[:_FEW]:
+    for e in change.evidence[:_MAX_LINES]:
         yield (
-            f"  {e.version} against {e.reference}: {e.speedup:.3f}x [{e.low:.3f}, {e.high:.3f}], {e.rounds} rounds on "
-            f"{e.hardware}: {e.indicator}"
+            f"  {e.version} compared with {e.reference}: {e.speedup:.3f}x [{e.low:.3f}, {e.high:.3f}], "
+            f"{e.rounds} rounds on {e.hardware}: {e.indicator}"
         )
-    if len(change.evidence) > _FEW:
-        yield f"  and {len(change.evidence) - _FEW} more (`--format json` lists them)"
+    if len(change.evidence) > _MAX_LINES:
+        yield f"  and {len(change.evidence) - _MAX_LINES} more (`--format json` lists them)"

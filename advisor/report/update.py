@@ -11,7 +11,7 @@ from advisor.api.update import LockChange
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange
 from advisor.report.check.markdown import effect_lines, table
-from advisor.report.check.summary import describe_changes, describe_prediction
+from advisor.report.check.summary import describe_changes, describe_prediction, listed_effects
 from advisor.report.digits import rounded
 from advisor.report.interface import target_line
 from advisor.report.words import count
@@ -25,21 +25,24 @@ def update_text(change: LockChange) -> str:
 def update_json(change: LockChange) -> str:
     """Return a change as JSON; the schema is documented in `docs/reference/check-json.md`."""
     document = {
-        "schema_version": 1,
+        "schema_version": 2,
         "proven": change.optimum.proven,
         "changes": [
-            {"package": c.package, "kind": c.kind, "before": _shown(c.before), "after": _shown(c.after)}
+            {"package": c.package, "kind": c.kind, "before": _text_of(c.before), "after": _text_of(c.after)}
             for c in change.changes
         ],
         "cleared": [{"code": f.code, "package": f.package, "message": f.message} for f in change.cleared],
         "remaining": [{"code": f.code, "package": f.package, "message": f.message} for f in change.remaining],
-        "prediction": {
+        "prediction": None
+        if change.prediction is None
+        else {
             "workload": change.prediction.workload,
             "speedup": change.prediction.speedup,
             "low": change.prediction.low,
             "high": change.prediction.high,
             "confidence": change.prediction.confidence,
         },
+        "not_predicted": change.not_predicted or None,
         "locks": list(change.written),
         "commands": list(change.commands),
     }
@@ -54,13 +57,13 @@ def pull_request_body(change: LockChange) -> str:
 def _text(change: LockChange) -> Iterator[str]:
     yield f"target     {target_line(change.target)}"
     yield f"update     {_size(change)}"
-    yield f"prediction {describe_prediction(change.prediction)}, against the lock"
+    yield f"prediction {_speed(change)}"
     if change.changes:
         yield ""
         width = max(len(c.package) for c in change.changes)
         for c in change.changes:
             yield f"  {c.package:{width}}  {c.before or '-'} -> {c.after or '-'}  {_reason(c, change)}".rstrip()
-    for title, findings in (("cleared", change.cleared), ("remains", change.remaining)):
+    for title, findings in (("resolved", change.cleared), ("remaining", change.remaining)):
         if findings:
             yield ""
             yield from (f"{title} {f.code} {gate_codes()[f.code].name}: {f.message}" for f in findings)
@@ -71,22 +74,29 @@ def _text(change: LockChange) -> Iterator[str]:
         yield "nothing was written"
 
 
+def _speed(change: LockChange) -> str:
+    speed = describe_prediction(change.prediction, change.not_predicted)
+    return speed if change.prediction is None else f"{speed}, compared with the lock"
+
+
 def _size(change: LockChange) -> str:
     if not change.changes:
-        return "nothing changes: the gate finds nothing that fails" if change.least else "nothing changes"
+        return "nothing changes: the lock passes the gate" if change.least else "nothing changes"
     words = f"{describe_changes(change.changes)}, of {count(len(change.before), 'package')}"
     if change.least:
-        state = "proven to be the fewest" if change.optimum.bounds[0].gap == 0 else "not proven to be the fewest"
+        proof = "proven" if change.optimum.bounds[0].gap == 0 else "not proven"
+        state = f"{proof} to be the smallest change"
         if any(finding.code == "ADV008" for finding in change.cleared):
-            state += ", of stacks with the same measured packages,"
-        return f"{words}: {state} that clear {count(len(change.cleared), 'finding')}"
-    return f"{words}: {'proven to be the best stack' if change.optimum.proven else 'not proven to be the best stack'}"
+            state += ", among stacks with the same measured packages,"
+        return f"{words}: {state} that resolves {count(len(change.cleared), 'finding')}"
+    proof = "optimal for the score" if change.optimum.proven else "not proven to be optimal for the score"
+    return f"{words}: {proof}"
 
 
 def _reason(c: PackageChange, change: LockChange) -> str:
     for finding in change.cleared:
         if finding.package == c.package or c.package in dict(finding.cause.versions):
-            return f"clears {finding.code}"
+            return f"resolves {finding.code}"
     return "" if change.least else change.why.get(c.package, "")
 
 
@@ -95,33 +105,33 @@ def _markdown(change: LockChange) -> Iterator[str]:
     yield ""
     yield f"For {target_line(change.target)}. {_size(change)[0].upper()}{_size(change)[1:]}; verified by resolvelib."
     yield ""
-    yield f"**Predicted speed against the lock:** {describe_prediction(change.prediction)}."
+    yield f"**Predicted speed compared with the lock:** {_speed(change)}."
     yield ""
     if change.cleared:
-        yield "### What it clears"
+        yield "### Resolved findings"
         yield ""
         rows = [(f"{f.code} {gate_codes()[f.code].name}", f.message, f.source) for f in change.cleared]
-        yield from table(("finding", "what", "source"), rows)
+        yield from table(("finding", "message", "source"), rows)
         yield ""
     if change.remaining:
-        yield "### What remains"
+        yield "### Remaining findings"
         yield ""
-        yield from table(("finding", "what"), [(f.code, f.message) for f in change.remaining])
+        yield from table(("finding", "message"), [(f.code, f.message) for f in change.remaining])
         yield ""
     if change.changes:
         yield "### Packages"
         yield ""
         packages = [
-            (c.package, _shown(c.before) or "", _shown(c.after) or "", _reason(c, change)) for c in change.changes
+            (c.package, _text_of(c.before) or "", _text_of(c.after) or "", _reason(c, change)) for c in change.changes
         ]
         yield from table(("package", "before", "after", "why"), packages)
         yield ""
-    yield from effect_lines(change.effects)
+    yield from effect_lines(listed_effects(change.prediction, change.effects))
     if change.commands:
         yield "To apply it:"
         yield ""
         yield from (f"- {command}" for command in change.commands)
 
 
-def _shown(version: Version | None) -> str | None:
+def _text_of(version: Version | None) -> str | None:
     return None if version is None else str(version)

@@ -18,6 +18,7 @@ from advisor.resolve.findings import AdviceFinding, collect_findings
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError, optimise
 from advisor.resolve.problem import Candidate, ResolutionProblem
+from advisor.resolve.score_basis import ScoreBasis, score_basis
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
 from knowledge.estimate.interface import Estimator, Prediction
@@ -33,6 +34,7 @@ class Advice:
         baseline: The stack that a plain resolver chooses; empty if it found none.
         optimum: The recommended stack and its proof.
         prediction: Predicted speed-up over the baseline.
+        basis: What the score of the stack is based on.
         findings: Findings, sorted by code.
         reasons: For each package of the stack, why it has its version.
         libyears: Years behind the newest candidates, of the stack and of the baseline.
@@ -44,6 +46,7 @@ class Advice:
     baseline: tuple[Candidate, ...]
     optimum: Optimum
     prediction: Prediction
+    basis: ScoreBasis
     findings: tuple[AdviceFinding, ...]
     reasons: dict[str, str]
     libyears: tuple[float, float]
@@ -235,12 +238,20 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
     except InfeasibleError:
         raise request.no_stack_error(baseline=bool(baseline)) from None
     verify(problem, source, optimum.stack)
-    prediction = request.predict(optimum.stack, {str(c.name): c.version for c in baseline})
+    versions = {str(c.name): c.version for c in baseline}
+    prediction = request.predict(optimum.stack, versions)
     return Advice(
         objective=request.objective,
         baseline=baseline,
         optimum=optimum,
         prediction=prediction,
+        basis=score_basis(
+            {str(c.name): c.version for c in optimum.stack},
+            versions,
+            objective=request.objective,
+            estimator=request.estimator,
+            unmeasured=prediction.unmeasured,
+        ),
         findings=collect_findings(optimum, baseline, source, request.rules, prediction),
         reasons=explain_stack(
             problem, source, stack=optimum.stack, baseline=baseline, rules=request.rules, prediction=prediction

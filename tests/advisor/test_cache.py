@@ -160,7 +160,7 @@ def test_a_page_is_used_as_long_as_its_index_says(
     ("cache_control", "age", "asked_again"),
     [("", 590, False), ("", 610, True), ("max-age=60", 50, False), ("max-age=60", 70, True), ("", -10, True)],
 )
-def test_a_page_is_asked_for_again_when_its_time_is_over(
+def test_a_stale_page_is_requested_again(
     index: PackageIndex,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -197,9 +197,7 @@ def test_a_body_of_another_answer_than_the_page_says_is_not_used(index: PackageI
     assert client_of(index, tmp_path, offline=True).files(A) == seen
 
 
-def test_a_damaged_page_that_changed_meanwhile_is_not_mixed_with_what_was_known_of_it(
-    index: PackageIndex, tmp_path: Path
-) -> None:
+def test_a_damaged_page_that_changed_is_not_mixed_with_its_old_data(index: PackageIndex, tmp_path: Path) -> None:
     offer(index)
     client_of(index, tmp_path).files(A)
     (body,) = (tmp_path / "bodies").iterdir()
@@ -225,7 +223,7 @@ def test_a_damaged_page_says_so_offline(index: PackageIndex, tmp_path: Path) -> 
     assert "without `--offline`" in caught.value.hint
 
 
-def test_the_size_of_a_file_is_asked_for_again_where_its_entry_is_damaged(index: PackageIndex, tmp_path: Path) -> None:
+def test_the_size_of_a_file_is_requested_again_if_its_entry_is_damaged(index: PackageIndex, tmp_path: Path) -> None:
     index.json = False
     offer(index)
     first = client_of(index, tmp_path)

@@ -81,7 +81,7 @@ def test_a_wheel_is_read_with_the_credentials_of_its_index(index: PackageIndex, 
 
     assert [str(r) for r in client.metadata(file).requires] == ["b>=2"]
     # Where ranges are served, the whole wheel is never asked for.
-    assert client.transport.requests_made == {"GET": 1 if ranges else 2, "ranged": 1}
+    assert client.transport.request_counts == {"GET": 1 if ranges else 2, "ranged": 1}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_vulnerabilities_are_those_that_the_record_of_a_version_names(
     assert client.vulnerabilities(file, "a", "1.0") == identifiers
 
 
-def test_a_json_page_also_tells_size_and_upload_time(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_json_page_has_size_and_upload_time(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", uploaded="2025-03-01T12:00:00Z")
 
     file = client_of(index, tmp_path).files(A)[0]
@@ -115,14 +115,14 @@ def test_a_json_page_also_tells_size_and_upload_time(index: PackageIndex, tmp_pa
     assert file.uploaded == "2025-03-01T12:00:00+00:00"
 
 
-def test_metadata_beside_the_wheel_is_read_without_the_wheel(index: PackageIndex, tmp_path: Path) -> None:
+def test_separate_metadata_is_read_without_the_wheel(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b>=2"])
     client = client_of(index, tmp_path)
 
     metadata = client.metadata(client.files(A)[0])
 
     assert [str(r) for r in metadata.requires] == ["b>=2"]
-    assert client.transport.requests_made == {"GET": 2}
+    assert client.transport.request_counts == {"GET": 2}
 
 
 def test_metadata_is_read_from_the_wheel_by_ranged_requests(index: PackageIndex, tmp_path: Path) -> None:
@@ -133,10 +133,12 @@ def test_metadata_is_read_from_the_wheel_by_ranged_requests(index: PackageIndex,
     metadata = client.metadata(client.files(A)[0])
 
     assert [str(r) for r in metadata.requires] == ["b>=2"]
-    assert client.transport.requests_made["GET"] == 1
+    assert client.transport.request_counts["GET"] == 1
 
 
-def test_a_server_without_ranges_is_asked_for_the_wheel(index: PackageIndex, tmp_path: Path) -> None:
+def test_the_whole_wheel_is_downloaded_from_a_server_without_range_requests(
+    index: PackageIndex, tmp_path: Path
+) -> None:
     index.separate_metadata = index.ranges = False
     index.add("a", "1.0", ["b>=2"])
     client = client_of(index, tmp_path)
@@ -185,17 +187,17 @@ def test_an_error_status_names_address_and_status(index: PackageIndex, tmp_path:
         client_of(index, tmp_path).files(A)
 
 
-def test_what_may_pass_is_tried_again(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_transient_error_is_retried(index: PackageIndex, tmp_path: Path) -> None:
     index.status = 503
 
-    with pytest.raises(IndexUnreachableError, match="after 4 tries"):
+    with pytest.raises(IndexUnreachableError, match="after 4 attempts"):
         client_of(index, tmp_path).files(A)
 
     assert index.requests["simple"] == 4
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_what_has_passed_when_it_is_tried_again_is_no_error(index: PackageIndex, tmp_path: Path, status: int) -> None:
+def test_a_request_that_succeeds_after_a_retry_is_no_error(index: PackageIndex, tmp_path: Path, status: int) -> None:
     index.add("a", "1.0")
     index.status, index.failures = status, 3
 

@@ -64,7 +64,7 @@ def test_each_package_of_a_lock_is_known_by_its_line_and_its_hashes(lock: Path) 
         assert {p.index for p in found.packages.values()} == {"https://index.example/simple"}
 
 
-def test_a_package_from_a_repository_is_told_from_one_of_an_index(tmp_path: Path) -> None:
+def test_a_package_from_a_repository_has_a_direct_reference(tmp_path: Path) -> None:
     (tmp_path / "uv.lock").write_text(
         'version = 1\n[[package]]\nname = "m"\nversion = "1"\nsource = { virtual = "." }\n'
         'dependencies = [{ name = "a" }]\n[[package]]\nname = "a"\nversion = "2"\n'
@@ -73,7 +73,7 @@ def test_a_package_from_a_repository_is_told_from_one_of_an_index(tmp_path: Path
 
     found = read_lock(tmp_path / "uv.lock", target()).packages[canonicalize_name("a")]
 
-    assert (found.elsewhere, found.index, found.line) == ("https://git.example.org/a", None, 9)
+    assert (found.direct_reference, found.index, found.line) == ("https://git.example.org/a", None, 9)
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
@@ -121,12 +121,12 @@ def test_a_pipfile_is_read_with_its_index_bindings(tmp_path: Path) -> None:
         ("uv.lock", "x = [", "cannot be read"),
         ("uv.lock", "version = 1\n", "field 'package' is absent"),
         ("poetry.lock", '[[package]]\nname = "a"\nversion = "one"\n', "Invalid version"),
-        ("Pipfile.lock", "[]", "holds no table"),
-        ("Pipfile.lock", '{"default": 3}', "is not a lock of its kind"),
+        ("Pipfile.lock", "[]", "contains no table"),
+        ("Pipfile.lock", '{"default": 3}', "is malformed"),
         ("pylock.toml", 'lock-version = "1.0"\n', "created-by"),
         ("freeze.txt", "a>=1\n", "is not an exact version"),
         ("lock.yaml", "", "is not the name of a lock"),
-        ("uv.lock", '[[package]]\nname = "a"\nresolution-markers = ["nonsense ==="]\n', "is not a lock of its kind"),
+        ("uv.lock", '[[package]]\nname = "a"\nresolution-markers = ["nonsense ==="]\n', "is malformed"),
     ],
 )
 def test_a_damaged_lock_is_one_sentence(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -178,7 +178,7 @@ def test_every_lock_is_read_back_equal_and_written_again_the_same(advisor: Advis
     assert json.loads(done.stdout)["stack"]["cuda"] == "12.6"
 
 
-def test_the_bill_of_materials_is_valid_and_says_who_requires_whom(advisor: Advisor, project: Path) -> None:
+def test_the_bill_of_materials_is_valid_and_contains_the_dependencies(advisor: Advisor, project: Path) -> None:
     document = write_bom(advisor, project)
 
     required = {d["ref"]: d.get("dependsOn", []) for d in document["dependencies"]}
@@ -303,7 +303,7 @@ def test_a_lock_of_uv_is_compared_with_the_advice(advisor: Advisor, index: Packa
     text = advisor("advise", str(folder), "--hardware", "cpu-zen4", "--dry-run")
 
     assert json.loads(done.stdout)["current"]["changes"] == [{"name": "a", "before": "1.0", "after": "2.0"}]
-    assert "current    1 package: 1 would move (`a`)" in text.stdout
+    assert "current    1 package: 1 change (`a`)" in text.stdout
 
 
 def test_constraints_and_overrides_of_the_project_table(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
@@ -482,10 +482,10 @@ def test_no_project_of_a_wrong_shape_crashes_the_readers(
     shutil.rmtree(folder)
 
 
-def test_what_an_environment_has_from_a_directory_is_told() -> None:
+def test_a_package_installed_from_a_directory_has_a_direct_reference() -> None:
     found = read_current(sys.executable, Path(), target())
 
     assert found is not None
-    assert found.packages[canonicalize_name("packaging")].elsewhere == ""
-    own = found.packages[canonicalize_name("seshat-advisor")].elsewhere
+    assert found.packages[canonicalize_name("packaging")].direct_reference == ""
+    own = found.packages[canonicalize_name("seshat-advisor")].direct_reference
     assert own.startswith("file://")

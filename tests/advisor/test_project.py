@@ -75,7 +75,7 @@ def test_a_requirements_file_is_read_with_all_it_includes(tmp_path: Path) -> Non
     assert found["pandas"].origin == "more.txt:1"
 
 
-def test_the_projects_table_counts_beside_named_requirements(tmp_path: Path) -> None:
+def test_the_project_table_applies_to_requirements_given_by_option(tmp_path: Path) -> None:
     write(tmp_path, pyproject_toml=PYPROJECT, requirements_txt="six\n")
 
     project = read_project(tmp_path, requirements=[tmp_path / "requirements.txt"])
@@ -155,8 +155,8 @@ def required(*names: str) -> str:
         ('mine = { url = "https://example.org/mine.zip" }', "url"),
         ("mine = { workspace = true }", "workspace"),
         ('mine = [{ git = "https://git.example.org/mine", marker = "os_name == \'nt\'" }]', "git"),
-        ('mine = { index = "cuda", marker = "os_name == \'nt\'" }', "under conditions"),
-        ('mine = [{ index = "cuda", extra = "gpu" }, { index = "cpu", extra = "cpu" }]', "under conditions"),
+        ('mine = { index = "cuda", marker = "os_name == \'nt\'" }', "with conditions"),
+        ('mine = [{ index = "cuda", extra = "gpu" }, { index = "cpu", extra = "cpu" }]', "with conditions"),
     ],
 )
 def test_a_source_of_uv_that_is_no_index_is_refused_with_its_line(tmp_path: Path, source: str, kind: str) -> None:
@@ -176,7 +176,7 @@ def test_a_source_in_a_table_of_its_own_is_refused_with_its_line(tmp_path: Path)
         read_project(tmp_path)
 
 
-def test_a_source_of_what_is_not_selected_is_told(tmp_path: Path) -> None:
+def test_an_ignored_source_of_an_unselected_package_is_reported(tmp_path: Path) -> None:
     write(tmp_path, pyproject_toml=required("six") + '[tool.uv.sources]\nmine = { path = "../mine" }\n')
 
     [told] = read_project(tmp_path).skipped

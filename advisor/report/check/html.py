@@ -1,4 +1,4 @@
-"""The gate's report as one self-contained page."""
+"""The gate's report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from advisor.report.check.summary import (
     describe_changes,
     describe_gap,
     describe_prediction,
+    listed_effects,
     target_names,
 )
 from advisor.report.html import Interval, evidence_of, plot, render, tree
@@ -40,24 +41,27 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
         "line": target_line(case.head.problem.target),
         "lock": str(case.head.lock.path or "the environment"),
         "versions": sorted(versions.items()),
-        "behind": describe_gap(target_result),
+        "gap": describe_gap(target_result),
         "recommended": {},
-        "prospect": None,
+        "recommended_plot": None,
         "comparison": None,
         "tree": () if target_result.failure else tree(target_result.required(), versions),
     }
-    if target_result.recommended is not None and target_result.recommended_prediction is not None:
+    if target_result.recommended is not None:
         context["recommended"] = {n: str(v) for n, v in target_result.recommended.versions.items()}
-        if target_result.recommended_prediction.changes:
-            context["prospect"] = plot(evidence_of(target_result.recommended_prediction.changes))
+    if target_result.recommended_prediction is not None and target_result.recommended_prediction.changes:
+        context["recommended_plot"] = plot(evidence_of(target_result.recommended_prediction.changes))
     if target_result.comparison is not None:
-        found = target_result.comparison
-        effects = [Interval(label=e.subject, value=e.speedup, low=e.low, high=e.high) for e in found.effects]
+        comparison = target_result.comparison
+        effects = [
+            Interval(label=e.subject, value=e.speedup, low=e.low, high=e.high)
+            for e in listed_effects(comparison.prediction, comparison.effects)
+        ]
         context["comparison"] = {
-            "base": found.base,
-            "changes": found.changes,
-            "changes_text": describe_changes(found.changes),
-            "prediction": describe_prediction(found.prediction),
+            "base": comparison.base,
+            "changes": comparison.changes,
+            "changes_text": describe_changes(comparison.changes),
+            "prediction": describe_prediction(comparison.prediction, comparison.not_predicted),
             "plot": plot(effects),
         }
     return context

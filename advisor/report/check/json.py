@@ -11,7 +11,7 @@ from advisor.gate.findings import Finding, unique_fingerprints
 from advisor.report.digits import rounded
 from knowledge.estimate.interface import Effect, Prediction
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def check_json(result: GateResult) -> str:
@@ -77,19 +77,23 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
                 for change in comparison.changes
             ],
             "prediction": _prediction(comparison.prediction),
+            "not_predicted": comparison.not_predicted or None,
             "effects": [_effect(effect) for effect in comparison.effects],
         },
         "recommended": None
-        if target_result.recommended is None or target_result.recommended_prediction is None
+        if target_result.recommended is None
         else {
             "packages": {name: str(version) for name, version in sorted(target_result.recommended.versions.items())},
             "proven": target_result.recommended.proven,
             "prediction": _prediction(target_result.recommended_prediction),
+            "not_predicted": target_result.not_predicted or None,
         },
     }
 
 
-def _prediction(prediction: Prediction) -> dict[str, Any]:
+def _prediction(prediction: Prediction | None) -> dict[str, Any] | None:
+    if prediction is None:
+        return None
     return {
         "workload": prediction.workload,
         "speedup": prediction.speedup,

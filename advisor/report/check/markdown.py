@@ -12,6 +12,7 @@ from advisor.report.check.summary import (
     describe_changes,
     describe_gap,
     describe_prediction,
+    listed_effects,
     target_names,
 )
 from advisor.report.interface import target_line
@@ -32,11 +33,11 @@ def _lines(result: GateResult) -> Iterator[str]:
     yield f"{count_findings(result)}."
     yield ""
     for name, error in result.failures:
-        yield f"**Not told{f' for {name}' if name else ''}:** {error.message}. {error.hint}"
+        yield f"**Not complete{f' for {name}' if name else ''}:** {error.message}. {error.hint}"
         yield ""
     if result.findings:
         rows = [_finding_row(finding, result) for finding in result.findings]
-        yield from table(("", "finding", "where", "what"), rows)
+        yield from table(("", "finding", "place", "message"), rows)
         yield ""
     for target_result in result.targets:
         yield from _target(target_result)
@@ -44,7 +45,7 @@ def _lines(result: GateResult) -> Iterator[str]:
         yield "<details><summary>Ignored findings</summary>"
         yield ""
         rows = [(f.code, f.message, i.reason, str(i.expires or "")) for f, i in result.ignored]
-        yield from table(("finding", "what", "reason", "until"), rows)
+        yield from table(("finding", "message", "reason", "until"), rows)
         yield ""
         yield "</details>"
 
@@ -63,13 +64,13 @@ def _target(target_result: TargetResult) -> Iterator[str]:
     yield f"### {title}{target_line(case.head.problem.target)}"
     yield ""
     if target_result.recommended is not None:
-        yield f"Against the recommended stack: {describe_gap(target_result)}."
+        yield f"Compared with the recommended stack: {describe_gap(target_result)}."
         yield ""
     comparison = target_result.comparison
     if comparison is None:
         return
-    yield f"Against {comparison.base}: {describe_changes(comparison.changes)}."
-    yield f"Predicted effect: {describe_prediction(comparison.prediction)}."
+    yield f"Compared with {comparison.base}: {describe_changes(comparison.changes)}."
+    yield f"Predicted effect: {describe_prediction(comparison.prediction, comparison.not_predicted)}."
     yield ""
     if comparison.changes:
         yield "<details><summary>Packages</summary>"
@@ -79,11 +80,11 @@ def _target(target_result: TargetResult) -> Iterator[str]:
         yield ""
         yield "</details>"
         yield ""
-    yield from effect_lines(comparison.effects)
+    yield from effect_lines(listed_effects(comparison.prediction, comparison.effects))
 
 
 def effect_lines(effects: Sequence[Effect]) -> Iterator[str]:
-    """Yield a folded table of predicted effects; nothing where there are none."""
+    """Yield a collapsible table of predicted effects; nothing if there are none."""
     if effects:
         yield "<details><summary>Predicted effect at each indicator</summary>"
         yield ""
@@ -95,7 +96,7 @@ def effect_lines(effects: Sequence[Effect]) -> Iterator[str]:
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines of a table; what would end a cell is escaped."""
+    """Yield the lines of a table, with separators in cells escaped."""
     yield f"| {' | '.join(head)} |"
     yield f"| {' | '.join('---' for _ in head)} |"
     for row in rows:

@@ -1,59 +1,74 @@
-"""Words and numbers that several formats of the gate's report share."""
+"""Phrases that several formats of the gate's report share."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.compare import PackageChange
+from advisor.gate.compare import PackageChange, is_significant
 from advisor.gate.findings import Finding
-from advisor.report.words import count
-from knowledge.estimate.interface import Prediction
+from advisor.report.words import count, unmeasured_text
+from knowledge.estimate.interface import Effect, Prediction
 
 
 def count_findings(result: GateResult) -> str:
-    """Say how many findings there are, by level."""
+    """Return the number of findings of each level, such as ``1 error, 0 warnings, 2 notes``."""
     counts = Counter(finding.level for finding in result.findings)
-    told = [count(counts[level], level) for level in ("error", "warning", "note")]
-    covered = f", {len(result.ignored)} ignored" if result.ignored else ""
-    return ", ".join(told) + covered
+    parts = [count(counts[level], level) for level in ("error", "warning", "note")]
+    ignored = f", {len(result.ignored)} ignored" if result.ignored else ""
+    return ", ".join(parts) + ignored
 
 
 def target_names(finding: Finding, result: GateResult) -> str:
-    """Name the targets of a finding, where it does not hold for all of several."""
-    named = [name for name in finding.targets if name]
-    return ", ".join(named) if named and len(finding.targets) < len(result.targets) else ""
+    """Return the names of a finding's targets; empty if it applies to all targets."""
+    names = [name for name in finding.targets if name]
+    return ", ".join(names) if names and len(finding.targets) < len(result.targets) else ""
 
 
-def describe_prediction(prediction: Prediction) -> str:
-    """Say a predicted speed-up with its interval."""
+def describe_prediction(prediction: Prediction | None, not_predicted: str = "") -> str:
+    """Return a predicted speed-up with its interval, or why there is none.
+
+    Args:
+        prediction: The prediction, or none.
+        not_predicted: The reason, if there is none.
+    """
+    if prediction is None:
+        return f"not predicted: {not_predicted}"
     if prediction.changes:
-        return (
+        ratio = (
             f"{prediction.speedup:.3f}x [{prediction.low:.3f}, {prediction.high:.3f}] at {prediction.confidence:.0%}, "
             f"workload `{prediction.workload}`"
         )
+        return ratio if is_significant(prediction) else f"no significant difference: {ratio}"
     if prediction.unmeasured:
-        return f"not predicted: {', '.join(f'`{name}`' for name in prediction.unmeasured)} not measured"
-    return f"no change for workload `{prediction.workload}`: no measured package differs"
+        return f"not predicted: {unmeasured_text(prediction.unmeasured)}"
+    return f"no significant difference for workload `{prediction.workload}`: no measured package differs"
+
+
+def listed_effects(prediction: Prediction | None, effects: Sequence[Effect]) -> Sequence[Effect]:
+    """Return the effects of a change to list: all of them if one is significant, otherwise none."""
+    if prediction is None or not prediction.changes or not any(map(is_significant, effects)):
+        return ()
+    return effects
 
 
 def describe_changes(changes: Iterable[PackageChange]) -> str:
-    """Count changes by kind."""
+    """Return the number of changes of each kind, such as ``2 upgraded, 1 added``."""
     counts = Counter(change.kind for change in changes)
-    told = [f"{counts[kind]} {kind}" for kind in ("upgraded", "downgraded", "added", "removed") if counts[kind]]
-    return ", ".join(told) or "no package differs"
+    parts = [f"{counts[kind]} {kind}" for kind in ("upgraded", "downgraded", "added", "removed") if counts[kind]]
+    return ", ".join(parts) or "no package differs"
 
 
 def describe_gap(target_result: TargetResult) -> str:
-    """Say how a lock stands against the recommended stack."""
-    if target_result.recommended is None or target_result.recommended_prediction is None:
+    """Return how a lock compares with the recommended stack."""
+    if target_result.recommended is None:
         return "not known"
     versions = target_result.case.head.lock.versions
     differing = sum(versions.get(name) != version for name, version in target_result.recommended.versions.items())
-    proof = "" if target_result.recommended.proven else " (not proven to be the best)"
+    proof = "" if target_result.recommended.proven else " (not proven to be optimal for the score)"
     if not differing:
         return f"the lock is the recommended stack{proof}"
     verb = "differs" if differing == 1 else "differ"
-    speed = describe_prediction(target_result.recommended_prediction)
-    return f"{count(differing, 'package')} {verb}{proof}; its speed over the lock: {speed}"
+    speed = describe_prediction(target_result.recommended_prediction, target_result.not_predicted)
+    return f"{count(differing, 'package')} {verb}{proof}; speed of the recommended stack over the lock: {speed}"

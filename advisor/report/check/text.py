@@ -1,4 +1,4 @@
-"""The gate's report for people, in a terminal."""
+"""The gate's report as plain text, for a terminal."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from advisor.report.check.summary import (
     describe_changes,
     describe_gap,
     describe_prediction,
+    listed_effects,
     target_names,
 )
 from advisor.report.interface import target_line
 from advisor.report.words import count
 
-_FEW = 12
+_MAX_LINES = 12
 
 
 def check_text(result: GateResult) -> str:
-    """Return the report as plain text: a line a finding, then what was compared, then a summary."""
+    """Return the report as plain text: a line for each finding, then the comparisons, then a summary."""
     return "\n".join(_lines(result))
 
 
@@ -39,7 +40,7 @@ def _lines(result: GateResult) -> Iterator[str]:
     if result.unreadable is not None:
         yield "`advisor rule CODE` explains a finding"
     elif any(finding.fails for finding in result.findings):
-        yield "`advisor rule CODE` explains a finding; `advisor advise --update` clears it with the least change"
+        yield "`advisor rule CODE` explains a finding; `advisor advise --update` resolves it with the smallest change"
 
 
 def _finding(finding: Finding, result: GateResult) -> str:
@@ -53,21 +54,22 @@ def _finding(finding: Finding, result: GateResult) -> str:
 def _target(target_result: TargetResult) -> Iterator[str]:
     case = target_result.case
     lock = case.head.lock
-    what = f"`{lock.path}`" if lock.path else "the environment"
+    lock_name = f"`{lock.path}`" if lock.path else "the environment"
     name = f"target {case.name}: " if case.name else ""
-    yield f"{name}{what}, {count(len(lock.packages), 'package')}, for {target_line(case.head.problem.target)}"
+    yield f"{name}{lock_name}, {count(len(lock.packages), 'package')}, for {target_line(case.head.problem.target)}"
     if target_result.comparison is not None:
         comparison = target_result.comparison
-        yield f"  against {comparison.base}: {describe_changes(comparison.changes)}"
-        for change in comparison.changes[:_FEW]:
+        yield f"  compared with {comparison.base}: {describe_changes(comparison.changes)}"
+        for change in comparison.changes[:_MAX_LINES]:
             yield f"    {change.package} {change.before or '-'} -> {change.after or '-'}"
-        if len(comparison.changes) > _FEW:
-            yield f"    and {len(comparison.changes) - _FEW} more (`--format json` lists them)"
-        yield f"  predicted effect: {describe_prediction(comparison.prediction)}"
-        for effect in comparison.effects[:_FEW]:
+        if len(comparison.changes) > _MAX_LINES:
+            yield f"    and {len(comparison.changes) - _MAX_LINES} more (`--format json` lists them)"
+        yield f"  predicted effect: {describe_prediction(comparison.prediction, comparison.not_predicted)}"
+        effects = listed_effects(comparison.prediction, comparison.effects)
+        for effect in effects[:_MAX_LINES]:
             yield f"    {effect.speedup:.3f}x [{effect.low:.3f}, {effect.high:.3f}]  {effect.subject}"
-        if len(comparison.effects) > _FEW:
-            yield f"    and {len(comparison.effects) - _FEW} more (`--format json` lists them)"
+        if len(effects) > _MAX_LINES:
+            yield f"    and {len(effects) - _MAX_LINES} more (`--format json` lists them)"
     if target_result.recommended is not None:
-        yield f"  against the recommended stack: {describe_gap(target_result)}"
+        yield f"  compared with the recommended stack: {describe_gap(target_result)}"
     yield ""

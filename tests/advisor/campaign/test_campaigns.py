@@ -101,7 +101,7 @@ def test_a_killed_coordinator_loses_nothing(bench: Bench, engine: tuple[str, ...
 
 
 @LOCAL_FIRST
-def test_what_is_cancelled_is_kept_and_goes_on(bench: Bench, engine: tuple[str, ...]) -> None:
+def test_a_cancelled_campaign_keeps_its_results_and_can_continue(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(bench.held, rounds=3)
     process = bench.start(*engine)
     bench.wait(lambda: bench.begun)
@@ -168,7 +168,7 @@ def test_an_interrupted_local_campaign_leaves_nothing_running(bench: Bench) -> N
     assert noted["begun"] == 0
 
 
-def test_what_gives_nothing_is_given_up_and_tried_again_when_asked(bench: Bench, tmp_path: Path) -> None:
+def test_a_task_without_new_results_is_given_up_and_retried_on_request(bench: Bench, tmp_path: Path) -> None:
     bench.matrix(REFUSES)
     broken = {"UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1"}
 
@@ -177,7 +177,7 @@ def test_what_gives_nothing_is_given_up_and_tried_again_when_asked(bench: Bench,
     mended = bench.run("pi", "retry", "--failed")
 
     assert (failed.returncode, idle.returncode, mended.returncode) == (4, 4, 0), mended.stderr
-    assert "gave nothing new 2 times: exit status 4: uv could not fetch the wheels" in failed.stdout
+    assert "gave nothing new 2 times: exit status 4: uv could not download the wheels" in failed.stdout
     assert len(list(bench.home.glob("batches/*"))) == 3
     assert bench.cells == every_cell(2, 2)
 
@@ -201,7 +201,7 @@ def test_campaigns_are_found_by_the_begin_of_their_names(bench: Bench) -> None:
     assert "numpy==2.0.0" in one.stdout
 
 
-def test_what_was_planned_for_other_hardware_is_known_again(bench: Bench) -> None:
+def test_results_planned_for_other_hardware_are_recognised(bench: Bench) -> None:
     bench.matrix(REFUSES, rounds=1)
     first = bench.campaign("--hardware", "cpu-zen4")
     shutil.rmtree(bench.folder / "campaigns")

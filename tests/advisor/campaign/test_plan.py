@@ -94,7 +94,7 @@ def test_the_same_matrix_gives_the_same_names_and_a_repetition_others(client: In
     assert other.blocks[0].name != first.blocks[0].name
 
 
-def test_estimates_add_up_and_learn_from_what_was_measured(client: IndexClient, tmp_path: Path) -> None:
+def test_estimates_add_up_and_use_measured_durations(client: IndexClient, tmp_path: Path) -> None:
     block = planned(client, tmp_path, '[[stack]]\nframework = "numpy"\n').blocks[0]
     run = block.arms[0].indicators[0]
     slow = replace(observation(seconds=1.0), indicator=run, loops=100)
@@ -107,7 +107,7 @@ def test_estimates_add_up_and_learn_from_what_was_measured(client: IndexClient, 
     assert known.seconds - fresh.seconds == pytest.approx(6 * 300, rel=0.1)
 
 
-def test_what_does_not_fit_on_the_disk_is_refused(client: IndexClient, tmp_path: Path) -> None:
+def test_a_campaign_that_does_not_fit_on_the_disk_is_rejected(client: IndexClient, tmp_path: Path) -> None:
     block = planned(client, tmp_path, '[[stack]]\nframework = "numpy"\n').blocks[0]
     needed = estimate(block, client, {})
 

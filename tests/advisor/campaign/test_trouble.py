@@ -103,14 +103,14 @@ def test_the_first_of_two_that_measured_a_cell_stays(home: CampaignDirectory) ->
     assert home.cells()[cell].read_bytes() == b"first"
 
 
-def test_cells_survive_the_output_and_what_was_cut_is_none() -> None:
+def test_cells_are_read_from_output_and_truncated_lines_are_ignored() -> None:
     cell = Cell(block=1, round=2, arm=3, machine="abcdef01")
     line = cell_line(cell, b"content")
 
     assert list(cells_in(f"noise\n{line}\nseshat-cell x\n{line[:-9]}\n{line}")) == [(cell, b"content")] * 2
 
 
-def test_while_the_knowledge_base_is_gone_observations_wait(home: CampaignDirectory) -> None:
+def test_observations_wait_while_the_knowledge_base_is_unavailable(home: CampaignDirectory) -> None:
     sink, told = Keeps(), []
     coordinator = Coordinator(home, home.plan(), sink=sink, warn=lambda message, hint: told.append(message))
     seen = observation(block=f"b-{MACHINE.identity[:8]}")
@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
         CampaignDirectory(tmp_path / "file" / "home").create(planned())
 
 
-def test_clocks_that_differ_are_told(home: CampaignDirectory) -> None:
+def test_clock_differences_are_reported(home: CampaignDirectory) -> None:
     coordinator = Coordinator(home, home.plan(), sink=Keeps())
     submission = home.batches / "001"
     submission.mkdir()
@@ -177,12 +177,12 @@ def test_clocks_that_differ_are_told(home: CampaignDirectory) -> None:
         ),
     ],
 )
-def test_a_node_that_is_not_what_it_was_planned_for_is_told(hardware: HardwareProfile, reason: str) -> None:
+def test_an_unsuitable_node_is_reported(hardware: HardwareProfile, reason: str) -> None:
     with pytest.raises(UnsuitableNodeError, match=reason):
         check_node(planned(H200, "cuda").blocks[0], hardware)
 
 
-def test_a_node_that_is_what_it_was_planned_for_is_taken() -> None:
+def test_a_suitable_node_is_accepted() -> None:
     check_node(planned(H200, "cuda").blocks[0], H200)
     check_node(planned(MACHINE).blocks[0], replace(MACHINE, memory_bytes=1))
 
@@ -216,7 +216,7 @@ def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
     done = bench.campaign("-e", "slurm", PATH=nowhere)
 
     assert done.returncode == 4
-    assert "Slurm is not installed here: there is no `sbatch`" in done.stderr
+    assert "Slurm is not installed on this machine: `sbatch` was not found" in done.stderr
     assert not (bench.folder / "campaigns").exists(), "a campaign that cannot run leaves nothing"
     assert bench.campaign().returncode == 0
     assert bench.cells == every_cell(2, 2)
@@ -233,7 +233,7 @@ def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
         ("container-image=x", "unrecognized option"),
     ],
 )
-def test_what_slurm_refuses_is_told_and_the_campaign_can_go_on(bench: Bench, option: str, reason: str) -> None:
+def test_a_rejection_by_slurm_is_reported_and_the_campaign_can_continue(bench: Bench, option: str, reason: str) -> None:
     bench.matrix(REFUSES, rounds=1)
 
     done = bench.campaign("-e", "slurm", "--engine", option)
@@ -259,12 +259,12 @@ def test_a_controller_that_is_away_is_waited_for(bench: Bench, slurm: Cluster) -
     bench.release()
 
     assert "Slurm's controller cannot be reached" in told.stderr
-    assert "what was submitted goes on" in told.stderr
+    assert "submitted tasks continue" in told.stderr
     assert process.wait(200) == 0
     assert bench.cells == every_cell(2, 2)
 
 
-def test_what_a_controller_forgot_is_submitted_again_and_measured_once(bench: Bench, slurm: Cluster) -> None:
+def test_tasks_lost_by_a_controller_are_submitted_again_and_measured_once(bench: Bench, slurm: Cluster) -> None:
     bench.matrix(bench.held, rounds=1)
     process = bench.start("-e", "slurm")
     bench.wait(lambda: bench.begun)
@@ -287,7 +287,7 @@ def test_what_a_controller_forgot_is_submitted_again_and_measured_once(bench: Be
         ("kubeconfig=none", 4, "no cluster is configured"),
     ],
 )
-def test_what_kubernetes_refuses_is_told(
+def test_a_rejection_by_kubernetes_is_reported(
     bench: Bench, kubernetes: KubernetesDouble, option: str, code: int, reason: str
 ) -> None:
     bench.matrix(REFUSES, rounds=1)
@@ -299,7 +299,9 @@ def test_what_kubernetes_refuses_is_told(
     assert "Traceback" not in done.stderr
 
 
-def test_a_quota_an_expired_token_and_an_api_that_is_down_are_told(bench: Bench, kubernetes: KubernetesDouble) -> None:
+def test_a_quota_an_expired_token_and_an_unavailable_api_are_reported(
+    bench: Bench, kubernetes: KubernetesDouble
+) -> None:
     bench.matrix(REFUSES)
     options = ("-e", "kubernetes", "--engine", "image=x")
     good, wrong = kubernetes.kubeconfig(), kubernetes.kubeconfig(token="expired")
@@ -314,14 +316,16 @@ def test_a_quota_an_expired_token_and_an_api_that_is_down_are_told(bench: Bench,
     kubernetes.down = False
     done = bench.campaign(*options, "--engine", f"kubeconfig={good}")
 
-    assert (quota.returncode, "the namespace's quota refuses it" in quota.stderr) == (4, True)
+    assert (quota.returncode, "the namespace's quota is exceeded" in quota.stderr) == (4, True)
     assert (token.returncode, "sign in again" in token.stderr) == (4, True)
     assert "the cluster's API cannot be reached" in down.stderr
     assert done.returncode == 0, done.stderr
     assert bench.cells == every_cell(2, 2)
 
 
-def test_an_image_that_cannot_be_pulled_is_told_while_it_waits(bench: Bench, kubernetes: KubernetesDouble) -> None:
+def test_an_image_that_cannot_be_pulled_is_reported_while_the_task_waits(
+    bench: Bench, kubernetes: KubernetesDouble
+) -> None:
     bench.matrix(REFUSES, rounds=1)
     options = ("--engine", "image=absent/image", "--engine", f"kubeconfig={kubernetes.kubeconfig()}")
     assert bench.campaign("-e", "kubernetes", *options, "--detach").returncode == 0

@@ -59,7 +59,7 @@ def test_several_files_are_written_at_once_by_their_names(failing: Path, advisor
 
     report(advisor_here, "github", *(word for name in names for word in ("-o", name)))
 
-    assert json.loads((failing / "a.json").read_text())["schema_version"] == 1
+    assert json.loads((failing / "a.json").read_text())["schema_version"] == 2
     assert json.loads((failing / "b.json").read_text())[0]["check_name"] == "ADV006"
     assert (failing / "a.md").read_text().startswith("## ")
     assert (failing / "a.html").read_text().startswith("<!doctype html>")

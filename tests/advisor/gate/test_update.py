@@ -117,7 +117,7 @@ def test_only_what_the_gate_asks_for_changes(project: Path, advisor_here: Adviso
     assert advisor_here("check").returncode == 0
     body = (project / "body.md").read_text()
     assert "PYSEC-2026-7" in body
-    assert "proven to be the fewest" in body
+    assert "proven to be the smallest change" in body
 
 
 def test_upgrade_takes_the_best_stack(project: Path, advisor_here: Advisor) -> None:

@@ -1,0 +1,74 @@
+"""What the score of a stack is based on: its criteria, the measured packages, and those of unknown speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from advisor.resolve.objectives import CRITERIA, ObjectiveName
+from knowledge.estimate.interface import Estimator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreBasis:
+    """What the score of a stack is based on; each package of the stack is in one of the lists.
+
+    Attributes:
+        objective: The objective.
+        measured: Frameworks and their companions that were measured on comparable hardware and count for the workload.
+        unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
+        not_in_workload: Frameworks that do not count for the workload.
+        without_measurements: All other packages: only rules and freshness apply to them.
+    """
+
+    objective: ObjectiveName
+    measured: tuple[str, ...]
+    unmeasured: tuple[str, ...]
+    not_in_workload: tuple[str, ...]
+    without_measurements: tuple[str, ...]
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """The criteria of the objective, in order."""
+        return CRITERIA[self.objective]
+
+    @property
+    def includes_speed(self) -> bool:
+        """Whether speed is one of the criteria."""
+        return "speed" in self.criteria
+
+
+def score_basis(
+    stack: Mapping[str, Version],
+    baseline: Mapping[str, Version],
+    *,
+    objective: ObjectiveName,
+    estimator: Estimator,
+    unmeasured: Iterable[str],
+) -> ScoreBasis:
+    """Return what the score of a stack is based on.
+
+    Args:
+        stack: Versions of the stack.
+        baseline: Versions of the baseline, which speed is compared with; may be empty.
+        objective: The objective.
+        estimator: Predictions from the observations.
+        unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
+    """
+    from pi_runners.vocabulary import FRAMEWORKS
+
+    terms = estimator.terms({name: [version] for name, version in stack.items()}, baseline or stack)
+    measured = {gains.framework for gains in terms.frameworks}
+    measured |= {companion for gains in terms.frameworks for _, companion, _ in gains.beside}
+    measured &= set(stack)
+    unknown = set(unmeasured)
+    unused = (set(FRAMEWORKS) & set(stack)) - measured - unknown
+    return ScoreBasis(
+        objective=objective,
+        measured=tuple(sorted(measured - unknown)),
+        unmeasured=tuple(sorted(unknown)),
+        not_in_workload=tuple(sorted(unused)),
+        without_measurements=tuple(sorted(set(stack) - measured - unknown - unused)),
+    )

@@ -1,0 +1,118 @@
+"""Predictions in the gate's report: only differences that are significant, and only for stacks that can run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.advisor.gate.steps import Run
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+RATIO = re.compile(r"\d\.\d{3}x")
+ARGUMENTS = ("--workload", "equal", "--current", "requirements.txt", "-r", "loose.txt", "--base", "before.txt")
+
+
+@pytest.fixture
+def stacks(project: Path, index: PackageIndex) -> Path:
+    """A project that requires TensorFlow and NumPy, which the knowledge base has measured on its target."""
+    for version in ("2.12.1", "2.15.1", "2.20.0"):
+        index.add("tensorflow-cpu", version, code="")
+    for version in ("1.26.4", "2.0.2"):
+        index.add("numpy", version, code="")
+    (project / "loose.txt").write_text("tensorflow-cpu\nnumpy\n")
+    return project
+
+
+def write_locks(project: Path, *, before: str, after: str) -> None:
+    """Write the pinned requirements of the base and of the change."""
+    (project / "before.txt").write_text(before.replace(" ", "\n") + "\n")
+    (project / "requirements.txt").write_text(after.replace(" ", "\n") + "\n")
+
+
+@pytest.mark.parametrize("format", ["text", "markdown", "html"])
+def test_an_unchanged_lock_lists_no_ratios(stacks: Path, advisor_here: Advisor, format: str) -> None:
+    write_locks(stacks, before="tensorflow-cpu==2.20.0 numpy==2.0.2", after="tensorflow-cpu==2.20.0 numpy==2.0.2")
+
+    report = advisor_here("check", *ARGUMENTS, "--format", format).stdout
+
+    assert "no significant difference" in report
+    assert "at each indicator" not in report
+    assert not RATIO.search(report.partition("no significant difference")[0].rpartition("before.txt")[2])
+
+
+def test_a_significant_change_lists_its_ratios(stacks: Path, advisor_here: Advisor, check: Run) -> None:
+    write_locks(stacks, before="tensorflow-cpu==2.12.1 numpy==1.26.4", after="tensorflow-cpu==2.20.0 numpy==1.26.4")
+
+    text = advisor_here("check", *ARGUMENTS).stdout
+    comparison = check(*ARGUMENTS)["targets"][0]["base"]
+
+    assert "predicted effect: 1." in text
+    assert len(RATIO.findall(text)) > 5
+    assert comparison["prediction"]["speedup"] > 1
+    assert comparison["not_predicted"] is None
+
+
+def test_a_lock_that_cannot_run_is_not_predicted(stacks: Path, advisor_here: Advisor, check: Run) -> None:
+    write_locks(stacks, before="tensorflow-cpu==2.20.0 numpy==2.0.2", after="tensorflow-cpu==2.15.1 numpy==2.0.2")
+
+    text = advisor_here("check", *ARGUMENTS).stdout
+    target = check(*ARGUMENTS)["targets"][0]
+
+    assert "predicted effect: not predicted: the lock has ADV006 abi-break" in text
+    assert not RATIO.search(text)
+    assert target["base"]["prediction"] is None
+    assert target["base"]["effects"] == []
+    assert target["base"]["not_predicted"].startswith("the lock has ADV006 abi-break")
+    assert target["recommended"]["prediction"] is None
+    assert target["recommended"]["not_predicted"].startswith("the lock has ADV006 abi-break")
+
+
+def test_a_lock_with_an_unmet_requirement_is_not_predicted(
+    stacks: Path, advisor_here: Advisor, index: PackageIndex
+) -> None:
+    index.add("a", "3.0", ["numpy>=2.0"], code="")
+    (stacks / "loose.txt").write_text("tensorflow-cpu\nnumpy\na\n")
+    write_locks(
+        stacks,
+        before="tensorflow-cpu==2.12.1 numpy==2.0.2 a==3.0",
+        after="tensorflow-cpu==2.12.1 numpy==1.26.4 a==3.0",
+    )
+
+    report = advisor_here("check", *ARGUMENTS, "--format", "markdown").stdout
+
+    assert "Predicted effect: not predicted: the lock has ADV001 lock-out-of-date" in report
+    assert not RATIO.search(report)
+
+
+def test_a_base_that_cannot_run_is_not_predicted(stacks: Path, advisor_here: Advisor, check: Run) -> None:
+    write_locks(stacks, before="tensorflow-cpu==2.15.1 numpy==2.0.2", after="tensorflow-cpu==2.20.0 numpy==2.0.2")
+
+    text = advisor_here("check", *ARGUMENTS).stdout
+    target = check(*ARGUMENTS)["targets"][0]
+
+    assert "predicted effect: not predicted: the base `before.txt` has ADV006 abi-break" in text
+    assert target["base"]["prediction"] is None
+    assert target["recommended"]["prediction"] is not None
+
+
+def test_an_error_that_the_policy_ignores_does_not_prevent_a_prediction(stacks: Path, advisor_here: Advisor) -> None:
+    write_locks(stacks, before="tensorflow-cpu==2.20.0 numpy==2.0.2", after="tensorflow-cpu==2.15.1 numpy==2.0.2")
+    with (stacks / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nignore = [{ code = "ADV006", reason = "not imported" }]\n')
+
+    text = advisor_here("check", *ARGUMENTS).stdout
+
+    assert "not predicted" not in text
+    assert RATIO.search(text)
+
+
+def test_an_update_of_a_lock_that_cannot_run_predicts_no_speed_over_it(stacks: Path, advisor_here: Advisor) -> None:
+    write_locks(stacks, before="", after="tensorflow-cpu==2.15.1 numpy==2.0.2")
+
+    done = advisor_here("advise", "--update", "--dry-run", *ARGUMENTS[:-2], "--pr-body", "body.md")
+
+    assert "prediction not predicted: the lock has ADV006 abi-break" in done.stdout, done.stderr
+    assert not RATIO.search(done.stdout + (stacks / "body.md").read_text())

@@ -1,0 +1,76 @@
+"""The report of `advise` states what the score knows: measured packages, rules, packages without measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+ARGUMENTS = ("advise", "--dry-run", "-r", "requirements.txt", "--hardware", "cpu-zen4", "--python", "3.12")
+
+
+@pytest.fixture
+def stack(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Requirements of a measured framework, of one that has not been measured on the target, and of others."""
+    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
+    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
+    index.add("tensorflow-cpu", "2.20.0", ["numpy"], code="")
+    index.add("numpy", "2.0.2", code="")
+    index.add("tf-nightly", "2.21.0.dev20260101", code="")
+    index.add("a", "1.0", ["b"], code="")
+    index.add("b", "1.0", code="")
+    (tmp_path / "requirements.txt").write_text(f"--index-url {index.url}\ntensorflow-cpu\ntf-nightly\na\n")
+    return tmp_path
+
+
+def test_the_text_names_what_was_measured_and_what_was_not(stack: Path, advisor_here: Advisor) -> None:
+    done = advisor_here(*ARGUMENTS, "--workload", "equal")
+
+    lines = done.stdout.splitlines()
+    place = next(place for place, line in enumerate(lines) if line.startswith("score "))
+    assert [line.strip() for line in lines[place : place + 2]] == [
+        "score      rules and freshness of all packages; speed, workload `equal`: `numpy`, `tensorflow-cpu` measured "
+        "on comparable hardware",
+        "unknown speed: `tf-nightly` (not measured on comparable hardware) and 2 other packages",
+    ]
+    assert lines[place + 2].startswith("proof      optimal for the score, over 5 candidate versions")
+
+
+def test_the_json_lists_all_packages_of_the_stack(stack: Path, advisor_here: Advisor) -> None:
+    done = advisor_here(*ARGUMENTS, "--workload", "equal", "--format", "json")
+
+    assert json.loads(done.stdout)["score"] == {
+        "criteria": ["rules", "speed", "freshness-direct", "freshness"],
+        "workload": "equal",
+        "measured": ["numpy", "tensorflow-cpu"],
+        "unmeasured": ["tf-nightly"],
+        "not_in_workload": [],
+        "without_measurements": ["a", "b"],
+    }
+
+
+def test_a_measured_package_that_the_workload_does_not_use_is_named(stack: Path, advisor_here: Advisor) -> None:
+    done = advisor_here(*ARGUMENTS, "--workload", "numeric", "--format", "json")
+
+    score = json.loads(done.stdout)["score"]
+    assert score["measured"] == ["numpy"]
+    assert score["not_in_workload"] == ["tensorflow-cpu"]
+    assert score["unmeasured"] == ["tf-nightly"]
+
+
+def test_an_objective_without_speed_says_so(stack: Path, advisor_here: Advisor) -> None:
+    done = advisor_here(*ARGUMENTS, "--objective", "latest")
+
+    assert "score      rules and freshness of all packages; objective `latest` ignores speed\n" in done.stdout
+
+
+def test_the_page_states_the_same(stack: Path, advisor_here: Advisor) -> None:
+    page = advisor_here(*ARGUMENTS, "--workload", "equal", "--format", "html").stdout
+
+    assert "<b>optimal for the score</b>" in page
+    assert "<code>numpy</code>, <code>tensorflow-cpu</code> measured on comparable hardware" in page
+    assert "unknown speed: <code>tf-nightly</code> (not measured on comparable hardware) and 2 other packages" in page
