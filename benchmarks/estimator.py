@@ -1,9 +1,9 @@
-"""Whether the model is right about what it was not shown: errors, intervals and advice, against simple baselines.
+"""Test the model on data that was left out: errors, intervals and advice, compared with simple baselines.
 
     python benchmarks/estimator.py [--only versions|machines|mlperf|advice]
 
-Versions are hidden one at a time (all their contrasts, with and without settings), amplitudes are fitted anew on what
-is left, and the hidden contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the nearest
+Versions are hidden one at a time (all their contrasts, with and without settings), amplitudes are fitted again on the
+rest, and the hidden contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the nearest
 version that was shown, at the same indicator), `mean` (the mean of all versions shown, at the same indicator) and
 `ridge` (regression on the version's place, by indicator and family). For advice a random quarter of the versions is
 hidden, and each method chooses among all of them.
@@ -134,7 +134,7 @@ def leave_out(
 def report(title: str, found: dict[str, list[float]]) -> None:
     """Print errors, rank correlations and coverage."""
     inside = np.abs(np.array(found["model"]) - np.array(found["truth"])) <= HALF * np.array(found["deviation"])
-    # What was measured badly says little of who foresees better.
+    # Imprecise contrasts do not show which method predicts better.
     clear = np.array(found["error"]) <= CLEAR
     found = {name: list(np.array(values)[clear]) for name, values in found.items()}
     truth = np.array(found["truth"])
@@ -256,7 +256,7 @@ def hide_release(earlier: str, later: str) -> Callable[[Contrast], bool]:
 
 
 def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[float]) -> None:
-    """Hide a random quarter of the versions, choose by each method, and tell how much slower the choice is.
+    """Hide a random quarter of the versions, choose by each method, and print how much slower the choice is.
 
     Methods are shown the even rounds of every block and judged by the odd ones: else the luck of what was shown would
     count as truth.

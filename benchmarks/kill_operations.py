@@ -136,7 +136,7 @@ def knowledge_of(folder: Path) -> dict[str, Any]:
 
 
 class _Lock(Operation):
-    """A new lock in the place of an old one: `advisor advise`, and `advisor advise --update`."""
+    """A new lock that replaces an old one: `advisor advise`, and `advisor advise --update`."""
 
     name = "lock writing"
     variants = 2

@@ -2,7 +2,7 @@
 
     python -m benchmarks.kills [lock] [ingest] [campaign] [migration] [--kills 50] [--seed 7] [--folder DIR]
 
-Each operation runs once unharmed: that tells how long it takes, and what it comes to. Then it is started as often as
+Each operation runs once without a kill, which gives its duration and its result. Then it is started as often as
 asked, each time from the same beginning, and killed. Every other kill is at a moment that is drawn uniformly from the
 whole run, start of the interpreter included. Since writing is a small part of that, the others are drawn from the time
 between the first change of a file and the end, counted from the first change that the run itself makes; for locks and

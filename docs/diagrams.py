@@ -105,11 +105,11 @@ class Diagram:
     """A drawing.
 
     Attributes:
-        title: What it shows, for readers who do not see it.
+        title: Description for readers who do not see the drawing.
         width: Its width.
         height: Its height.
-        boxes: Groups before the boxes that stand in them.
-        arrows: What connects them.
+        boxes: Groups before the boxes inside them.
+        arrows: Arrows between boxes.
     """
 
     title: str
