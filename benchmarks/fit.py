@@ -66,7 +66,7 @@ def main() -> None:
             conditioned = time.perf_counter()
             terms = estimator.terms(candidates, baseline)
             # With NumPy absent, too.
-            assert len(terms.frameworks[0].beside) == 10_100
+            assert len(terms.frameworks[0].with_companion) == 10_100
             predicted = time.perf_counter()
         cells = [gathered - start, fitted - gathered, recalled - fitted, predicted - conditioned]
         print(f"| {count} | {contrasts} | {' | '.join(f'{seconds:.2f} s' for seconds in cells)} |", flush=True)

@@ -108,12 +108,12 @@ class Scores:
         self,
         scores: dict[tuple[str, str], float],
         failing: dict[str, dict[str, str]] | None = None,
-        beside: dict[tuple[str, str], float] | None = None,
+        with_companion: dict[tuple[str, str], float] | None = None,
     ) -> None:
         """Remember log speed-ups by package and version; of `a` beside versions of `b`, by both versions."""
         self._scores = {(name, Version(version)): score for (name, version), score in scores.items()}
         self._failing = failing or {}
-        self._beside = {(Version(v), Version(w)): score for (v, w), score in (beside or {}).items()}
+        self._beside = {(Version(v), Version(w)): score for (v, w), score in (with_companion or {}).items()}
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         return ScoreTerms(
@@ -121,7 +121,7 @@ class Scores:
                 FrameworkGains(
                     framework=name,
                     alone={v: certain(self._scores.get((name, v), 0.0)) for v in candidates[name]},
-                    beside={
+                    with_companion={
                         (v, "b", w): CompanionGain(
                             joint=certain(score),
                             own=certain(score - self._scores.get((name, v), 0.0)),
