@@ -331,7 +331,7 @@ def test_an_image_that_cannot_be_pulled_is_told_while_it_waits(bench: Bench, kub
     bench.run("pi", "cancel")
     good = ("--engine", "image=here", "--engine", f"kubeconfig={kubernetes.kubeconfig()}")
 
-    assert "task 0 waits: ImagePullBackOff: Back-off pulling image" in remark
+    assert "task 0 waiting: ImagePullBackOff: Back-off pulling image" in remark
     assert bench.campaign("-e", "kubernetes", *good).returncode == 0
     assert bench.cells == every_cell(1, 2)
 
