@@ -98,9 +98,9 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
             state, noted, [s.number for s in plan.arms(state.task) if (number, round_, s.number) not in measured]
         )
         for arm in plan.arms(state.task):
-            found = measured.get((number, round_, arm.number))
-            if found is not None:
-                failed = any(status not in _SUCCESSFUL for status in statuses(found[1]))
+            result = measured.get((number, round_, arm.number))
+            if result is not None:
+                failed = any(status not in _SUCCESSFUL for status in statuses(result[1]))
                 column, node = "failed" if failed else "done", str(noted.get("nodes", {}).get(str(arm.number), ""))
             else:
                 column, node = _column(state, arm.number == now)

@@ -120,10 +120,10 @@ def _scaling(summaries: Iterable[Summary]) -> list[str]:
             key = stack_name(s.observation), run.dtype, s.observation.arm
             rates.setdefault(key, {})[int(run.parameters["processes"])] = s.items
     return [
-        f"scaling efficiency: `{name}` {dtype}: {found[count] / (count * found[1]):.0%} from 1 to {count} processes"
-        for (name, dtype, _), found in sorted(rates.items())
-        for count in sorted(found)
-        if count > 1 and 1 in found
+        f"scaling efficiency: `{name}` {dtype}: {entries[count] / (count * entries[1]):.0%} from 1 to {count} processes"
+        for (name, dtype, _), entries in sorted(rates.items())
+        for count in sorted(entries)
+        if count > 1 and 1 in entries
     ]
 
 
@@ -146,12 +146,12 @@ def _unequal(observations: Iterable[Observation]) -> list[str]:
 
 def _unstable(summaries: Iterable[Summary]) -> list[str]:
     """Return each reason of instability once, with the number of rows that it concerns."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    entries: dict[str, list[tuple[str, str]]] = {}
     for s in summaries:
         for i in s.instabilities:
-            found.setdefault(i.code, []).append((i.reason, i.remedy))
+            entries.setdefault(i.code, []).append((i.reason, i.remedy))
     return [
-        f"unstable ({code}, {len(reasons)} rows): {reasons[0][0]}; {reasons[0][1]}" for code, reasons in found.items()
+        f"unstable ({code}, {len(reasons)} rows): {reasons[0][0]}; {reasons[0][1]}" for code, reasons in entries.items()
     ]
 
 

@@ -32,16 +32,16 @@ def _suite(target_result: TargetResult, result: GateResult) -> ElementTree.Eleme
     suite = ElementTree.Element("testsuite", name=name)
     failed = 0
     for code, about in gate_codes().items():
-        found = [
+        findings = [
             f for f in result.findings if f.code == code and (not f.targets or target_result.case.name in f.targets)
         ]
         case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name=f"{code} {about.name}")
-        failing = [f for f in found if f.fails]
+        failing = [f for f in findings if f.fails]
         failed += bool(failing)
         for finding in failing[:1]:
             failure = ElementTree.SubElement(case, "failure", message=_legal(finding.message), type=code)
             failure.text = "\n".join(map(_line, failing))
-        if others := [f for f in found if not f.fails]:
+        if others := [f for f in findings if not f.fails]:
             ElementTree.SubElement(case, "system-out").text = "\n".join(map(_line, others))
     errors = 0
     if target_result.failure is not None:
