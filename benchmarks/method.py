@@ -50,11 +50,11 @@ sys.path.insert(0, sys.argv[1])
 import torch
 import torch.utils.benchmark as benchmark
 from pi_runners.backends import make_backend
-from pi_runners.harness.contract import Plan
+from pi_runners.harness.contract import SamplingPlan
 from pi_runners.harness.timing import measure
 from pi_runners.indicators import INDICATORS
 backend = make_backend("torch", "cpu", "float32", {})
-plan = Plan(samples=20, min_seconds=0.05, max_warmup_seconds=5.0)
+plan = SamplingPlan(samples=20, min_seconds=0.05, max_warmup_seconds=5.0)
 for name, case in json.loads(sys.argv[2]):
     indicator = INDICATORS[name]
     run = indicator.prepare(backend, indicator.complete(case)).run
@@ -118,10 +118,10 @@ class SlowingProcesses(FreshProcesses):
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
         """Run one job."""
-        settings = dict(job.request["settings"])
+        settings = dict(job.content["settings"])
         if settings.pop("injected", None) is None:
             return super().run(job)
-        return super().run(replace(job, program=self._slow_program, request={**job.request, "settings": settings}))
+        return super().run(replace(job, program=self._slow_program, content={**job.content, "settings": settings}))
 
 
 def slow_program(archive: Path, directory: Path) -> Path:
@@ -170,7 +170,7 @@ def _our_medians(python: Path, archive: Path, case: IndicatorCase) -> list[float
         "max_warmup_seconds": 5.0,
         "indicators": [entry],
     }
-    job = ProcessRequest(python=python, program=archive, request=request, timeout_seconds=600)
+    job = ProcessRequest(python=python, program=archive, content=request, timeout_seconds=600)
     return [statistics.median(FreshProcesses().run(job).results[0]["samples"]) for _ in range(4)]
 
 
@@ -199,7 +199,7 @@ def comparisons(folder: Path, blocks: int) -> None:
     """Print how often equal arms are called different, and how often a slow-down is found."""
     archive = write_program(folder)
     hardware = detect()
-    first, control = plan_arms([(lock("numpy"), {})], CASES, device="cpu", again=True)
+    first, control = plan_arms([(lock("numpy"), {})], CASES, device="cpu", control=True)
     arms = (first, control, replace(control, number=2, settings={"injected": PERCENT}))
     runner = SlowingProcesses(slow_program(archive, folder))
     found: list[Comparison] = []

@@ -19,7 +19,7 @@ from typing import Any
 
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.evidence import load_evidence
-from knowledge.estimate.model_cache import USUAL, frameworks_of, of_framework
+from knowledge.estimate.model_cache import USUAL, framework_contrasts, frameworks_of
 from knowledge.store.engine import open_knowledge_base
 
 TARGET = Path(str(files("knowledge.data"))) / "fits.json"
@@ -52,7 +52,7 @@ def main() -> None:
         evidence = load_evidence(store)
     fitted: dict[str, Amplitudes] = {}
     for framework, device in frameworks_of(evidence):
-        contrasts = of_framework(evidence, framework, device)
+        contrasts = framework_contrasts(evidence, framework, device)
         if any(c.side.version != c.reference.version for c in contrasts):
             fitted[f"{framework}/{device}"] = fit_amplitudes(contrasts)
     records: dict[str, Any] = {key: asdict(a) for key, a in fitted.items()}

@@ -1,1 +1,1 @@
-"""What is known about stacks: observations, curated facts, and what they imply."""
+"""Knowledge about stacks: observations, curated rules, and estimates."""

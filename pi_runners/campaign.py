@@ -1,4 +1,4 @@
-"""Jobs become observations: stacks interleaved in rounds, each in a fresh process."""
+"""Measures blocks: interleaves the arms in rounds, runs each in a fresh process and returns observations."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from pi_runners.matrix import Arm
 from pi_runners.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.telemetry import summarise
 
-_SHIPPED = ("harness", "indicators", "backends")
+_PROGRAM_FOLDERS = ("harness", "indicators", "backends")
 _CLOCK_JUMP_SECONDS = 1.0
 _SILENT_PROCESSES = 2
-"""Processes in a row that end without a word before the rest of an arm's indicators is given up."""
+"""Consecutive processes without any result after which the remaining indicators of an arm are given up."""
 
 
 class ObservationSink(Protocol):
-    """Where observations go, at once: what was accepted is safe from then on."""
+    """Receives observations, and stores them before ``add`` returns."""
 
     def add(self, observations: Iterable[Observation]) -> object:
-        """Accept observations; one that is known already is not counted twice."""
+        """Store observations; one that is stored already is ignored."""
 
 
 def _stored_key(name: str) -> str:
@@ -55,21 +55,22 @@ def _stored_key(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Observations to take together on one machine.
+    """Arms to measure together on one machine.
 
     Attributes:
-        name: Name of the block, unique to it.
-        arms: The stacks, in order.
+        name: Unique name of the block.
+        arms: The stacks with their settings, in order.
         rounds: Passes over all arms.
         hardware: The machine.
-        samples: Samples of an indicator in each process; up to three times as many where they vary.
-        min_seconds: Least duration of one sample.
-        max_warmup_seconds: Longest warm-up.
-        timeout_seconds: Longest time of one process.
-        memory_limit_bytes: Largest memory of one process and its children; none sets no limit.
-        instruments: What measures and is not measured, installed beside the environments; none where there is none.
-        environment: An interpreter that exists, which is measured as it is in every arm; by default each arm's
-            environment is built from its lock.
+        samples: Samples of an indicator in each process; up to three times as many if they vary.
+        min_seconds: Minimum duration of one sample.
+        max_warmup_seconds: Maximum duration of the warm-up.
+        timeout_seconds: Maximum run time of one process.
+        memory_limit_bytes: Maximum memory of one process and its children; none for no limit.
+        instruments: Lock of measuring libraries that are not part of the measured stacks, such as LoadGen; none if the
+            indicators need none.
+        environment: Existing interpreter, which is measured as it is in every arm; by default each arm's environment
+            is built from its lock.
     """
 
     __pydantic_config__: ClassVar = {"alias_generator": _stored_key}
@@ -87,34 +88,39 @@ class Block:
     environment: BuiltEnvironment | None = None
 
 
-def observed(block: Block, known: Iterable[Observation]) -> frozenset[tuple[int, int]]:
-    """Return the ``(round, arm)`` pairs of a block that are in the knowledge base already.
+def measured_cells(block: Block, observations: Iterable[Observation]) -> frozenset[tuple[int, int]]:
+    """Return the ``(round, arm)`` pairs of a block that are already measured.
+
+    Args:
+        block: The block.
+        observations: Stored observations of the block.
 
     Raises:
-        InputError: If they were observed on another machine, or on other stacks or settings than the block has now.
+        InputError: If they come from another machine, or from other stacks or settings than the block has now.
     """
     arms = {arm.number: arm for arm in block.arms}
-    done: set[tuple[int, int]] = set()
-    for o in known:
+    cells: set[tuple[int, int]] = set()
+    for o in observations:
         arm = arms.get(o.arm)
         if o.hardware.identity != block.hardware.identity:
             raise InputError(
-                f"block `{block.name}` was begun on another machine", hint="go on there, or begin a new block here"
+                f"block `{block.name}` was started on another machine",
+                hint="continue it on that machine, or start a new block here",
             )
-        packages = _stack(block, arm).packages if arm else ()
+        packages = _planned_stack(block, arm).packages if arm else ()
         if arm is None or o.stack.packages != packages or dict(o.settings) != dict(arm.settings):
-            held = " ".join(f"{p.name}=={p.version}" for p in o.stack.packages[:3])
+            packages_text = " ".join(f"{p.name}=={p.version}" for p in o.stack.packages[:3])
             raise InputError(
-                f"block `{block.name}` was begun with other stacks: arm {o.arm} held `{held} ...`",
-                hint="the index or the command has changed since; begin a new block",
+                f"block `{block.name}` was started with other stacks: arm {o.arm} was `{packages_text} ...`",
+                hint="the package index or the command has changed since then; start a new block",
             )
-        done.add((o.round, o.arm))
-    return frozenset(done)
+        cells.add((o.round, o.arm))
+    return frozenset(cells)
 
 
-def all_but(done: Collection[tuple[int, int]]) -> Callable[[int, int], bool]:
-    """Return whether a round of an arm is missing, where these were measured."""
-    return lambda number, arm: (number, arm) not in done
+def not_among(cells: Collection[tuple[int, int]]) -> Callable[[int, int], bool]:
+    """Return a predicate that says whether a round of an arm is not among ``cells``."""
+    return lambda number, arm: (number, arm) not in cells
 
 
 def run_block(
@@ -128,31 +134,31 @@ def run_block(
     progress: Callable[[str], None] = lambda _: None,
     begin: Callable[[int, Arm], str] = lambda *_: "",
 ) -> int:
-    """Take the observations of a block.
+    """Measure a block.
 
     Args:
         block: What to measure.
         sink: Receives the observations of each process as soon as it ends.
         runner: Runs the processes.
-        environments: Directory in which environments are kept.
-        is_missing: Whether a round of an arm, given by its number, is to be measured; all are by default.
-        keep_environments: Whether environments stay for a later block; uv's cache keeps their files either way.
+        environments: Directory of the environments.
+        is_missing: Predicate on the numbers of a round and an arm: whether to measure it; by default all are measured.
+        keep_environments: Whether to leave the environments for a later block; uv's cache keeps their files either way.
         progress: Called with a short text before each step.
-        begin: Called before an arm is measured in a round; the reason for giving it up, or an empty text.
+        begin: Called before an arm is measured in a round; returns the reason for giving it up, or an empty text.
 
     Returns:
-        How many observations were taken; fewer than there are to take where the runner was stopped.
+        Number of new observations; fewer than planned if the runner was stopped.
     """
     missing = [
         (number, arm)
         for number in range(block.rounds)
-        for arm in _turned(block.arms, number)
+        for arm in _rotated(block.arms, number)
         if arm.indicators and is_missing(number, arm.number)
     ]
     program = write_program(environments)
     instruments = build_instruments(block.instruments, environments) if block.instruments and missing else None
     built: dict[str, BuiltEnvironment | EnvironmentBuildError] = {}
-    taken = 0
+    count = 0
     try:
         for arm in () if block.environment else sorted({s.number: s for _, s in missing}.values(), key=_number):
             progress(f"environment {arm.lock.label}")
@@ -161,28 +167,28 @@ def run_block(
         for number, arm in missing:
             progress(f"round {number + 1}/{block.rounds} {arm.label}")
             if reason := begin(number, arm):
-                observations = _given_up(block, arm, number, {"status": "crashed", "failure": reason})
+                observations = _failures(block, arm, number, {"status": "crashed", "failure": reason})
             else:
                 environment = block.environment or built[arm.lock.key]
                 observations = _observe(block, arm, number, environment, instruments, program, runner)
             sink.add(observations)
-            taken += len(observations)
+            count += len(observations)
             if len(observations) < len(arm.indicators):
-                # The runner was stopped: what it did not measure is left for another time.
+                # The runner was stopped: the remaining arms stay missing and are measured when the block is continued.
                 break
     finally:
         if not keep_environments and block.environment is None:
             for arm in block.arms:
                 remove_environment(arm.lock, environments)
-    return taken
+    return count
 
 
 def _number(arm: Arm) -> int:
     return arm.number
 
 
-def _turned(arms: tuple[Arm, ...], number: int) -> tuple[Arm, ...]:
-    """Start each round one place further, so that no stack always runs behind the same one."""
+def _rotated(arms: tuple[Arm, ...], number: int) -> tuple[Arm, ...]:
+    """Return the arms of a round: each round starts with the next arm, so that no arm always starts or ends a round."""
     shift = number % max(1, len(arms))
     return arms[shift:] + arms[:shift]
 
@@ -203,12 +209,16 @@ def _observe(
     program: Path,
     runner: Runner,
 ) -> list[Observation]:
-    """Run an arm's indicators in one process, and those behind a crash in another; fewer if the runner was stopped."""
+    """Run an arm's indicators in one process; after a crash, run the remaining ones in a new process.
+
+    Returns:
+        An observation of each indicator; fewer if the runner was stopped.
+    """
     if isinstance(environment, EnvironmentBuildError):
-        return _given_up(block, arm, number, {"status": "not-installed", "failure": environment.message[-2000:]})
-    found: dict[int, dict[str, Any]] = {}
+        return _failures(block, arm, number, {"status": "not-installed", "failure": environment.message[-2000:]})
+    results: dict[int, dict[str, Any]] = {}
     silent = 0
-    while missing := [i for i in range(len(arm.indicators)) if i not in found]:
+    while missing := [i for i in range(len(arm.indicators)) if i not in results]:
         request = {
             "backend": arm.backend,
             "settings": dict(arm.settings),
@@ -222,35 +232,35 @@ def _observe(
             ProcessRequest(
                 python=environment.python,
                 program=program,
-                request=request,
+                content=request,
                 timeout_seconds=block.timeout_seconds,
                 memory_limit_bytes=block.memory_limit_bytes,
             )
         )
         for result in end.results:
-            # The worker wrote them in order.
-            found[missing[result["number"]]] = _with_telemetry(result, end)
+            # The worker numbers its results in the order of the request.
+            results[missing[result["number"]]] = _with_telemetry(result, end)
         if end.ending == "stopped":
             break
         if end.ending == "time" and end.results:
-            # The time went to those before it: the one that was running gets the whole time of a process.
+            # Earlier indicators used up the time: the interrupted one gets the full time of a new process.
             silent = 0
             continue
-        if lost := [i for i in missing if i not in found]:
-            # The first that did not report is the one that ended the process; the rest were never begun.
-            found[lost[0]] = _lost(end, block)
+        if lost := [i for i in missing if i not in results]:
+            # The first indicator without a result ended the process; the later ones were not started.
+            results[lost[0]] = _unreported(end, block)
             silent = 0 if end.results else silent + 1
             if silent == _SILENT_PROCESSES:
-                # It is not the indicator: nothing runs in this environment.
-                found.update((i, _lost(end, block)) for i in lost)
-    stack = _with_system(environment.stack, arm)
-    return [_observation(block, arm, number, arm.indicators[i], stack, found[i]) for i in sorted(found)]
+                # The cause is not one indicator: nothing runs in this environment.
+                results.update((i, _unreported(end, block)) for i in lost)
+    stack = _with_system_cuda(environment.stack, arm)
+    return [_observation(block, arm, number, arm.indicators[i], stack, results[i]) for i in sorted(results)]
 
 
-def _with_system(stack: Stack, arm: Arm) -> Stack:
-    """Return a stack with the CUDA and cuDNN of the system, where it computes on a GPU and carries none.
+def _with_system_cuda(stack: Stack, arm: Arm) -> Stack:
+    """Return a stack with the system's CUDA and cuDNN, if the arm computes on a GPU and the stack contains none.
 
-    NVIDIA's images name theirs in these variables (https://gitlab.com/nvidia/container-images/cuda).
+    NVIDIA's container images set these variables (https://gitlab.com/nvidia/container-images/cuda).
     """
     cuda, cudnn = os.environ.get("CUDA_VERSION"), os.environ.get("NV_CUDNN_VERSION")
     if stack.cuda is not None or not cuda or not any(run.device == "cuda" for run in arm.indicators):
@@ -259,19 +269,19 @@ def _with_system(stack: Stack, arm: Arm) -> Stack:
     return replace(stack, cuda=release, cudnn=stack.cudnn or (cudnn.partition("-")[0] if cudnn else None))
 
 
-def _given_up(block: Block, arm: Arm, number: int, document: dict[str, Any]) -> list[Observation]:
-    """Return one failure for all indicators of an arm, which were not run."""
-    stack = _stack(block, arm)
+def _failures(block: Block, arm: Arm, number: int, document: dict[str, Any]) -> list[Observation]:
+    """Return the same failure for every indicator of an arm that was not run."""
+    stack = _planned_stack(block, arm)
     return [_observation(block, arm, number, run, stack, document) for run in arm.indicators]
 
 
-def _stack(block: Block, arm: Arm) -> Stack:
-    """Return what an arm is measured on, as far as it is known before its environment is built."""
+def _planned_stack(block: Block, arm: Arm) -> Stack:
+    """Return the stack of an arm as the lock describes it, before its environment is built."""
     return block.environment.stack if block.environment else locked_stack(arm.lock, str(arm.lock.python))
 
 
 def _entry(run: IndicatorRun) -> dict[str, Any]:
-    # The algorithm is what the backend says about itself; it is no parameter.
+    # `algorithm` describes the backend; it is not a parameter of the indicator.
     parameters = {name: value for name, value in run.parameters.items() if name != "algorithm"}
     return {"name": run.name, "device": run.device, "dtype": run.dtype, "parameters": parameters}
 
@@ -284,8 +294,8 @@ def _with_telemetry(result: dict[str, Any], end: ProcessEnd) -> dict[str, Any]:
     return {**result, "telemetry": telemetry, "environment": environment}
 
 
-def _lost(end: ProcessEnd, block: Block) -> dict[str, Any]:
-    """Describe an indicator whose process ended before it reported."""
+def _unreported(end: ProcessEnd, block: Block) -> dict[str, Any]:
+    """Return the result of an indicator whose process ended before the indicator reported."""
     status: Status
     if end.ending == "time":
         status, ended = "timed-out", f"killed after {block.timeout_seconds:g} seconds"
@@ -334,28 +344,32 @@ def _observation(
 
 
 def write_program(directory: Path) -> Path:
-    """Write what runs inside measured environments as one archive, and return its path.
+    """Write the program that runs inside measured environments as one archive, and return its path.
 
-    The measured environment sees the harness, the indicators and the backends, and nothing else of this one.
+    The archive contains the harness, the indicators and the backends. Nothing else of this interpreter's packages is
+    visible in the measured environment.
+
+    Args:
+        directory: Directory for the archive.
     """
     root = importlib.resources.files("pi_runners")
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
 
         def add(name: str, body: bytes) -> None:
-            # Without a date, the same sources are the same archive.
+            # Without dates, equal sources give equal archives.
             archive.writestr(zipfile.ZipInfo(name), body)
 
         add("__main__.py", b"import sys\nfrom pi_runners.harness.worker import main\nsys.exit(main())\n")
         add("pi_runners/__init__.py", b"")
-        for folder in _SHIPPED:
+        for folder in _PROGRAM_FOLDERS:
             for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
                 if file.name.endswith((".py", ".gz")):
                     add(f"pi_runners/{folder}/{file.name}", file.read_bytes())
     digest = hashlib.sha256(content.getvalue()).hexdigest()[:12]
     path = directory / f"harness-{digest}.pyz"
     if not path.exists():
-        # Another version may be running from this directory: its archive must stay as it is.
+        # Another version of this program may use the same directory: each version has its own archive.
         directory.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content.getvalue())
     return path

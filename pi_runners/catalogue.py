@@ -1,4 +1,4 @@
-"""What this program's indicators are, for whoever checks observations of others."""
+"""Definitions of the indicators, for checks of observations that others deliver."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ class Indicators:
     """The indicators of this program."""
 
     def version_of(self, name: str) -> int | None:
-        """Return the newest version of an indicator's definition, or none where there is no such indicator."""
+        """Return the current version of an indicator's definition, or none if there is no such indicator."""
         return INDICATORS[name].version if name in INDICATORS else None
 
     def amounts(self, run: IndicatorRun) -> tuple[float, float] | None:
-        """Return floating-point operations and bytes of a call, by the formulae; none where they do not apply."""
+        """Return floating-point operations and bytes of one call by the indicator's formulae.
+
+        Returns:
+            None if the parameters or the element type are not valid for the indicator.
+        """
         indicator = INDICATORS[run.name]
-        # What a backend says about itself is no parameter.
-        given = {name: value for name, value in run.parameters.items() if name != "algorithm"}
-        if indicator.complaints(given) or run.dtype not in indicator.dtypes:
+        # `algorithm` describes the backend; it is not a parameter of the indicator.
+        parameters = {name: value for name, value in run.parameters.items() if name != "algorithm"}
+        if indicator.complaints(parameters) or run.dtype not in indicator.dtypes:
             return None
-        parameters = indicator.complete(given)
+        parameters = indicator.complete(parameters)
         return indicator.flops(parameters), indicator.bytes_moved(parameters, run.dtype)

@@ -1,4 +1,4 @@
-"""Isolated environments built by uv from an exact lock, and compared with it before anything is timed."""
+"""Builds isolated environments with uv from an exact lock, and checks that they contain exactly that lock."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from knowledge.domain.stack import PackageVersion, Stack, make_stack
 
 
 class FullDiskError(UnavailableError):
-    """Raised when there is no room for an environment: that says nothing about its stack."""
+    """Raised when the disk is too full for an environment; this is not a failure of the stack."""
 
     code = "full-disk"
 
 
 class DownloadError(UnavailableError):
-    """Raised when a wheel cannot be fetched: that says nothing about its stack."""
+    """Raised when a wheel cannot be downloaded; this is not a failure of the stack."""
 
     code = "download"
 
 
 class InterpreterError(UnavailableError):
-    """Raised when a machine has not the interpreter that a lock is for: that says nothing about its stack."""
+    """Raised when a machine does not have the interpreter of a lock; this is not a failure of the stack."""
 
     code = "no-interpreter"
 
 
 class EnvironmentBuildError(UnavailableError):
-    """Raised when an environment cannot be built, or does not hold what its lock says."""
+    """Raised when an environment cannot be built, or its content differs from its lock."""
 
     code = "environment-build"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedPackage:
-    """One distribution to install: exactly this file.
+    """A wheel to install.
 
     Attributes:
         package: Name, version and index.
-        url: Address of the wheel.
+        url: URL of the wheel.
         sha256: Hexadecimal SHA-256 of the wheel.
-        size: Of the wheel, bytes; none where it is not known.
+        size: Size of the wheel in bytes; none if the index does not report it.
     """
 
     package: PackageVersion
@@ -62,13 +62,13 @@ class LockedPackage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackLock:
-    """An environment to build.
+    """Exact content of an environment.
 
     Attributes:
-        requested: The requirements that the lock was resolved from, for people.
-        packages: Sorted by name.
-        python: Interpreter to build it with: a path or a version.
-        platform: Platform tag it was resolved for.
+        requested: Requirements from which the lock was resolved.
+        packages: Packages to install, sorted by name.
+        python: Interpreter of the environment: a path or a version.
+        platform: Platform tag for which the lock was resolved.
     """
 
     requested: tuple[str, ...]
@@ -78,27 +78,27 @@ class StackLock:
 
     @property
     def label(self) -> str:
-        """Readable name of the stack."""
+        """The requirements as text."""
         return " ".join(self.requested)
 
     @property
     def key(self) -> str:
-        """Name of its environment's folder: equal exactly when the environments are."""
+        """Name of the environment's directory; equal environments have equal keys."""
         return hashlib.sha256(f"{self.python}\n{self.requirements}".encode()).hexdigest()[:20]
 
     @property
     def requirements(self) -> str:
-        """The lock as a requirements file with addresses and hashes."""
+        """The lock as a requirements file with URLs and hashes."""
         return "".join(f"{p.package.name} @ {p.url} --hash=sha256:{p.sha256}\n" for p in self.packages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltEnvironment:
-    """An environment that holds exactly its lock.
+    """An environment whose content was checked.
 
     Attributes:
         python: Path of its interpreter.
-        stack: What is installed.
+        stack: The installed stack.
     """
 
     python: Path
@@ -106,66 +106,84 @@ class BuiltEnvironment:
 
 
 def locked_stack(lock: StackLock, python: str) -> Stack:
-    """Return the stack that a lock stands for, on an interpreter of this full version."""
+    """Return the stack of a lock.
+
+    Args:
+        lock: The lock.
+        python: Full version of the interpreter.
+    """
     return make_stack((p.package for p in lock.packages), python=python, platform=lock.platform)
 
 
 def build_environment(lock: StackLock, directory: Path) -> BuiltEnvironment:
-    """Build, or take again, the environment of a lock.
+    """Return the environment of a lock; build it unless it exists.
 
     Args:
-        lock: What to install; nothing else is.
-        directory: Where environments are kept, one folder a lock.
+        lock: Packages to install; nothing else is installed.
+        directory: Directory of the environments.
 
     Raises:
-        EnvironmentBuildError: If uv fails, or the environment does not hold what the lock says.
+        EnvironmentBuildError: If uv fails, or the content of the environment differs from the lock.
+        DownloadError: If a wheel cannot be downloaded.
+        FullDiskError: If the disk is full.
+        InterpreterError: If the machine does not have the interpreter.
     """
-    home = directory / lock.key
-    if not (home / "pyvenv.cfg").exists():
-        _build(lock, home)
-    interpreter = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    version, found = read_interpreter(interpreter)
-    installed = {name: Version(v) for name, v in found.items()}
+    folder = directory / lock.key
+    if not (folder / "pyvenv.cfg").exists():
+        _build(lock, folder)
+    interpreter = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    version, versions = read_interpreter(interpreter)
+    installed = {name: Version(v) for name, v in versions.items()}
     expected = {str(p.package.name): Version(p.package.version) for p in lock.packages}
     if installed != expected:
-        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise EnvironmentBuildError(
-            f"the environment of `{lock.label}` does not hold what its lock says: {_difference(expected, installed)}",
-            hint="run again: the environment was removed and will be built anew",
+            f"the environment of `{lock.label}` differs from its lock: {_difference(expected, installed)}",
+            hint="repeat the command: the environment was removed and will be rebuilt",
         )
     return BuiltEnvironment(python=interpreter, stack=locked_stack(lock, version))
 
 
 def remove_environment(lock: StackLock, directory: Path) -> None:
-    """Remove the environment of a lock; uv's cache keeps the files that it was linked to."""
+    """Remove the environment of a lock; the files stay in uv's cache."""
     shutil.rmtree(directory / lock.key, ignore_errors=True)
 
 
 def build_instruments(lock: StackLock, directory: Path) -> Path:
-    """Install a lock into a folder of its own, outside every environment.
+    """Install measuring libraries, such as MLCommons' LoadGen, into a directory outside every environment.
 
-    For what measures and is not measured, such as MLCommons' LoadGen: the measured environment holds exactly its own
-    lock; the folder comes behind it on the search path.
+    They are not part of the measured stack, so the environment contains exactly its own lock. The directory comes after
+    the environment on the search path.
+
+    Args:
+        lock: Packages to install.
+        directory: Directory of the environments.
+
+    Returns:
+        The directory of the libraries.
 
     Raises:
         EnvironmentBuildError: If uv fails.
+        DownloadError: If a wheel cannot be downloaded.
+        FullDiskError: If the disk is full.
+        InterpreterError: If the machine does not have the interpreter.
     """
-    home = directory / f"instruments-{lock.key}"
-    if not home.exists():
+    folder = directory / f"instruments-{lock.key}"
+    if not folder.exists():
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory, prefix="building-") as scratch:
-            place = Path(scratch) / "instruments"
-            _install(lock, Path(scratch), ["--python", lock.python, "--target", str(place)])
-            _move(place, home)
-    return home
+            target = Path(scratch) / "instruments"
+            _install(lock, Path(scratch), ["--python", lock.python, "--target", str(target)])
+            _move(target, folder)
+    return folder
 
 
-def _move(place: Path, home: Path) -> None:
-    """Move what was built to its place; where another process was first, that one's stays."""
+def _move(source: Path, target: Path) -> None:
+    """Move a finished directory to its final path, unless another process has already put one there."""
     try:
-        os.replace(place, home)
+        os.replace(source, target)
     except OSError:
-        if not home.exists():
+        if not target.exists():
             raise
 
 
@@ -173,30 +191,30 @@ def find_uv() -> str:
     """Return the path of the uv program.
 
     Raises:
-        EnvironmentBuildError: If there is none.
+        EnvironmentBuildError: If uv is not installed.
     """
     try:
         from uv import find_uv_bin
 
         return find_uv_bin()
     except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
-        if found is None:
+        path = shutil.which("uv")
+        if path is None:
             raise EnvironmentBuildError(
                 "`uv` is not installed", hint="install it with `pip install 'seshat-advisor[measure]'`"
             ) from None
-        return found
+        return path
 
 
-def _build(lock: StackLock, home: Path) -> None:
-    """Build into a folder beside and move it into place, so that an interrupted build leaves nothing to take."""
-    home.parent.mkdir(parents=True, exist_ok=True)
-    # The interpreter's path is written into the environment: it is built relocatable, then renamed.
-    with tempfile.TemporaryDirectory(dir=home.parent, prefix="building-") as scratch:
-        place = Path(scratch) / "environment"
-        _run_uv(["venv", "--relocatable", "--no-python-downloads", "--python", lock.python, str(place)], lock)
-        _install(lock, Path(scratch), ["--python", str(place)])
-        _move(place, home)
+def _build(lock: StackLock, folder: Path) -> None:
+    """Build in a temporary directory and rename it, so that an interrupted build leaves no incomplete environment."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Relocatable: otherwise its scripts would contain the temporary path.
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as scratch:
+        target = Path(scratch) / "environment"
+        _run_uv(["venv", "--relocatable", "--no-python-downloads", "--python", lock.python, str(target)], lock)
+        _install(lock, Path(scratch), ["--python", str(target)])
+        _move(target, folder)
 
 
 def _install(lock: StackLock, scratch: Path, where: Sequence[str]) -> None:
@@ -209,34 +227,37 @@ def _install(lock: StackLock, scratch: Path, where: Sequence[str]) -> None:
 
 
 def _run_uv(arguments: Sequence[str], lock: StackLock) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [find_uv(), "--quiet", *arguments], capture_output=True, encoding="utf-8", errors="replace", check=False
     )
-    if done.returncode:
-        reason = " ".join(done.stderr.split())[-500:]
+    if process.returncode:
+        reason = " ".join(process.stderr.split())[-500:]
         if "no space left on device" in reason.lower() or "os error 28" in reason.lower():
             raise FullDiskError(
                 f"the disk is full: uv could not build the environment of `{lock.label}`",
-                hint="make room, or name another place with `--cache-dir`; the same command goes on where it stopped",
+                hint="free disk space or choose another `--cache-dir`, then repeat the command to continue",
             )
         if "no interpreter found" in reason.lower():
             raise InterpreterError(
                 f"this machine has no Python `{lock.python}` for `{lock.label}`: {reason}",
-                hint="install it, or name a version that every node has with `--python 3.12`",
+                hint="install it, or choose a version that every node has, such as `--python 3.12`",
             )
         if "error sending request" in reason.lower() or "network was disabled" in reason.lower():
             raise DownloadError(
-                f"uv could not fetch the wheels of `{lock.label}`: {reason}",
-                hint="check that uv reaches the index (its proxy and certificates); the same command goes on",
+                f"uv could not download the wheels of `{lock.label}`: {reason}",
+                hint="check uv's access to the index (proxy, certificates), then repeat the command to continue",
             )
         raise EnvironmentBuildError(f"uv could not build the environment of `{lock.label}`: {reason}")
 
 
 def read_interpreter(interpreter: Path) -> tuple[str, dict[str, str]]:
-    """Ask an interpreter for its version and for the versions of its distributions, by normalised name.
+    """Return the version of an interpreter, and the versions of its distributions by normalised name.
+
+    Args:
+        interpreter: Path of the interpreter.
 
     Raises:
-        EnvironmentBuildError: If it does not run.
+        EnvironmentBuildError: If the interpreter cannot be run.
     """
     program = (
         "import json, platform\nfrom importlib.metadata import distributions\n"
@@ -245,14 +266,14 @@ def read_interpreter(interpreter: Path) -> tuple[str, dict[str, str]]:
     )
     try:
         # `-I`: neither the working directory nor PYTHONPATH may add distributions.
-        done = subprocess.run(
+        process = subprocess.run(
             [interpreter, "-I", "-c", program], capture_output=True, encoding="utf-8", errors="replace", check=True
         )
-        version, found = json.loads(done.stdout)
+        version, versions = json.loads(process.stdout)
     except (OSError, subprocess.CalledProcessError, ValueError) as error:
-        raise EnvironmentBuildError(f"the environment's interpreter `{interpreter}` does not run: {error}") from None
-    # The first on the search path is the one that is imported.
-    return version, {str(canonicalize_name(name)): v for name, v in reversed(found)}
+        raise EnvironmentBuildError(f"the interpreter `{interpreter}` cannot be run: {error}") from None
+    # Of several versions, Python imports the first on the search path.
+    return version, {str(canonicalize_name(name)): v for name, v in reversed(versions)}
 
 
 def _difference(expected: dict[str, Version], installed: dict[str, Version]) -> str:

@@ -1,4 +1,4 @@
-"""An interpreter with its packages as they are: measured without a package index, and without installing anything."""
+"""Measures an existing interpreter with its installed packages; no package index is used and nothing is installed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import PackageVersion, Stack, make_stack
-from pi_runners.backends import FRAMEWORKS
 from pi_runners.environment import BuiltEnvironment, StackLock, read_interpreter
 from pi_runners.indicators import INDICATORS
 from pi_runners.matrix import Arm, IndicatorCase, check_fit, choose_cases, fitting, plan_arms
+from pi_runners.vocabulary import BACKENDS, FRAMEWORKS
 
 _SMALLER = {"large": "medium", "medium": "small"}
 _CPU_ONLY = ("numpy", "onnxruntime", "tensorflow-cpu")
-"""Distributions that compute on the CPU only."""
+"""Distributions that support no accelerator."""
 
 RunKey = tuple[int, int, str]
 """Round, arm and indicator label of a run within its block."""
@@ -29,12 +29,12 @@ RunKey = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmSpec:
-    """What one arm of a block measures.
+    """Specification of an arm on an existing interpreter.
 
     Attributes:
-        settings: Run-time switches; the arm is left out for backends and devices that do not know all of them.
+        settings: Run-time settings; the arm is dropped if the backend or device does not support all of them.
         dtypes: Element types.
-        indicators: Only these of the block's indicators; empty for all.
+        indicators: Names of the block's indicators to run; empty for all.
     """
 
     settings: Mapping[str, Scalar] = field(default_factory=dict)
@@ -43,54 +43,60 @@ class ArmSpec:
 
 
 def installed_environment(python: Path) -> tuple[BuiltEnvironment, tuple[str, ...]]:
-    """Return an interpreter as an environment, and the distributions whose version cannot be read.
+    """Return an interpreter as an environment, and the distributions whose version is not valid.
+
+    Args:
+        python: Path of the interpreter.
 
     Raises:
-        EnvironmentBuildError: If the interpreter does not run.
+        EnvironmentBuildError: If the interpreter cannot be run.
     """
-    version, found = read_interpreter(python)
+    version, versions = read_interpreter(python)
     packages, unreadable = [], []
-    for name, text in sorted(found.items()):
+    for name, number in sorted(versions.items()):
         try:
-            packages.append(PackageVersion(name=name, version=str(Version(text))))
+            packages.append(PackageVersion(name=name, version=str(Version(number))))
         except InvalidVersion:
-            unreadable.append(f"{name} {text}")
+            unreadable.append(f"{name} {number}")
     stack = make_stack(packages, python=version, platform=next(iter(platform_tags())))
     return BuiltEnvironment(python=python, stack=stack), tuple(unreadable)
 
 
 def installed_frameworks(stack: Stack) -> tuple[str, ...]:
-    """Return the distributions of a stack that provide backends, one for each backend."""
-    found: dict[str, str] = {}
-    for distribution in sorted(FRAMEWORKS, key=lambda name: name in _CPU_ONLY):
-        if stack.version_of(distribution) is not None:
-            found.setdefault(FRAMEWORKS[distribution], distribution)
-    return tuple(found[backend] for backend in dict.fromkeys(FRAMEWORKS.values()) if backend in found)
+    """Return the frameworks of a stack: one distribution for each backend."""
+    distributions: dict[str, str] = {}
+    for name in sorted(FRAMEWORKS, key=lambda framework: framework in _CPU_ONLY):
+        if stack.version_of(name) is not None:
+            distributions.setdefault(FRAMEWORKS[name], name)
+    return tuple(distributions[backend] for backend in BACKENDS if backend in distributions)
 
 
 def device_of(framework: str, hardware: HardwareProfile) -> str:
-    """Return the device that a framework computes on: ``cuda`` where there is a GPU and the distribution can use it."""
+    """Return the device of a framework: ``cuda`` if there is a GPU and the distribution supports it, else ``cpu``."""
     return "cpu" if hardware.gpu is None or framework in _CPU_ONLY else "cuda"
 
 
 def cases_that_fit(
     names: Iterable[str], size: str, dtypes: Sequence[str], hardware: HardwareProfile, *, device: str
 ) -> tuple[tuple[IndicatorCase, ...], tuple[str, ...]]:
-    """Return the cases of a size, the same case of a smaller size for what needs too much memory, and what that was.
+    """Return the indicator cases of a size; a case that needs too much memory is replaced by that of a smaller size.
 
     Args:
-        names: Indicators; those that have nothing to do on the device have no cases.
+        names: Names of the indicators; those that do not support the device have no cases.
         size: Named parameter set.
-        dtypes: Element types that all must fit.
+        dtypes: Element types; a case must fit into memory in all of them.
         hardware: The machine.
         device: ``cpu`` or ``cuda``.
+
+    Returns:
+        The cases, and a message for each case that needs too much memory.
     """
-    found: list[IndicatorCase] = []
-    refused: list[str] = []
+    cases: list[IndicatorCase] = []
+    messages: list[str] = []
     for name in names:
         if device not in INDICATORS[name].devices:
             continue
-        for place, case in enumerate(choose_cases([name], size=size)):
+        for position, case in enumerate(choose_cases([name], size=size)):
             candidate: IndicatorCase | None = case
             smaller = size
             while candidate is not None:
@@ -98,13 +104,13 @@ def cases_that_fit(
                     check_fit((candidate,), dtypes, hardware, device=device)
                     break
                 except InputError as error:
-                    refused.append(error.message)
+                    messages.append(error.message)
                 smaller = _SMALLER.get(smaller, "")
                 sets = choose_cases([name], size=smaller) if smaller else ()
-                candidate = sets[place] if place < len(sets) else None
-            if candidate is not None and candidate not in found:
-                found.append(candidate)
-    return tuple(found), tuple(refused)
+                candidate = sets[position] if position < len(sets) else None
+            if candidate is not None and candidate not in cases:
+                cases.append(candidate)
+    return tuple(cases), tuple(messages)
 
 
 def plan_installed_arms(
@@ -115,17 +121,17 @@ def plan_installed_arms(
     *,
     device: str,
 ) -> tuple[Arm, ...]:
-    """Plan the arms of a block on an interpreter that exists; the first specification becomes the reference.
+    """Plan the arms of a block on an existing interpreter; the first arm is the reference.
 
     Args:
         environment: The interpreter.
         framework: Distribution that provides the backend.
-        specs: What to compare.
-        cases: What is run, as far as a specification includes it.
+        specs: Specifications of the arms.
+        cases: Indicator cases of the block.
         device: ``cpu`` or ``cuda``.
     """
     stack = environment.stack
-    # Nothing is installed from it: it names what is measured.
+    # The lock only labels the stack: nothing is installed from it.
     lock = StackLock(
         requested=(f"{framework}=={stack.version_of(framework)}",),
         packages=(),
@@ -136,8 +142,8 @@ def plan_installed_arms(
     for spec in specs:
         if fitting(spec.settings, FRAMEWORKS[framework], device) != dict(spec.settings):
             continue
-        chosen = [case for case in cases if not spec.indicators or case.name in spec.indicators]
-        planned = plan_arms([(lock, spec.settings)], chosen, dtypes=spec.dtypes, device=device, again=False)
+        spec_cases = [case for case in cases if not spec.indicators or case.name in spec.indicators]
+        planned = plan_arms([(lock, spec.settings)], spec_cases, dtypes=spec.dtypes, device=device, control=False)
         if planned[0].indicators:
             arms.append(replace(planned[0], number=len(arms), reference=not arms))
     return tuple(arms)
@@ -146,30 +152,33 @@ def plan_installed_arms(
 def missing_rounds(
     arms: Sequence[Arm], rounds: int, measured: Mapping[RunKey, str], *, session: str
 ) -> Iterator[tuple[int, tuple[Arm, ...]]]:
-    """Yield the rounds of a block that are not complete, each with arms that hold only what is missing.
+    """Yield the incomplete rounds of a block, with arms that contain only the missing indicators.
 
-    Arms of a round are compared with each other, so a round must be measured in one session. One that another session
-    left incomplete stays so, and one more round is measured; only a second such round is completed here, so that
-    measuring comes to an end even where a session is shorter than a round.
+    Arms are compared within a round, so a round should be measured in one session. The first round that another session
+    left incomplete is skipped, and one more round is measured instead. Further such rounds are completed in this
+    session; otherwise the block would never be complete where a session is shorter than a round.
 
     Args:
-        arms: Of the block.
-        rounds: How many complete rounds there are to be.
-        measured: What was measured of the block, each with the name of its session.
+        arms: Arms of the block.
+        rounds: Number of complete rounds to reach.
+        measured: Measured runs of the block, with the session of each.
         session: Name of this session.
+
+    Yields:
+        The number of a round and its arms.
     """
-    complete, given_up = 0, False
+    complete, skipped = 0, False
     for number in count():
         if complete == rounds:
             return
-        others = {name for (n, _, _), name in measured.items() if n == number} - {session}
+        other_sessions = {name for (n, _, _), name in measured.items() if n == number} - {session}
         missing = tuple(
             replace(arm, indicators=tuple(r for r in arm.indicators if (number, arm.number, r.label) not in measured))
             for arm in arms
         )
         if any(arm.indicators for arm in missing):
-            if others and not given_up:
-                given_up = True
+            if other_sessions and not skipped:
+                skipped = True
                 continue
             yield number, missing
         complete += 1

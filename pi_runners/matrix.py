@@ -1,4 +1,4 @@
-"""Which runs a block is made of: stacks x settings x cases of indicators."""
+"""Plans a block: the combinations of stacks, settings and indicator cases."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from packaging.utils import canonicalize_name
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
-from pi_runners.backends import FRAMEWORKS
 from pi_runners.environment import StackLock
-from pi_runners.harness.settings import SETTINGS, complaint
 from pi_runners.indicators import INDICATORS
+from pi_runners.vocabulary import FRAMEWORKS, SETTINGS, setting_error
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8")
 _CPU_ONLY = ("numpy",)
@@ -31,8 +30,8 @@ class IndicatorCase:
     """An indicator with one set of parameters.
 
     Attributes:
-        name: Indicator.
-        parameters: Its parameters; defaults may be left out.
+        name: Name of the indicator.
+        parameters: Its parameters; those with a default may be absent.
     """
 
     name: str
@@ -41,15 +40,15 @@ class IndicatorCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """A stack's place in a block.
+    """One stack with its settings in a block.
 
     Attributes:
-        number: Place in the order of the first round, from 0.
-        lock: The stack.
+        number: Position in the first round, from 0.
+        lock: Lock of the stack.
         framework: Distribution that provides the backend.
         reference: Whether the other arms are compared with this one.
-        indicators: What is run on it.
-        settings: Run-time switches.
+        indicators: Indicators to run on it.
+        settings: Run-time settings.
     """
 
     number: int
@@ -66,34 +65,42 @@ class Arm:
 
     @property
     def label(self) -> str:
-        """The stack and its settings, for people."""
+        """The stack and its settings as text."""
         switches = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
         return f"{self.lock.label} [{switches}]" if switches else self.lock.label
 
 
 def framework_of(requested: Sequence[str]) -> str:
-    """Return the distribution whose backend measures a stack: the first requested one that has a backend.
+    """Return the framework of a stack: the first requested distribution that has a backend.
+
+    Args:
+        requested: Requirements of the stack.
 
     Raises:
-        InputError: If none has.
+        InputError: If none of them has a backend.
     """
     for text in requested:
         name = canonicalize_name(Requirement(text).name)
         if name in FRAMEWORKS:
             return name
     raise InputError(
-        f"stack `{' '.join(requested)}` names no framework that can be measured",
-        hint=f"name one of {', '.join(f'`{name}`' for name in FRAMEWORKS)}",
+        f"stack `{' '.join(requested)}` contains no framework that can be measured",
+        hint=f"add one of {', '.join(f'`{name}`' for name in FRAMEWORKS)}",
     )
 
 
 def backends_of(stacks: Iterable[str]) -> tuple[str, ...]:
-    """Return the backends of stacks, each requirements with spaces; stacks without one are left to who locks them."""
-    found = set()
+    """Return the backends of stacks, sorted.
+
+    Args:
+        stacks: Requirements of each stack, separated by spaces; those without a backend are ignored, since locking
+            reports them.
+    """
+    backends = set()
     for text in stacks:
         with suppress(InputError, InvalidRequirement):
-            found.add(FRAMEWORKS[framework_of(text.split())])
-    return tuple(sorted(found))
+            backends.add(FRAMEWORKS[framework_of(text.split())])
+    return tuple(sorted(backends))
 
 
 def choose_cases(
@@ -102,52 +109,56 @@ def choose_cases(
     """Return the cases of indicators.
 
     Args:
-        names: Indicators.
+        names: Names of the indicators.
         size: Named parameter set.
-        shapes: Published list of shapes to take instead, such as ``deepbench``.
-        parameters: Parameters to take instead.
+        shapes: Published list of shapes to use instead, such as ``deepbench``.
+        parameters: Parameters to use instead.
 
     Raises:
-        InputError: If an indicator, a set or a parameter is not known or out of its range.
+        InputError: If an indicator, a set or a parameter does not exist, or a parameter is out of range.
     """
-    found: list[IndicatorCase] = []
+    cases: list[IndicatorCase] = []
     for name in names:
         if name not in INDICATORS:
-            raise InputError(f"there is no indicator `{name}`", hint="`advisor pi list` names them")
+            raise InputError(f"there is no indicator `{name}`", hint="`advisor pi list` lists the indicators")
         indicator = INDICATORS[name]
         if parameters is not None:
-            chosen: Sequence[Mapping[str, Any]] = (parameters,)
+            parameter_sets: Sequence[Mapping[str, Any]] = (parameters,)
         elif shapes is not None:
-            chosen = shapes_of(shapes, name)
+            parameter_sets = shapes_of(shapes, name)
         elif size in indicator.sets:
-            chosen = indicator.sets[size]
+            parameter_sets = indicator.sets[size]
         else:
-            raise InputError(f"indicator `{name}` has no size `{size}`", hint=f"take one of {list(indicator.sets)}")
-        for case in chosen:
-            if complaints := indicator.complaints(dict(case)):
+            raise InputError(f"indicator `{name}` has no size `{size}`", hint=f"use one of {', '.join(indicator.sets)}")
+        for values in parameter_sets:
+            if complaints := indicator.complaints(dict(values)):
                 raise InputError(
-                    f"indicator `{name}`: {complaints[0]}", hint="`advisor pi list --long` tells every parameter"
+                    f"indicator `{name}`: {complaints[0]}", hint="`advisor pi list --long` describes every parameter"
                 )
-            found.append(IndicatorCase(name=name, parameters=indicator.canonical(dict(case))))
-    return tuple(found)
+            cases.append(IndicatorCase(name=name, parameters=indicator.canonical(dict(values))))
+    return tuple(cases)
 
 
 def shapes_of(name: str, indicator: str) -> Sequence[Mapping[str, Any]]:
-    """Return the shapes that a published list has for an indicator; ``deepbench`` is its training and server lists.
+    """Return the shapes of a published list for an indicator.
+
+    Args:
+        name: Name of the list; ``deepbench`` combines DeepBench's training and server lists.
+        indicator: Name of the indicator.
 
     Raises:
         InputError: If there is no such list.
     """
     lists = published_shapes()
-    chosen = [key for key in lists if key == name or (name == "deepbench" and not key.endswith("device"))]
-    if not chosen:
-        raise InputError(f"there are no shapes `{name}`", hint=f"take one of deepbench, {', '.join(lists)}")
-    return [shape for key in chosen for shape in lists[key].get(indicator, ())]
+    keys = [key for key in lists if key == name or (name == "deepbench" and not key.endswith("device"))]
+    if not keys:
+        raise InputError(f"there are no shapes `{name}`", hint=f"use one of deepbench, {', '.join(lists)}")
+    return [shape for key in keys for shape in lists[key].get(indicator, ())]
 
 
 @cache
 def published_shapes() -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return the shipped lists of shapes: by list, then by indicator."""
+    """Return the shipped lists of shapes, by name of the list and of the indicator."""
     text = (Path(__file__).parent / "shapes" / "deepbench.json").read_text(encoding="utf-8")
     lists: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(text)["lists"]
     return lists
@@ -157,18 +168,20 @@ def expand_settings(axes: Mapping[str, Sequence[Scalar]]) -> tuple[dict[str, Sca
     """Return every combination of settings.
 
     Raises:
-        InputError: If a setting or a value does not exist.
+        InputError: If a setting does not exist, or a value is not valid for it.
     """
     for name, values in axes.items():
         for value in values:
-            if (wrong := complaint(name, value)) is not None:
-                raise InputError(wrong, hint="`advisor pi settings` tells every setting and its values")
+            if (error := setting_error(name, value)) is not None:
+                raise InputError(error, hint="`advisor pi settings` lists all settings and their values")
     names = sorted(axes)
-    return tuple(dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*(axes[n] for n in names)))
+    return tuple(
+        dict(zip(names, combination, strict=True)) for combination in itertools.product(*(axes[n] for n in names))
+    )
 
 
 def fitting(settings: Mapping[str, Scalar], backend: str, device: str) -> dict[str, Scalar]:
-    """Return those of the settings that a backend knows on a device."""
+    """Return the settings that a backend supports on a device."""
     return {n: v for n, v in settings.items() if backend in SETTINGS[n].backends and device in SETTINGS[n].devices}
 
 
@@ -178,32 +191,32 @@ def plan_arms(
     *,
     dtypes: Sequence[str] = ("float32",),
     device: str,
-    again: bool,
+    control: bool,
     first: int = 0,
 ) -> tuple[Arm, ...]:
     """Plan the arms of a block.
 
-    The first stack of each backend without settings, or its first one, is that backend's reference. Settings that a
-    backend does not know are left out, and what is the same then is planned once.
+    The reference of a backend is its first stack without settings, or else its first stack. Settings that a backend
+    does not support are dropped; combinations that become equal are planned once.
 
     Args:
-        stacks: Each a stack with settings, in order.
-        cases: What is run on every stack whose backend can.
-        dtypes: Element types; cases are run in each.
+        stacks: Locks with their settings, in order.
+        cases: Indicator cases, which run on every stack whose backend supports them.
+        dtypes: Element types; every case runs in each of them.
         device: ``cpu`` or ``cuda``; backends without CUDA run on the CPU.
-        again: Whether each reference takes a second arm: an A/A comparison, the noise floor.
+        control: Whether to add an A/A control: a second arm of each reference, which shows the noise.
         first: Number of the first arm.
 
     Raises:
-        InputError: If a stack's framework is not known.
+        InputError: If a stack contains no framework that can be measured.
     """
     planned: dict[str, Arm] = {}
     for lock, settings in stacks:
         framework = framework_of(lock.requested)
         backend = FRAMEWORKS[framework]
         place = "cpu" if backend in _CPU_ONLY else device
-        kept = fitting(settings, backend, place)
-        key = json.dumps([lock.python, lock.requirements, kept], sort_keys=True)
+        switches = fitting(settings, backend, place)
+        key = json.dumps([lock.python, lock.requirements, switches], sort_keys=True)
         if key not in planned:
             planned[key] = Arm(
                 number=first + len(planned),
@@ -211,15 +224,15 @@ def plan_arms(
                 framework=framework,
                 reference=False,
                 indicators=_runs(cases, backend, dtypes, place),
-                settings=kept,
+                settings=switches,
             )
     arms = list(planned.values())
     for backend in dict.fromkeys(s.backend for s in arms):
-        mine = [s for s in arms if s.backend == backend]
-        chosen = next((s for s in mine if not s.settings), mine[0])
-        arms[chosen.number - first] = replace(chosen, reference=True)
-        if again:
-            arms.append(replace(chosen, number=first + len(arms)))
+        candidates = [s for s in arms if s.backend == backend]
+        reference = next((s for s in candidates if not s.settings), candidates[0])
+        arms[reference.number - first] = replace(reference, reference=True)
+        if control:
+            arms.append(replace(reference, number=first + len(arms)))
     return tuple(arms)
 
 
@@ -251,39 +264,39 @@ def check_fit(
     backends: Iterable[str] = (),
     free_bytes: float | None = None,
 ) -> None:
-    """Refuse cases that do not fit.
+    """Check that indicator cases fit into memory.
 
     Args:
-        cases: What is to be run.
+        cases: Indicator cases.
         dtypes: Element types.
         hardware: The machine.
         device: ``cpu`` or ``cuda``.
-        backends: Backends that are to run them; what some take beyond others is counted for these.
-        free_bytes: Main memory that is free now, where it runs on this machine.
+        backends: Backends that will run the cases; the additional memory of these backends is included.
+        free_bytes: Free main memory, if the cases run on this machine.
 
     Raises:
-        InputError: If an element type is not known, or at the first case that takes more memory than is free, or than
-            the machine, or its accelerator, has.
+        InputError: If an element type does not exist, or at the first case that needs more memory than is free, or
+            than the machine or its accelerator has.
     """
     for dtype in dtypes:
         if dtype not in DTYPES:
-            raise InputError(f"there is no element type `{dtype}`", hint=f"take one of {', '.join(DTYPES)}")
-    room: list[tuple[str, float | None]] = [("the machine has", hardware.memory_bytes)]
+            raise InputError(f"there is no element type `{dtype}`", hint=f"use one of {', '.join(DTYPES)}")
+    limits: list[tuple[str, float | None]] = [("the machine has", hardware.memory_bytes)]
     if free_bytes is not None:
-        room.append(("free memory is", free_bytes))
+        limits.append(("free memory is", free_bytes))
     if device == "cuda" and hardware.gpu is not None:
-        room.append(("its GPU has", hardware.gpu.memory_bytes))
+        limits.append(("its GPU has", hardware.gpu.memory_bytes))
     for case, dtype in itertools.product(cases, dtypes):
         indicator = INDICATORS[case.name]
         complete = indicator.complete(dict(case.parameters))
         running = [b for b in backends if indicator.supports(dict(case.parameters), b)]
         extra = max((indicator.extra_memory(complete, dtype, b) for b in running), default=0.0)
-        needed = indicator.memory(complete, dtype) + extra
-        for whose, held in room:
-            if held is not None and needed > held:
-                shown = ", ".join(f"{k}={v}" for k, v in case.parameters.items())
+        required = indicator.memory(complete, dtype) + extra
+        for limit, available in limits:
+            if available is not None and required > available:
+                parameters = ", ".join(f"{k}={v}" for k, v in case.parameters.items())
                 raise InputError(
-                    f"indicator `{case.name}` with {shown} takes about {needed / 1e9:.1f} GB in {dtype}; "
-                    f"{whose} {held / 1e9:.1f} GB",
-                    hint="take smaller parameters, or `--size small`",
+                    f"indicator `{case.name}` with {parameters} needs about {required / 1e9:.1f} GB in {dtype}; "
+                    f"{limit} {available / 1e9:.1f} GB",
+                    hint="use smaller parameters, or `--size small`",
                 )

@@ -1,4 +1,4 @@
-"""Runs one process in a measured environment on this machine, and says how it ended."""
+"""Runs processes in measured environments on this machine, and reports how they ended."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from pi_runners.telemetry import INTERVAL_SECONDS, Reading, Sampler
 _TAIL = 2000
 
 Ending = Literal["exit", "time", "memory", "stopped"]
-"""Why a process ended: by itself, killed for its time, killed for its memory, or because its runner was stopped, which
-says nothing about the stack."""
+"""How a process ended: by itself, killed at its time limit, killed at its memory limit, or killed because the runner
+was stopped. The last one is not a failure of the stack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRequest:
-    """What to run in one environment.
+    """A process to run in an environment.
 
     Attributes:
         python: Interpreter of the environment.
-        program: Archive that the interpreter runs.
-        request: What the program is asked for; JSON-ready.
-        timeout_seconds: The process is killed after this time.
-        memory_limit_bytes: The process is killed when it and its children hold more; none sets no limit.
+        program: Archive for the interpreter to run.
+        content: Request that the program reads; JSON-ready.
+        timeout_seconds: Time limit, after which the process is killed.
+        memory_limit_bytes: Memory limit of the process and its children; above it they are killed. None for no limit.
     """
 
     python: Path
     program: Path
-    request: dict[str, Any]
+    content: dict[str, Any]
     timeout_seconds: float
     memory_limit_bytes: float | None = None
 
@@ -46,11 +46,11 @@ class ProcessEnd:
     """How a process ended.
 
     Attributes:
-        results: Documents that the program wrote, in order; those before a crash are kept.
-        exit_status: Of the process; negative for a signal.
-        ending: Why it ended.
+        results: Documents that the program wrote, in order; they include those before a crash.
+        exit_status: Exit status; negative for a signal.
+        ending: Reason for the end.
         error_tail: End of the error output.
-        readings: The machine while it ran.
+        readings: Telemetry of the machine during the run.
     """
 
     results: tuple[dict[str, Any], ...]
@@ -61,58 +61,62 @@ class ProcessEnd:
 
 
 class Runner(Protocol):
-    """Runs processes. One that fails is an answer, not an exception."""
+    """Runs processes; a failing process is a result, not an exception."""
 
-    def run(self, asked: ProcessRequest) -> ProcessEnd:
+    def run(self, request: ProcessRequest) -> ProcessEnd:
         """Run one process to its end."""
 
 
 class FreshProcesses:
-    """One fresh process at a time, in a process group of its own so that nothing outlives its time.
+    """Runs one process at a time, each in its own process group, so that all of its children can be killed with it.
 
     Attributes:
-        stopped: Whether :meth:`stop` was called; nothing is run from then on.
+        stopped: Whether :meth:`stop` was called; no process is started after that.
     """
 
     def __init__(self, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
-        """Set how often the machine is read while a process runs."""
+        """Create a runner.
+
+        Args:
+            interval_seconds: Interval of telemetry readings.
+        """
         self.stopped = False
         self._interval = interval_seconds
         self._running: subprocess.Popen[bytes] | None = None
 
     def stop(self) -> None:
-        """End the running process now, from a signal handler or another thread; its results so far are kept."""
+        """Kill the running process, from a signal handler or another thread; its results so far are returned."""
         self.stopped = True
         if (running := self._running) is not None:
             _kill(running)
 
-    def run(self, asked: ProcessRequest) -> ProcessEnd:
+    def run(self, request: ProcessRequest) -> ProcessEnd:
         """Run one process to its end."""
         if self.stopped:
             return ProcessEnd(results=(), exit_status=-signal.SIGKILL, ending="stopped")
         with tempfile.TemporaryDirectory(prefix="advisor-process-") as scratch:
             folder = Path(scratch)
-            (folder / "request.json").write_text(json.dumps(asked.request), encoding="utf-8")
+            (folder / "request.json").write_text(json.dumps(request.content), encoding="utf-8")
             output = folder / "results.jsonl"
             output.touch()
             with (folder / "stderr").open("w+b") as errors:
-                process = self._running = self._start(asked, folder, output, errors.fileno())
+                process = self._running = self._start(request, folder, output, errors.fileno())
                 if self.stopped:
-                    # Stopped while it was started, when there was nothing to end yet.
+                    # `stop` was called while the process was being started, and had nothing to kill.
                     _kill(process)
                 ending: Ending = "exit"
                 with Sampler(
                     process.pid,
-                    memory_limit_bytes=asked.memory_limit_bytes,
+                    memory_limit_bytes=request.memory_limit_bytes,
                     stop=lambda: _kill(process),
                     interval_seconds=self._interval,
                 ) as sampler:
                     try:
-                        process.wait(timeout=asked.timeout_seconds)
+                        process.wait(timeout=request.timeout_seconds)
                     except subprocess.TimeoutExpired:
                         ending = "time"
                     finally:
-                        # Also after its own end: what it started must not run beside the next asked.
+                        # Also after a normal end: its children must not run during the next process.
                         self._running = None
                         _kill(process)
                         process.wait()
@@ -126,9 +130,16 @@ class FreshProcesses:
                 readings=tuple(sampler.readings),
             )
 
-    def _start(self, asked: ProcessRequest, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
-        # `-I` keeps the user's site-packages, PYTHONPATH and the working directory out of the measured environment.
-        command = [str(asked.python), "-I", str(asked.program), "measure", str(folder / "request.json"), str(output)]
+    def _start(self, request: ProcessRequest, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
+        # `-I` excludes the user's site-packages, PYTHONPATH and the working directory.
+        command = [
+            str(request.python),
+            "-I",
+            str(request.program),
+            "measure",
+            str(folder / "request.json"),
+            str(output),
+        ]
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -145,6 +156,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _whole_lines(path: Path) -> list[str]:
-    """Return complete lines: a process killed while writing leaves half a line, which was not reported."""
+    """Return the complete lines of a file: a process that is killed while it writes leaves an incomplete last line."""
     text = path.read_text(encoding="utf-8", errors="replace")
     return [line for line in lines_of(text[: text.rfind("\n") + 1]) if line]

@@ -19,7 +19,7 @@ from advisor.index.configuration import read_configuration
 from knowledge.domain.errors import UnavailableError
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.backends import FRAMEWORKS
+from pi_runners.vocabulary import FRAMEWORKS
 from tests.forked import run_forked
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.package_index import PackageIndex

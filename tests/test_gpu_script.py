@@ -160,8 +160,8 @@ class Pieces(FreshProcesses):
         self.patience = patience
         self.entries: list[dict[str, Any]] = []
 
-    def run(self, asked: ProcessRequest) -> ProcessEnd:
-        entries = asked.request["indicators"][: self.patience]
+    def run(self, request: ProcessRequest) -> ProcessEnd:
+        entries = request.content["indicators"][: self.patience]
         self.patience -= len(entries)
         self.stopped = not self.patience
         self.entries += entries

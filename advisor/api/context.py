@@ -256,7 +256,7 @@ def open_indexes(
         yield client
     finally:
         client.close()
-        requests = client.transport.requests_made
+        requests = client.transport.request_counts
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(requests.items()))
         logger.info("index: %d requests%s", sum(requests.values()), f" ({kinds})" if kinds else "")
         for damaged in client.cache.damaged:
@@ -343,7 +343,7 @@ def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator]:
     from knowledge.estimate.model_cache import ModelCache
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload
-    from pi_runners.backends import FRAMEWORKS
+    from pi_runners.vocabulary import FRAMEWORKS
 
     workload = find_workload(context.workload)
     with open_readable_store(context.address) as store:

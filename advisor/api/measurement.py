@@ -166,7 +166,7 @@ def plan_block(
         cases,
         dtypes=indicator_options.dtypes,
         device=device,
-        again=sampling.controls,
+        control=sampling.controls,
     )
     return Block(
         name=name or _block_name(arms),
@@ -212,13 +212,13 @@ def run_block(
     if environment.disk_budget_bytes is not None:
         check_disk([estimate(block, client, {})], environments, budget_bytes=environment.disk_budget_bytes)
     with open_writable_store(store.knowledge) as knowledge:
-        complete = campaign.observed(block, knowledge.observations(block=block.name))
+        complete = campaign.measured_cells(block, knowledge.observations(block=block.name))
         campaign.run_block(
             block,
             sink=knowledge if store.prometheus is None else PrometheusSink(knowledge, store.prometheus),
             runner=FreshProcesses(),
             environments=environments,
-            is_missing=campaign.all_but(complete),
+            is_missing=campaign.not_among(complete),
             keep_environments=environment.keep,
             progress=progress,
         )

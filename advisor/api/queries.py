@@ -127,7 +127,7 @@ def estimate_stack(
     from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import Workload, find_workload
     from knowledge.hardware.profiles import find_profile
-    from pi_runners.backends import FRAMEWORKS
+    from pi_runners.vocabulary import FRAMEWORKS
 
     versions = _versions(stack)
     framework = next((n for n in versions if n in FRAMEWORKS and n != "numpy"), None) or next(iter(versions))

@@ -33,7 +33,7 @@ from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.base import KnowledgeBase, KnowledgeBaseError
-from pi_runners.campaign import ObservationSink, observed
+from pi_runners.campaign import ObservationSink, measured_cells
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus
 
 _NOISE = ("seshat-cell ", "Try ")
@@ -95,7 +95,7 @@ class Coordinator:
             if block_name(planned, observations[0].hardware.identity) != stored.name:
                 continue
             # A block that ran on another machine was planned for the hardware of this one.
-            observed(replace(planned, hardware=observations[0].hardware), observations)
+            measured_cells(replace(planned, hardware=observations[0].hardware), observations)
             for cell, content in cell_files(self.plan, observations):
                 self.directory.put(cell, content, stored=True)
                 self.directory.mark_stored(cell)

@@ -12,7 +12,7 @@ from typing import Any
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
-from pi_runners.executors.base import PLACE, Executor
+from pi_runners.executors.base import TASK_NUMBER, Executor
 
 _MEMORY_SHARE = 0.9
 """Part of a task's memory that a measured process may use."""
@@ -133,7 +133,7 @@ def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: 
                 hint="plan with a version that the image has, such as `--python 3.12`",
             )
     packed = directory.path / "campaign.json.gz"
-    command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", PLACE, "--plan", f"{INPUTS}/{packed.name}"]
+    command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", TASK_NUMBER, "--plan", f"{INPUTS}/{packed.name}"]
     command += ["--environments", f"{SCRATCH}/environments", "--print"]
     command += [
         *_limit(kubernetes_options.memory, "kubernetes"),
@@ -174,7 +174,7 @@ def _limit(memory: str, engine: str) -> tuple[str, ...]:
 
 
 def _worker(python: str, directory: CampaignDirectory) -> tuple[str, ...]:
-    return (python, "-m", "advisor", "pi", "work", str(directory.path), PLACE)
+    return (python, "-m", "advisor", "pi", "work", str(directory.path), TASK_NUMBER)
 
 
 def _options(options_class: Any, options: Mapping[str, Any], engine: str) -> Any:

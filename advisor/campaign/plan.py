@@ -16,11 +16,11 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
-from pi_runners.backends import FRAMEWORKS
 from pi_runners.campaign import Block
 from pi_runners.environment import FullDiskError, LockedPackage, StackLock, locked_stack
 from pi_runners.matrix import Arm, check_fit, framework_of, plan_arms
 from pi_runners.matrix_file import Combination, Matrix
+from pi_runners.vocabulary import FRAMEWORKS
 
 _PROCESS_SECONDS = 4.0
 _WARM_UP_SAMPLES = 8
@@ -197,7 +197,7 @@ def _block(
             group[0][1].cases,
             dtypes=content.dtypes,
             device=target.device,
-            again=True,
+            control=True,
             first=len(arms),
         )
     limit = content.memory_limit_gigabytes

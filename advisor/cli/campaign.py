@@ -150,7 +150,7 @@ def campaign(
         say(f"campaign `{name}` continues: {home.path}")
     else:
         # Wrong options are reported before anything is resolved.
-        engine = open_engine(executor.executor, options, home, CampaignPlan(name=name, blocks=()))
+        open_engine(executor.executor, options, home, CampaignPlan(name=name, blocks=()))
         planned = _plan(matrix, group, index_urls, hardware, python=python, elsewhere=not local)
         for dropped in planned.dropped:
             say(f"dropped {dropped.label}: {dropped.reason}")
@@ -158,20 +158,21 @@ def campaign(
             client = make_client(index_urls.indexes(), Path.cwd())
             costs = [estimate(block, client, {}) for block in planned.blocks]
             check_disk(costs, environments, budget_bytes=disk_budget(budget))
-        if executor.render is None:
-            # A campaign that cannot be submitted from here leaves no directory.
-            engine.executor.check()
         agreed = CampaignPlan(name=name, blocks=planned.blocks)
     if executor.render is not None:
         _render(executor.render, executor.executor, options, home, agreed)
         return
+    engine = open_engine(executor.executor, options, home, agreed)
+    if not home.exists:
+        # A campaign that cannot be submitted from here leaves no directory.
+        engine.executor.check()
     following = Following(
         home=home,
         plan=agreed,
         knowledge=results.knowledge,
         prometheus=results.prometheus,
         attempts=executor.attempts,
-        engine=open_engine(executor.executor, options, home, agreed),
+        engine=engine,
     )
     with coordinated(following) as coordinator:
         coordinator.resume(retry=False)

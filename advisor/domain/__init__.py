@@ -1,1 +1,1 @@
-"""Values that several parts of the program exchange: requirements and targets."""
+"""Values that several packages share: requirements and targets."""

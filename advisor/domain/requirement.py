@@ -1,4 +1,4 @@
-"""A requirement of the user's own, with the place where it was read."""
+"""A requirement of the user, with the file and line where it was read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootRequirement:
-    """A requirement of the user's own.
+    """A requirement of the user.
 
     Attributes:
         requirement: The parsed requirement.
-        origin: File and line it stands on, such as ``requirements.txt:3``.
-        constraint: Whether it only limits a package that something else requires (``-c``).
-        hashes: Accepted SHA-256 hashes; empty accepts every file.
-        other_hashes: Accepted hashes by other algorithms, such as ``sha512:...``; indexes do not give them.
-        path: The file, so that it can be opened; empty where the requirement stands in none.
+        origin: File and line, such as ``requirements.txt:3``, for messages.
+        constraint: Whether it only constrains a package that something else requires (``-c``).
+        hashes: Accepted SHA-256 hashes; if empty, every file is accepted.
+        other_hashes: Accepted hashes by other algorithms, such as ``sha512:...``; indexes do not provide these.
+        path: Path of the file; empty if the requirement is not from a file.
     """
 
     requirement: Requirement
@@ -35,6 +35,6 @@ class RootRequirement:
 
     @property
     def line(self) -> int:
-        """Line that it stands on, from 1; 0 where that is not known."""
+        """Line in the file, from 1; 0 if unknown."""
         number = self.origin.rpartition(":")[2]
         return int(number) if number.isdigit() else 0

@@ -1,4 +1,4 @@
-"""What a stack is resolved for: interpreter, platform and hardware, not necessarily this machine's."""
+"""The target of a resolution: interpreter, platform and hardware, of this machine or another one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _PLATFORM = re.compile(
 )
 _PYTHON = re.compile(r"3\.(?P<minor>\d{1,2})(?P<patch>\.\d+((a|b|rc)\d+)?)?")
 NEWEST_PYTHON = 16
-"""Minor version of CPython that is in development: each October a new one is released (PEP 602), 3.15 in 2026."""
+"""Minor version of CPython in development. A new one is released each October (PEP 602): 3.15 in 2026."""
 _ALSO_RUNS = {"x86_64": ("i686",), "aarch64": ("armv7l",)}
-"""Further architectures whose programs a processor runs."""
+"""Further architectures that a processor can run."""
 _LEGACY_MANYLINUX = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 # Wheels of the GPU frameworks need glibc 2.28; every data-centre distribution since 2019 has it.
 _DEFAULT_GLIBC = "2.28"
@@ -29,11 +29,11 @@ _DEFAULT_GLIBC = "2.28"
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """An interpreter on a platform on a machine.
+    """Interpreter, platform and machine for which a stack is resolved.
 
     Attributes:
-        python: Full CPython version.
-        platform: Newest platform tag that the target installs, such as ``manylinux_2_28_x86_64``.
+        python: Full version of CPython.
+        platform: Newest platform tag that the target can install, such as ``manylinux_2_28_x86_64``.
         hardware: The machine.
     """
 
@@ -48,7 +48,7 @@ class Target:
 
     @cached_property
     def tags(self) -> dict[Tag, int]:
-        """Wheel tags that the target installs, each with its rank, the most specific first."""
+        """Wheel tags that the target can install, each with its rank; the most specific is first."""
         release = (self.python.major, self.python.minor)
         platforms = list(_platforms(self.platform))
         interpreter = f"cp{release[0]}{release[1]}"
@@ -63,7 +63,7 @@ class Target:
 
     @cached_property
     def markers(self) -> dict[str, str]:
-        """Environment markers of the target (PEP 508); what only a running system knows is empty."""
+        """Environment markers of the target (PEP 508); markers that depend on a running system are empty."""
         system, os_name, sys_platform = {
             "win": ("Windows", "nt", "win32"),
             "mac": ("Darwin", "posix", "darwin"),
@@ -93,15 +93,15 @@ class Target:
 
 
 def make_target(*, python: str, platform: str | None, hardware: HardwareProfile) -> Target:
-    """Build a target from what the user said.
+    """Return a target.
 
     Args:
-        python: ``3.12`` or a full version; a missing patch number counts as 0.
-        platform: Platform tag; by default the one that the hardware profile's system and C library give.
+        python: ``3.12`` or a full version; a missing patch number means 0.
+        platform: Platform tag; by default that of the operating system and C library of the hardware profile.
         hardware: The machine.
 
     Raises:
-        InputError: If a value is malformed, or there can be no such target.
+        InputError: If a value is malformed, or such a target cannot exist.
     """
     version = _python(python)
     platform = _platform_of(hardware) if platform is None else platform
@@ -116,7 +116,7 @@ def make_target(*, python: str, platform: str | None, hardware: HardwareProfile)
 
 
 def _python(text: str) -> Version:
-    """Read a version of CPython; a missing patch number counts as 0."""
+    """Parse a version of CPython; a missing patch number means 0."""
     newest = max(NEWEST_PYTHON, sys.version_info[1])
     match = _PYTHON.fullmatch(text)
     if match is None or int(match["minor"]) > newest:
@@ -127,33 +127,33 @@ def _python(text: str) -> Version:
 
 
 def _check_runs(target: Target) -> None:
-    """Refuse a platform whose programs the target's processor cannot run.
+    """Check that the processor of a target can run programs for its platform.
 
     Raises:
         InputError: If it cannot.
     """
     hardware, platform = target.hardware, target.platform
-    wanted, own = _machine(target.architecture), _machine(hardware.cpu.architecture)
-    runs = {own, *_ALSO_RUNS.get(own, ())}
-    if own == "aarch64" and (hardware.os, platform[:3]) in (("darwin", "mac"), ("windows", "win")):
-        # Both systems translate: https://developer.apple.com/documentation/apple-silicon/about-the-rosetta-translation-environment
+    required, processor = _machine(target.architecture), _machine(hardware.cpu.architecture)
+    supported = {processor, *_ALSO_RUNS.get(processor, ())}
+    if processor == "aarch64" and (hardware.os, platform[:3]) in (("darwin", "mac"), ("windows", "win")):
+        # Both systems translate programs: https://developer.apple.com/documentation/apple-silicon/about-the-rosetta-translation-environment
         # and https://learn.microsoft.com/en-us/windows/arm/apps-on-arm-x86-emulation.
-        runs |= {"x86_64", "i686"}
-    if own and wanted not in runs:
+        supported |= {"x86_64", "i686"}
+    if processor and required not in supported:
         raise InputError(
             f"`{platform}` is a platform for {target.architecture}, and `{hardware.name}` has a processor of "
             f"architecture {hardware.cpu.architecture}, which cannot run it",
-            hint="name hardware of that architecture with `--hardware`, or leave `--platform` out",
+            hint="choose hardware of that architecture with `--hardware`, or omit `--platform`",
         )
     match = _PLATFORM.fullmatch(platform)
-    if match is not None and match["kind"] == "macosx" and wanted == "aarch64" and int(match["major"]) < 11:
+    if match is not None and match["kind"] == "macosx" and required == "aarch64" and int(match["major"]) < 11:
         raise InputError(
-            f"`{platform}` is not a platform: macOS runs on arm64 from version 11 on", hint="write `macosx_11_0_arm64`"
+            f"`{platform}` is not a platform: macOS supports arm64 since version 11", hint="write `macosx_11_0_arm64`"
         )
 
 
 def _machine(architecture: str) -> str:
-    """Return the one name of an architecture that systems call differently."""
+    """Return a common name of an architecture, which systems name differently."""
     name = architecture.lower()
     return {"amd64": "x86_64", "arm64": "aarch64", "x86": "i686", "i386": "i686"}.get(name, name)
 
@@ -169,7 +169,7 @@ def _platform_of(hardware: HardwareProfile) -> str:
 
 
 def _platforms(platform: str) -> Iterator[str]:
-    """Yield the platform tags that a platform installs, the most specific first (PEP 600, 656)."""
+    """Yield the platform tags that a platform can install, the most specific first (PEP 600, 656)."""
     match = _PLATFORM.fullmatch(platform)
     assert match is not None
     if match["kind"] is None:

@@ -43,7 +43,7 @@ class LockArtifacts:
         self.findings: list[Finding] = [*files.findings]
         unhashed: list[NormalizedName] = []
         for name, locked in self._scope.lock.packages.items():
-            if locked.elsewhere:
+            if locked.direct_reference:
                 if self._scope.lock.path is None:
                     self.findings.append(self._not_from_index(name, locked))
                 continue
@@ -90,7 +90,7 @@ class LockArtifacts:
     def _not_from_index(self, name: NormalizedName, locked: LockedVersion) -> Finding:
         return self._scope.finding(
             "ADV022",
-            f"`{name}` comes from `{printable(locked.elsewhere)}`, not from an index: its files are not checked",
+            f"`{name}` comes from `{printable(locked.direct_reference)}`, not from an index: its files are not checked",
             package=name,
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from advisor.gate.git_objects import CommitTree, commit_of, prefix_of, repository_error
 from knowledge.domain.errors import InputError
 
-_NAMES = ("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.cdx.json", "*.yaml", "*.yml")
+_NAMES = ("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.cdx.json", "*bom.json", "*.yaml", "*.yml")
 
 
 @contextmanager

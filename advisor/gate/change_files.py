@@ -81,15 +81,17 @@ def base_knowledge(base_policy: BasePolicy, reference: str, directory: Path, add
         InputError: If only the change has it.
     """
     path = Path(_SQLITE.sub("", address or "").partition("?")[0])
-    if address is None or "://" in str(path):
+    if address is None or "://" in _SQLITE.sub("", address):
         return BaseKnowledge(address=address)
     content = read_file_at(reference, directory, Path(os.path.relpath(path, directory)))
     if content is None:
-        if tracked_files(directory, path):
-            raise InputError(
-                f"the knowledge base `{path}` is part of the change, but not of {base_policy.name}",
-                hint="merge it first, or name another one with `--knowledge`",
-            )
+        # SQLite writes the content of a log file into the database that it belongs to.
+        for part in (path, Path(f"{path}-wal"), Path(f"{path}-journal")):
+            if tracked_files(directory, part):
+                raise InputError(
+                    f"the knowledge base `{part}` is part of the change, but not of {base_policy.name}",
+                    hint="merge it first, or name another one with `--knowledge`",
+                )
         return BaseKnowledge(address=address)
     copy = base_policy.directory / ".knowledge" / path.name
     copy.parent.mkdir(exist_ok=True)

@@ -33,7 +33,7 @@ from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.engine import RuleBook
-from pi_runners.backends import FRAMEWORKS
+from pi_runners.vocabulary import FRAMEWORKS
 
 PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV012")
 """Codes of findings about stacks that cannot be installed or do not run: their speed is not predicted."""

@@ -14,9 +14,9 @@ def check_hash_loss(scope: Scope, before: Lock) -> Iterator[Finding]:
 
     A new package must have hashes if all packages of the base's lock have them.
     """
-    indexed = {name for name, locked in before.entries if not locked.elsewhere}
+    indexed = {name for name, locked in before.entries if not locked.direct_reference}
     hashed = indexed - {name for name, locked in before.entries if not _is_hashed(locked)}
-    locked_packages = [(name, locked) for name, locked in scope.lock.entries if not locked.elsewhere]
+    locked_packages = [(name, locked) for name, locked in scope.lock.entries if not locked.direct_reference]
     if (
         hashed
         and hashed == indexed

@@ -77,10 +77,10 @@ class LockedFiles:
         self.foreign: set[NormalizedName] = set()
         self.compared: set[NormalizedName] = set()
         every = (*scope.lock.packages.items(), *scope.lock.entries)
-        client.prefetch(projects=dict.fromkeys(name for name, locked in every if not locked.elsewhere))
+        client.prefetch(projects=dict.fromkeys(name for name, locked in every if not locked.direct_reference))
         unhashed = 0
         for name, locked in scope.lock.entries:
-            if locked.elsewhere:
+            if locked.direct_reference:
                 continue
             comparison = self._compare(name, locked)
             self.compared.add(name)
@@ -120,7 +120,7 @@ class LockedFiles:
     def _differences(self, name: NormalizedName, locked: LockedVersion) -> _Comparison:
         names = {file.name for file in locked.files}
         pattern = _release_pattern(locked.version)
-        listed = self.client.listed(name, lambda filename: filename in names or bool(pattern.search(filename)))
+        listed = self.client.select_files(name, lambda filename: filename in names or bool(pattern.search(filename)))
         of_version = [file for file in listed if _is_of_version(file.filename, locked.version)]
         if not any(f.filename in names or version_of(f.filename) == locked.version for f in listed):
             message = f"`{name} {locked.version}` is not on the index"

@@ -112,7 +112,7 @@ class Predictor:
         from knowledge.estimate.model_cache import ModelCache
         from knowledge.estimate.posterior import PosteriorEstimator
         from knowledge.estimate.workloads import find_workload
-        from pi_runners.backends import FRAMEWORKS
+        from pi_runners.vocabulary import FRAMEWORKS
 
         workload = find_workload(self._workload)
         fits = ModelCache(self._store)
@@ -122,7 +122,7 @@ class Predictor:
 def performance_versions(versions: Versions) -> dict[str, Version]:
     """Return the versions that predictions depend on, sorted by name: frameworks and their companions."""
     from knowledge.estimate.evidence import COMPANIONS
-    from pi_runners.backends import FRAMEWORKS
+    from pi_runners.vocabulary import FRAMEWORKS
 
     return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
 

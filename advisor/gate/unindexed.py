@@ -38,7 +38,7 @@ def check_unindexed(scope: Scope) -> Iterator[Finding]:
 
 def check_replaced_by_directories(scope: Scope, before: Lock) -> Iterator[Finding]:
     """Yield the packages that a lock takes from a directory, but the base's lock from an index."""
-    indexed = {name for name, locked in before.entries if not locked.elsewhere}
+    indexed = {name for name, locked in before.entries if not locked.direct_reference}
     for source in scope.lock.sources:
         if source.name in indexed and is_within_project(scope.lock, source):
             yield _not_from_index(scope, source)

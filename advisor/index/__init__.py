@@ -1,1 +1,1 @@
-"""The package index: configuration, pages, metadata, cache; the only room that opens sockets to an index."""
+"""The package index: configuration, pages, metadata, cache. Only this package opens connections to an index."""

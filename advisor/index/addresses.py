@@ -1,4 +1,4 @@
-"""Whether two addresses are the same one, whoever reads them."""
+"""Comparison of addresses in a form that every URL parser reads in the same way."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ADDRESS = re.compile(
     r"(?P<rest>(?:/[\w.~%!$&'()*+,;=:@/-]*)?(?:\?[\w.~%!$&'()*+,;=:@/?-]*)?)",
     re.ASCII | re.IGNORECASE,
 )
-"""An address of the web that every parser takes apart alike (RFC 3986).
+"""An HTTP address that every parser splits in the same way (RFC 3986).
 
-Backslashes, blanks and control characters are not in it: browsers and uv read `https://a\\@b/` as an address of the
-host `a` (https://url.spec.whatwg.org/#special-authority-ignore-slashes-state), Python as one of the host `b`.
+It has no backslashes, spaces and control characters: browsers and uv read `https://a\\@b/` as an address of the host
+`a` (https://url.spec.whatwg.org/#special-authority-ignore-slashes-state), Python as one of the host `b`.
 """
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _ENCODED = re.compile(r"%[0-9a-f]{2}", re.IGNORECASE)
@@ -25,42 +25,42 @@ _DECODED = frozenset("-._~!$&'()*+,;=:@")
 
 
 def comparable(url: str) -> str:
-    """Return an address so that equal ones are spelled alike: without credentials, port and escapes that mean nothing.
+    """Return an address in a normal form: without credentials, default port and unnecessary percent-encodings.
 
-    Source: RFC 3986, 6.2.2 and 6.2.3. What not every parser takes apart alike, and what is no address of the web, is
-    returned as it is, so that it only equals itself.
+    Source: RFC 3986, 6.2.2 and 6.2.3. An address that parsers split differently, or that is not an HTTP address, is
+    returned unchanged, so that it is equal only to itself.
     """
     match = _ADDRESS.fullmatch(url)
     if match is None:
         return url
     scheme, host, port = match["scheme"].lower(), match["host"].lower(), match["port"]
-    named = f":{port}" if port and port != _DEFAULT_PORTS[scheme] else ""
-    return f"{scheme}://{host}{named}{_ENCODED.sub(_spelled, match['rest']) or '/'}"
+    explicit_port = f":{port}" if port and port != _DEFAULT_PORTS[scheme] else ""
+    return f"{scheme}://{host}{explicit_port}{_ENCODED.sub(_normal_encoding, match['rest']) or '/'}"
 
 
-def _spelled(match: re.Match[str]) -> str:
-    """Return an escape decoded where it stands for what needs none."""
+def _normal_encoding(match: re.Match[str]) -> str:
+    """Return a percent-encoding, decoded if its character needs no encoding."""
     character = chr(int(match[0][1:], 16))
     plain = character.isascii() and (character.isalnum() or character in _DECODED)
     return character if plain else match[0].upper()
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of an address; all of it where it is none that every parser takes apart alike."""
+    """Return scheme, host and port of an address; the whole address if parsers split it differently."""
     if _ADDRESS.fullmatch(url) is None:
         return url
     return "/".join(comparable(url).split("/")[:3])
 
 
 def printable(url: str) -> str:
-    """Return an address for people: without credentials, but never with another host than some program would reach."""
+    """Return an address for messages: without credentials if every parser reads the same host, else unchanged."""
     return without_credentials(url) if _ADDRESS.fullmatch(url) else url
 
 
 def is_on_this_machine(address: str) -> bool:
-    """Whether an address names a directory or a file of this machine for every program.
+    """Whether every program reads an address as a directory or a file of this machine.
 
-    A ``file:`` address with a host and a path with two leading slashes may be another machine's.
+    A ``file:`` address with a host, or a path with two leading slashes, may be on another machine.
     """
     if re.match(r"[/\\]{2}", address):
         return False

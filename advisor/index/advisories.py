@@ -1,4 +1,4 @@
-"""Known vulnerabilities of package versions, from the index's own records (the JSON API beside the simple one)."""
+"""Known vulnerabilities of package versions, from the JSON API of the index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from advisor.index.transport import Transport
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 _UNREADABLE = "malformed-identifier"
-"""Stands for what is no identifier: the vulnerability counts, its text reaches no report."""
+"""Replaces an invalid identifier: the vulnerability is counted, but its text appears in no report."""
 
 
 class Advisories:
@@ -27,7 +27,7 @@ class Advisories:
         self._refresh = refresh
 
     def read(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
-        """Return the identifiers of a version's vulnerabilities, sorted; none where the index keeps no record.
+        """Return the identifiers of a version's vulnerabilities, sorted; none if the index has no records.
 
         Raises:
             UnavailableError: If the index does not answer.
@@ -36,28 +36,28 @@ class Advisories:
         if not simple or index_directory(file.index) is not None:
             return None
         url = f"{base}/pypi/{name}/{version}/json"
-        stored = self._stored(url)
-        if self._offline or (stored and not self._refresh and 0 <= time.time() - stored["fetched"] < FRESH_SECONDS):
-            return None if stored is None or stored["ids"] is None else tuple(stored["ids"])
+        record = self._cached_record(url)
+        if self._offline or (record and not self._refresh and 0 <= time.time() - record["fetched"] < FRESH_SECONDS):
+            return None if record is None or record["ids"] is None else tuple(record["ids"])
         answer = self._transport.get(url, accept="application/json")
         ids = _ids(answer.body) if answer.status == 200 else None
         self._cache.write("advisories", url, json.dumps({"fetched": time.time(), "ids": ids}).encode())
         return None if ids is None else tuple(ids)
 
-    def _stored(self, url: str) -> dict[str, Any] | None:
+    def _cached_record(self, url: str) -> dict[str, Any] | None:
         content = self._cache.read("advisories", url)
         try:
-            stored = json.loads(content or b"null")
-            return stored if stored and {"fetched", "ids"} <= set(stored) else None
+            record = json.loads(content or b"null")
+            return record if record and {"fetched", "ids"} <= set(record) else None
         except (ValueError, TypeError):
             return None
 
 
 def _ids(body: bytes) -> list[str] | None:
-    """Return the identifiers of the vulnerabilities that a record names and that were not withdrawn."""
+    """Return the identifiers of the vulnerabilities in a record, without withdrawn ones."""
     try:
         records = json.loads(body)["vulnerabilities"]
-        found = {str(record["id"]) for record in records if not record.get("withdrawn")}
+        identifiers = {str(record["id"]) for record in records if not record.get("withdrawn")}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return sorted(name if _IDENTIFIER.fullmatch(name) else _UNREADABLE for name in found)
+    return sorted(name if _IDENTIFIER.fullmatch(name) else _UNREADABLE for name in identifiers)

@@ -1,4 +1,4 @@
-"""Core metadata from inside a wheel or an sdist; nothing is unpacked to disk or executed."""
+"""Reads core metadata from wheels and sdists; nothing is unpacked to disk or executed."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from knowledge.domain.errors import UnavailableError
 _TAIL_BYTES = 128 * KIB
 _AHEAD_BYTES = 64 * KIB
 _HEADER_BYTES, _GLOBAL_BYTES, _HEADERS_BYTES = 32 * KIB, KIB, 4 * MIB
-"""Longest extension header of a tar archive, all those that count for every member, and all of them."""
+"""Maximum size of an extension header of a tar archive, of all global ones, and of all together."""
 _HEADER_STEPS = 2**31
-"""Bound of the sum of their squared lengths: some versions of the library search a header in quadratic time
+"""Maximum sum of their squared sizes: some versions of `tarfile` search a header in quadratic time
 (https://github.com/python/cpython/issues/121285)."""
 _EXTENSIONS = (
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
 )
 _CHAINED = 8
-"""Most extension headers of one member."""
+"""Maximum number of extension headers of one member."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _UNREADABLE = (
     *(OSError, EOFError, ValueError, OverflowError, LookupError, NotImplementedError, RuntimeError),
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error),
 )
-"""What the standard library raises for an archive that is damaged, encrypted or of an unknown kind."""
+"""Exceptions of the standard library for an archive that is damaged, encrypted or of an unknown format."""
 
 
 class ArchiveError(UnavailableError):
@@ -54,11 +54,11 @@ class ArchiveError(UnavailableError):
 
 
 class RangedFile:
-    """A file at an address, of which only the parts that are read are fetched; the end of it first.
+    """A remote file of which only the parts that are read are downloaded, the end first.
 
     Raises:
-        RangeError: If the server does not serve parts.
-        UnavailableError: If it does not answer.
+        RangeError: If the server does not support range requests.
+        UnavailableError: If the server does not answer.
     """
 
     def __init__(self, transport: Transport, url: str) -> None:
@@ -69,7 +69,7 @@ class RangedFile:
         self._position = 0
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the position, as of a file."""
+        """Set the position, like the method of a file."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
         if base + offset < 0:
             raise ValueError("negative position")
@@ -81,7 +81,7 @@ class RangedFile:
         return self._position
 
     def read(self, size: int) -> bytes:
-        """Read as a file does; what is not there yet is fetched.
+        """Read like a file; missing parts are downloaded.
 
         Raises:
             RangeError: If the file changed since its first part was read.
@@ -94,7 +94,7 @@ class RangedFile:
             last = min(max(end, first + _AHEAD_BYTES), self.size) - 1
             part = self._transport.part(self._url, first, last)
             if (part.size, part.etag) != (self.size, self._part.etag):
-                # Parts of two files are none; a whole file has a hash.
+                # The parts would be of two different files; only a whole file has a hash to compare.
                 raise RangeError(f"`{without_credentials(self._url)}` changed while it was read")
             self._part = part
         self._position = end
@@ -105,18 +105,18 @@ def read_wheel_metadata(wheel: BinaryIO | RangedFile, filename: str) -> str:
     """Return the ``METADATA`` of a wheel.
 
     Raises:
-        ArchiveError: If the archive cannot be read or holds none.
+        ArchiveError: If the archive cannot be read or contains no metadata.
         UnavailableError: If it exceeds a limit, or its server does not answer.
     """
     with open_zip(wheel, filename, "wheel") as archive:
         names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")]
         if len(names) != 1:
-            raise ArchiveError(f"`{filename}` holds {len(names)} `.dist-info/METADATA` files, not one")
+            raise ArchiveError(f"`{filename}` contains {len(names)} `.dist-info/METADATA` files, not one")
         return _text(archive, names[0], filename)
 
 
 def read_unpacked_size(wheel: BinaryIO | RangedFile, filename: str) -> int:
-    """Return how many bytes the files of a wheel have once unpacked.
+    """Return the unpacked size of a wheel, in bytes.
 
     Raises:
         UnavailableError: As for :func:`read_wheel_metadata`.
@@ -129,7 +129,7 @@ def read_sdist_metadata(sdist: BinaryIO, filename: str) -> str:
     """Return the ``PKG-INFO`` at the top of an sdist.
 
     Raises:
-        ArchiveError: If the archive cannot be read or holds none.
+        ArchiveError: If the archive cannot be read or contains no metadata.
         UnavailableError: If it exceeds a limit.
     """
     if filename.endswith(".zip"):
@@ -146,9 +146,9 @@ def read_sdist_metadata(sdist: BinaryIO, filename: str) -> str:
                 if _is_pkg_info(member.name) and (extracted := tar.extractfile(member)) is not None:
                     _check_length(member.size, "PKG-INFO", filename)
                     return extracted.read().decode("utf-8", "replace")
-                # The library keeps every member with its headers.
+                # `tarfile` stores every member with its headers.
                 cast(Any, tar).members.clear()
-    raise ArchiveError(f"`{filename}` holds no `PKG-INFO`")
+    raise ArchiveError(f"`{filename}` contains no `PKG-INFO`")
 
 
 def _is_pkg_info(name: str) -> bool:
@@ -156,17 +156,17 @@ def _is_pkg_info(name: str) -> bool:
 
 
 def check_members(count: int, filename: str) -> None:
-    """Check how many members an sdist has.
+    """Check the number of members of an sdist.
 
     Raises:
         TooLargeError: If there are more than :data:`~advisor.index.limits.MEMBERS`.
     """
     if count > MEMBERS:
-        raise TooLargeError(f"`{filename}` holds more than {MEMBERS} members")
+        raise TooLargeError(f"`{filename}` contains more than {MEMBERS} members")
 
 
 class _HeaderBudget:
-    """What the extension headers of one tar archive may still take; the library reads each whole into memory."""
+    """Limits the extension headers of one tar archive, because `tarfile` reads each of them into memory."""
 
     def __init__(self) -> None:
         self._total = self._steps = self._global = self._chained = 0
@@ -175,10 +175,10 @@ class _HeaderBudget:
         """Count the header of a member.
 
         Raises:
-            tarfile.TarError: If that is too much.
+            tarfile.TarError: If a limit is exceeded, or the member is sparse.
         """
         if member.type == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.TarError("it holds a sparse member")
+            raise tarfile.TarError("it contains a sparse member")
         if member.size < 0:
             raise tarfile.TarError("a member has a negative size")
         if member.type not in _EXTENSIONS:
@@ -199,30 +199,30 @@ class _HeaderBudget:
 
 
 class _Member(tarfile.TarInfo):
-    """A member of a tar archive that is not sparse: a sparse one claims any size, and its map is read without bound."""
+    """A member of a tar archive. Sparse members are rejected: they can claim any size, and their map has no limit."""
 
     budget: _HeaderBudget
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
-        found = super().frombuf(buf, encoding, errors)
-        cls.budget.take(found)
-        return found
+        member = super().frombuf(buf, encoding, errors)
+        cls.budget.take(member)
+        return member
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise tarfile.TarError("it holds a sparse member")
+        raise tarfile.TarError("it contains a sparse member")
 
-    # What the library calls for the three kinds of sparse members in extension headers.
+    # `tarfile` calls these for the three formats of sparse members in extension headers.
     _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse
 
 
 @contextmanager
 def open_tar(sdist: BinaryIO, filename: str) -> Iterator[tarfile.TarFile]:
-    """Open an sdist that is a compressed tar archive; its members can be read in their order.
+    """Open an sdist that is a compressed tar archive. Its members must be read in order.
 
     Raises:
         ArchiveError: If it cannot be read.
-        TooLargeError: If it decompresses to too much.
+        TooLargeError: If the decompressed size exceeds the limit.
     """
     member = type("Member", (_Member,), {"budget": _HeaderBudget()})
     try:
@@ -240,13 +240,13 @@ def open_zip(file: BinaryIO | RangedFile, filename: str, kind: str = "sdist") ->
 
     Raises:
         ArchiveError: If it cannot be read.
-        TooLargeError: If its table of contents is too long.
+        TooLargeError: If its table of contents exceeds the limit.
     """
     try:
         with zipfile.ZipFile(cast(BinaryIO, BoundedFile(cast(BinaryIO, file), filename))) as archive:
-            # Other methods decompress without a bound, and wheels and sdists do not use them.
+            # Other methods have no limit on the decompressed size; wheels and sdists do not use them.
             if any(entry.compress_type not in _METHODS for entry in archive.infolist()):
-                raise ArchiveError(f"`{filename}` is not a readable {kind}: it is compressed by an unusual method")
+                raise ArchiveError(f"`{filename}` is not a readable {kind}: its compression is not supported")
             yield archive
     except _UNREADABLE as error:
         raise ArchiveError(f"`{filename}` is not a readable {kind}: {_reason(error)}") from None
@@ -256,7 +256,7 @@ def _text(archive: zipfile.ZipFile, name: str, filename: str) -> str:
     entry = archive.getinfo(name)
     _check_length(entry.file_size, name, filename)
     with archive.open(entry) as member:
-        # Without a length, the library decompresses as much as there is before it cuts.
+        # Without a size, `zipfile` would decompress the whole member before it cuts.
         return member.read(max(1, entry.file_size)).decode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""Builds an sdist's metadata, in an environment of its own. This runs the sdist's code: only on the user's word."""
+"""Builds the metadata of an sdist in an isolated environment (`--build-sdists`), which runs the code of the sdist."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from knowledge.domain.extras import needs_extra
 
 
 class BuildError(UnavailableError):
-    """Raised when an sdist does not tell its metadata, even by a build."""
+    """Raised when the metadata of an sdist cannot be built."""
 
     code = "sdist-build"
 
 
 def build_metadata(sdist: BinaryIO, filename: str) -> str:
-    """Return the core metadata that an sdist's own build backend gives (PEP 517).
+    """Return the core metadata that the build backend of an sdist generates (PEP 517).
 
     Args:
         sdist: The sdist.
-        filename: Its name.
+        filename: File name of the sdist.
 
     Raises:
-        BuildError: If its backend fails, or gives no metadata.
-        UnavailableError: If it cannot be unpacked.
+        BuildError: If the backend fails or generates no metadata.
+        UnavailableError: If the sdist cannot be unpacked.
     """
     import subprocess
 
@@ -45,22 +45,22 @@ def build_metadata(sdist: BinaryIO, filename: str) -> str:
             _unpack(sdist, filename, source)
         except OSError as error:
             raise BuildError(f"`{filename}` cannot be unpacked: {error}") from None
-        found = [path for path in source.iterdir() if path.is_dir()]
-        if len(found) != 1:
-            raise BuildError(f"`{filename}` holds {len(found)} directories at its top, not one")
+        directories = [path for path in source.iterdir() if path.is_dir()]
+        if len(directories) != 1:
+            raise BuildError(f"`{filename}` contains {len(directories)} top-level directories, not one")
         try:
-            return _prepared(found[0], output)
+            return _built_metadata(directories[0], output)
         except (BuildBackendException, BuildException, BackendUnavailable, subprocess.CalledProcessError) as error:
             raise BuildError(f"building the metadata of `{filename}` failed: {_reason(error)}") from None
         except OSError as error:
-            raise BuildError(f"building the metadata of `{filename}` left none: {error}") from None
+            raise BuildError(f"building the metadata of `{filename}` generated none: {error}") from None
 
 
-def _prepared(source: Path, output: Path) -> str:
-    """Return the ``METADATA`` that the build backend writes, as it writes it.
+def _built_metadata(source: Path, output: Path) -> str:
+    """Return the ``METADATA`` file of the build backend, unchanged.
 
-    The standard library's messages cannot be turned back into text: a description of several lines that stands in a
-    header, as older build backends write it, is refused there.
+    It is not parsed here, because :mod:`email` cannot write a header with several lines back to text, as older build
+    backends write the description.
     """
     from build import ProjectBuilder
     from build.env import DefaultIsolatedEnv
@@ -69,22 +69,22 @@ def _prepared(source: Path, output: Path) -> str:
         builder = ProjectBuilder.from_isolated_env(environment, source, runner=_run)
         environment.install(builder.build_system_requires)
         environment.install(builder.get_requires_for_build("wheel"))
-        with Path(builder.metadata_path(output), "METADATA").open("rb") as written:
-            content = written.read(METADATA_BYTES + 1)
+        with Path(builder.metadata_path(output), "METADATA").open("rb") as file:
+            content = file.read(METADATA_BYTES + 1)
     if len(content) > METADATA_BYTES:
         raise BuildError(f"the built metadata exceeds {bytes_text(METADATA_BYTES)}")
     return content.decode("utf-8", "replace")
 
 
 def _reason(error: Exception) -> str:
-    """Return the last line that a build backend wrote, or the error where it wrote none."""
+    """Return the last line of the output of a build backend; the error if there is no output."""
     output = getattr(getattr(error, "exception", error), "output", None) or b""
     lines = output.decode("utf-8", "replace").strip().split("\n") if isinstance(output, bytes) else []
     return (lines[-1] if any(lines) else str(error))[:200]
 
 
 def _run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
-    """Run a step of the build silently; its output is in the error."""
+    """Run a step of the build without output; an error contains the output."""
     from pyproject_hooks import quiet_subprocess_runner
 
     quiet_subprocess_runner(cmd, cwd, extra_environ)
@@ -98,12 +98,12 @@ def _unpack(sdist: BinaryIO, filename: str, folder: Path) -> None:
             archive.extractall(folder)
         return
     with open_tar(sdist, filename) as tar:
-        # No member may leave the folder, be a device or keep special rights (PEP 706).
-        tar.extractall(folder, members=_counted(tar, filename), filter="data")
+        # The filter rejects members outside of the folder and devices, and removes special permissions (PEP 706).
+        tar.extractall(folder, members=_limited_members(tar, filename), filter="data")
 
 
-def _counted(tar: tarfile.TarFile, filename: str) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an archive up to the limits."""
+def _limited_members(tar: tarfile.TarFile, filename: str) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive, and raise an error beyond the limits."""
     total = 0
     for count, member in enumerate(tar, start=1):
         total += member.size

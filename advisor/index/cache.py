@@ -1,4 +1,4 @@
-"""What was fetched once, kept on disk; a damaged entry is noticed and never used."""
+"""A disk cache of downloads; damaged entries are detected and ignored."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
 
-_DIGEST = 64
+_DIGEST_CHARACTERS = 64
 
 
 class DiskCache:
-    """A directory of entries, each stored under its own checksum.
+    """A directory of entries, each with a checksum of its content.
 
     Safe for several threads and processes: entries are replaced atomically.
     """
@@ -20,32 +20,32 @@ class DiskCache:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.damaged: list[Path] = []
-        """Entries found damaged so far; they count as absent."""
+        """Damaged entries so far; they are treated as absent."""
 
     def path_of(self, bucket: str, key: str) -> Path:
-        """Return the file that holds the entry for ``key``."""
+        """Return the file of the entry for ``key``."""
         return self.directory / bucket / hashlib.sha256(key.encode()).hexdigest()
 
     def read(self, bucket: str, key: str) -> bytes | None:
-        """Return the entry for ``key``, or none where it is absent or damaged."""
+        """Return the entry for ``key``; none if it is absent or damaged."""
         path = self.path_of(bucket, key)
         try:
             stored = path.read_bytes()
         except OSError:
             return None
-        content = stored[_DIGEST:]
-        if hashlib.sha256(content).hexdigest().encode() != stored[:_DIGEST]:
+        content = stored[_DIGEST_CHARACTERS:]
+        if hashlib.sha256(content).hexdigest().encode() != stored[:_DIGEST_CHARACTERS]:
             if path not in self.damaged:
                 self.damaged.append(path)
             return None
         return content
 
     def write(self, bucket: str, key: str, content: bytes) -> None:
-        """Store an entry; a full or read-only disk only costs the next run its speed."""
+        """Store an entry; errors of a full or read-only disk are ignored."""
         path = self.path_of(bucket, key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # A loss of power may damage an entry; the digest then makes it count as absent.
+            # A power failure may damage an entry; the checksum detects this.
             write_atomically(path, hashlib.sha256(content).hexdigest().encode() + content, durable=False)
         except (OSError, InputError):
             return

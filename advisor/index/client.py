@@ -16,7 +16,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
 from advisor.index.distributions import Distributions, MetadataError
 from advisor.index.metadata import CoreMetadata
-from advisor.index.page import DistributionFile, Wanted
+from advisor.index.page import DistributionFile, FileSelector
 from advisor.index.pages import IndexAnswerError, Pages, ProjectPage, index_directory
 from advisor.index.transport import Transport, local_path
 from knowledge.domain.errors import UnavailableError
@@ -26,26 +26,26 @@ _T = TypeVar("_T")
 
 
 class _Inline(Executor):
-    """Runs what is submitted at once."""
+    """An executor that runs each task immediately, in the calling thread."""
 
-    def submit(self, task: Callable[..., _T], /, *values: Any, **named: Any) -> Future[_T]:
-        done: Future[_T] = Future()
+    def submit(self, task: Callable[..., _T], /, *values: Any, **options: Any) -> Future[_T]:
+        future: Future[_T] = Future()
         try:
-            done.set_result(task(*values, **named))
+            future.set_result(task(*values, **options))
         except Exception as error:
-            done.set_exception(error)
-        return done
+            future.set_exception(error)
+        return future
 
 
 class IndexClient:
-    """The configured indexes, seen as one.
+    """All configured indexes.
 
-    Every answer is kept: pages until they are stale, metadata for good. One client serves many threads, and asks for
-    the same thing once.
+    Answers are cached: pages until they are stale, metadata permanently. A client may be used by many threads, and
+    requests nothing twice.
 
-    A package that is bound to an index comes from there alone. Of the others, the first index that knows a package is
-    the only one it comes from, so that nobody can slip in a version from another (dependency confusion); directories
-    of this machine are searched in any case.
+    A package that is bound to an index comes only from there. Other packages come only from the first index that has
+    them, so that nobody can add a version on another index (dependency confusion). Directories of this machine are
+    always searched.
     """
 
     def __init__(
@@ -69,19 +69,19 @@ class IndexClient:
         self._metadata: dict[str, Future[CoreMetadata]] = {}
         self._answers: dict[NormalizedName, tuple[ProjectPage, ...]] = {}
         self._lock = threading.Lock()
-        # What only reads files gains nothing by threads.
+        # Without network access, threads bring no speed.
         self._pool = _Inline() if offline else ThreadPoolExecutor(max_workers=workers, thread_name_prefix="index")
         self._background = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="ahead")
 
     def close(self) -> None:
-        """Drop what is still queued and let the threads end."""
+        """Cancel the queued requests and end the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._background.shutdown(wait=False, cancel_futures=True)
 
     def in_background(self, task: Callable[[], None]) -> None:
-        """Run a task that only fetches ahead: it may fail or be dropped without harm.
+        """Run a task that only prefetches; it may fail or be cancelled without consequences.
 
-        It has threads of its own, so that it may wait for pages and metadata.
+        These tasks have their own threads, so that they may wait for pages and metadata.
         """
 
         def run() -> None:
@@ -92,17 +92,17 @@ class IndexClient:
             self._background.submit(run)
 
     def pages(self, project: NormalizedName) -> tuple[ProjectPage, ...]:
-        """Return the pages that a project comes from; empty where no index knows it.
+        """Return the pages of a project; empty if no index has it.
 
         Raises:
-            UnavailableError: If an index does not answer, or not with a page, or the cache lacks it while offline.
+            UnavailableError: If an index does not answer with a page, or the page is not in the cache while offline.
         """
         if project not in self._answers:
             self._answers[project] = tuple(self._read_pages(project))
         return self._answers[project]
 
     def renew(self, project: NormalizedName) -> None:
-        """Ask for a project's pages again, even where they are fresh: for what is newer than they are.
+        """Request the pages of a project again, even if they are fresh, to get newer releases.
 
         Raises:
             UnavailableError: As for :meth:`pages`.
@@ -119,45 +119,45 @@ class IndexClient:
     def _read_pages(self, project: NormalizedName) -> list[ProjectPage]:
         if project in self.configuration.bindings:
             return [self._page(project, self.configuration.bindings[project])]
-        found = []
+        pages = []
         for base in self._remote:
             page = self._page(project, base)
-            if page.known:
-                found.append(page)
+            if page.exists:
+                pages.append(page)
                 if self.configuration.strategy == "first-index":
                     break
-        found += [self._page(project, base) for base in self._local]
-        found += [self._reader.linked(links, project) for links in self.configuration.find_links]
-        return [page for page in found if page.known]
+        pages += [self._page(project, base) for base in self._local]
+        pages += [self._reader.linked(links, project) for links in self.configuration.find_links]
+        return [page for page in pages if page.exists]
 
     def digest(self, project: NormalizedName) -> str:
-        """Return a hash of what the indexes say of a project: equal where they say the same.
+        """Return a hash of the pages of a project.
 
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        told = [page.digest or [[f.filename, f.size] for f in page.files] for page in self.pages(project)]
-        return content_hash(told)
+        contents = [page.digest or [[f.filename, f.size] for f in page.files] for page in self.pages(project)]
+        return content_hash(contents)
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
-        """Return every file of a project; where several pages offer a file of one name, the first one's.
+        """Return every file of a project; if several pages have a file of the same name, the first one.
 
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        found: dict[str, DistributionFile] = {}
+        by_name: dict[str, DistributionFile] = {}
         for page in self.pages(project):
             for file in page.files:
-                found.setdefault(file.filename, file)
-        return tuple(found.values())
+                by_name.setdefault(file.filename, file)
+        return tuple(by_name.values())
 
-    def listed(self, project: NormalizedName, wanted: Wanted) -> tuple[DistributionFile, ...]:
-        """Return the files of a project that are wanted by their names, of all its pages, whatever kind they are.
+    def select_files(self, project: NormalizedName, selector: FileSelector) -> tuple[DistributionFile, ...]:
+        """Return the files of a project, on all of its pages and of any kind, that a selector accepts by name.
 
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        return tuple(file for page in self.pages(project) for file in page.read(wanted).files)
+        return tuple(file for page in self.pages(project) for file in page.read(selector).files)
 
     @property
     def _local(self) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ class IndexClient:
 
     @property
     def _remote(self) -> tuple[str, ...]:
-        """Further indexes, then the default one (as uv)."""
+        """Further indexes, then the default one, in the same order as uv."""
         default = self.configuration.default
         return (*(base for base in self.configuration.extra if base not in self._local), default)
 
@@ -174,7 +174,7 @@ class IndexClient:
         """Return the core metadata of a wheel or sdist.
 
         Raises:
-            MetadataError: If it is malformed or does not belong to the file.
+            MetadataError: If it is malformed or is of another file.
             UnavailableError: As for :meth:`files`.
         """
         return self._metadata_future(file).result()
@@ -195,7 +195,7 @@ class IndexClient:
             self._metadata_future(file)
 
     def vulnerabilities(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
-        """Return the identifiers of a version's known vulnerabilities, or none where its index keeps no record.
+        """Return the identifiers of a version's known vulnerabilities; none if the index has no record.
 
         Raises:
             UnavailableError: As for :meth:`pages`.
@@ -214,19 +214,19 @@ class IndexClient:
             return self._records[key]
 
     def size(self, file: DistributionFile) -> int | None:
-        """Return the size of a file in bytes, asking for it where the index page does not tell."""
+        """Return the size of a file in bytes; it is requested if the index page does not contain it."""
         return self._distributions.size(file)
 
     def unpacked_size(self, file: DistributionFile) -> int | None:
-        """Return how many bytes a wheel takes once it is installed, or none where that cannot be told."""
+        """Return the unpacked size of a wheel in bytes; none if it is unknown."""
         return self._distributions.unpacked_size(file)
 
     def prefetch_sizes(self, files: Iterable[DistributionFile]) -> None:
-        """Ask for the sizes that index pages did not tell, in one parallel batch."""
+        """Request the sizes that index pages do not contain, in one parallel batch."""
         list(self._pool.map(self._size_or_none, files))
 
     def _size_or_none(self, file: DistributionFile) -> int | None:
-        # A lock without a size is valid; a missing one is no reason to fail.
+        # A lock without sizes is valid.
         with contextlib.suppress(UnavailableError):
             return self.size(file)
         return None
@@ -247,19 +247,19 @@ class IndexClient:
             return self._metadata[file.identity]
 
     def built_metadata(self, file: DistributionFile) -> CoreMetadata:
-        """Return the metadata that building an sdist gives; its code runs once, then the answer is kept.
+        """Return the metadata of an sdist from a build, which runs its code; the result is cached.
 
         Raises:
-            MetadataError: If the build fails, or gives malformed metadata.
+            MetadataError: If the build fails, or generates malformed metadata.
             UnavailableError: As for :meth:`pages`.
         """
         return self._distributions.built_metadata(file)
 
     def pinned(self, file: DistributionFile) -> DistributionFile:
-        """Return a file with size and hash filled in, as a lock needs them.
+        """Return a file with size and hash, which a lock needs.
 
         Raises:
-            IndexAnswerError: If the index gives no SHA-256 and the file is not on this machine.
+            IndexAnswerError: If the index provides no SHA-256 and the file is not on this machine.
             UnavailableError: If it cannot be read.
         """
         digest = file.sha256
@@ -267,7 +267,7 @@ class IndexClient:
             path = local_path(file.url)
             if path is None:
                 raise IndexAnswerError(
-                    f"`{without_credentials(file.index)}` gives no sha256 for `{file.filename}`, which a lock needs",
+                    f"`{without_credentials(file.index)}` has no SHA-256 of `{file.filename}`, which a lock needs",
                     hint="use an index that publishes hashes",
                 )
             digest = self._distributions.local_hash(file, path)

@@ -1,4 +1,4 @@
-"""Which indexes pip and uv are configured to use."""
+"""Reads the index configuration of pip and uv."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ PYPI = "https://pypi.org/simple/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexConfiguration:
-    """Where candidates come from.
+    """Indexes and how to access them.
 
     Attributes:
-        default: Base address of the default index's simple API; empty for the field's default index.
+        default: Base address of the default index's simple API; empty for PyPI.
         extra: Base addresses of further indexes, searched before the default one.
-        find_links: Directories (paths or ``file:`` addresses) that hold distributions.
-        bindings: By package, the base address of the one index that it comes from.
-        strategy: ``first-index``: the first index that knows a package is the only one; ``unsafe-best-match``: all are
-            searched for every package (as pip does), so that any of them can supply any package.
-        certificate: File of trusted certificate authorities, or none for the built-in ones.
-        timeout_seconds: Longest wait for one answer.
+        find_links: Directories (paths or ``file:`` addresses) with distributions.
+        bindings: By package, the base address of the only index that it comes from.
+        strategy: ``first-index``: a package comes only from the first index that has it; ``unsafe-best-match``: all
+            indexes are searched for every package, as pip does, so that any of them can provide any package.
+        certificate: File of trusted certificate authorities; none for the built-in ones.
+        timeout_seconds: Maximum wait for one answer.
     """
 
     default: str = ""
@@ -49,23 +49,23 @@ class IndexConfiguration:
 
     @property
     def default_url(self) -> str:
-        """Address of the default index; where nothing is configured, the one that pip uses."""
+        """Address of the default index; if none is configured, that of pip."""
         if self.default:
             return self.default
         return PYPI
 
     def name_of(self, base: str) -> str:
-        """Short name of an index for stacks: empty for the default one, else its host, else ``local``."""
+        """Return a short name of an index for stacks: empty for the default index, else its host, else ``local``."""
         if base == self.default_url:
             return ""
         return urlsplit(base).hostname or "local"
 
 
 def without_credentials(url: str) -> str:
-    """Return an address with user name and password removed."""
+    """Return an address without user name and password."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # Not an address: a message may still show it.
+    except ValueError:  # Not a valid address, but messages may contain it.
         return re.sub(r"//[^/]*@", "//", url)
     if "@" not in parts.netloc:
         return url
@@ -79,7 +79,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of an address, which is what credentials are bound to (RFC 6454).
+    """Return scheme, host and port of an address; credentials are valid for one origin (RFC 6454).
 
     Raises:
         ValueError: If the port is not a number.
@@ -91,10 +91,10 @@ def origin_of(url: str) -> str:
 def split_credentials(
     configuration: IndexConfiguration, environment: Mapping[str, str] | None = None
 ) -> tuple[IndexConfiguration, Credentials]:
-    """Take the credentials out of a configuration's addresses, so that no lock, report or cache can hold them.
+    """Remove the credentials from the addresses of a configuration, so that no lock, report or cache contains them.
 
-    An index whose address has none takes those that the user's ``.netrc`` has for its host, over HTTPS only: that file
-    names neither scheme nor port. Its ``default`` entry is not used.
+    For an HTTPS index whose address has no credentials, those of its host in the user's ``.netrc`` are used. They are
+    not used over HTTP, because that file contains neither scheme nor port. Its ``default`` entry is not used.
 
     Args:
         configuration: The configuration.
@@ -116,19 +116,19 @@ def split_credentials(
             raise InputError(f"the index address `{without_credentials(url)}` is malformed: {error}") from None
         if parts.username:
             credentials[origin] = (unquote(parts.username), unquote(parts.password or ""))
-        elif parts.scheme == "https" and (known := machines.get(parts.hostname or "")):
-            credentials.setdefault(origin, known)
-    apart = replace(
+        elif parts.scheme == "https" and (credential := machines.get(parts.hostname or "")):
+            credentials.setdefault(origin, credential)
+    clean = replace(
         configuration,
         default=without_credentials(configuration.default),
         extra=tuple(without_credentials(url) for url in configuration.extra),
         bindings={name: without_credentials(url) for name, url in configuration.bindings.items()},
     )
-    return apart, credentials
+    return clean, credentials
 
 
 def _netrc(variables: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
-    """Return user names and passwords by host; nothing where the file is absent or unreadable, as pip."""
+    """Return user names and passwords by host; empty if the file is absent or unreadable, as in pip."""
     try:
         path = Path(variables["NETRC"]) if "NETRC" in variables else Path.home() / ".netrc"
         hosts = netrc.netrc(path).hosts
@@ -143,8 +143,8 @@ def read_configuration(
 ) -> IndexConfiguration:
     """Read the index configuration of pip and uv.
 
-    For every key the first layer that sets it wins: uv's environment variables, pip's, the project's uv tables,
-    the user's and the system's ``uv.toml``, pip's configuration files.
+    The first of these that sets a key determines its value: environment variables of uv, those of pip, the uv tables
+    of the project, ``uv.toml`` of the user and of the system, configuration files of pip.
 
     Args:
         directory: The project's directory.
@@ -156,26 +156,26 @@ def read_configuration(
     """
     variables = os.environ if environment is None else environment
     if home is None:
-        # A user may have no home; then nothing is looked for below `~`, which could be a directory of the project.
+        # Without a home directory, `~` is not expanded, and could be a directory of the project.
         home = Path(os.path.expanduser("~"))
         home = home if home.is_absolute() else Path(os.devnull)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for layer in _layers(directory, variables, home):
         for key, value in layer.items():
-            found.setdefault(key, value)
+            values.setdefault(key, value)
     configuration = IndexConfiguration(
-        default=found.get("index-url", ""),
-        extra=tuple(found.get("extra-index-url", ())),
-        find_links=tuple(found.get("find-links", ())),
-        bindings=found.get("bindings", {}),
-        strategy=check_strategy(found.get("index-strategy", STRATEGIES[0])),
-        certificate=found.get("cert"),
+        default=values.get("index-url", ""),
+        extra=tuple(values.get("extra-index-url", ())),
+        find_links=tuple(values.get("find-links", ())),
+        bindings=values.get("bindings", {}),
+        strategy=check_strategy(values.get("index-strategy", STRATEGIES[0])),
+        certificate=values.get("cert"),
     )
-    if timeout := found.get("timeout"):
+    if timeout := values.get("timeout"):
         try:
             configuration = replace(configuration, timeout_seconds=float(timeout))
         except ValueError:
-            raise InputError(f"the index time-out `{timeout}` is not a number of seconds") from None
+            raise InputError(f"the index timeout `{timeout}` is not a number of seconds") from None
     return configuration
 
 
@@ -195,9 +195,9 @@ def _layers(directory: Path, variables: Mapping[str, str], home: Path) -> Iterat
 def _uv_variables(variables: Mapping[str, str]) -> dict[str, Any]:
     layer: dict[str, Any] = {}
     if default := variables.get("UV_DEFAULT_INDEX") or variables.get("UV_INDEX_URL"):
-        layer["index-url"] = _unnamed(default)
+        layer["index-url"] = _address_of(default)
     if extra := variables.get("UV_INDEX") or variables.get("UV_EXTRA_INDEX_URL"):
-        layer["extra-index-url"] = tuple(_unnamed(word) for word in extra.split())
+        layer["extra-index-url"] = tuple(_address_of(word) for word in extra.split())
     if strategy := variables.get("UV_INDEX_STRATEGY"):
         layer["index-strategy"] = strategy
     if links := variables.get("UV_FIND_LINKS"):
@@ -209,21 +209,21 @@ def _uv_variables(variables: Mapping[str, str]) -> dict[str, Any]:
     return layer
 
 
-def _unnamed(index: str) -> str:
-    """Drop the name of uv's ``name=address`` form."""
+def _address_of(index: str) -> str:
+    """Return the address of an index in uv's form ``name=address``."""
     name, separator, url = index.partition("=")
     return url if separator and "/" not in name else index
 
 
 def _uv_file(path: Path, *keys: str) -> dict[str, Any]:
-    """Read uv's settings from a file, or from a table of it."""
+    """Read the uv settings in a file, or in a table of it."""
     table: Any = _read_toml(path)
     try:
         for key in keys:
             table = table.get(key, {})
         return _uv_table(table)
     except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"`{path}`: uv's settings are not shaped as uv reads them: {error}") from None
+        raise InputError(f"`{path}`: the uv settings have a value of the wrong type: {error}") from None
 
 
 def _uv_table(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,42 +244,42 @@ def _uv_table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _uv_bindings(table: Mapping[str, Any]) -> dict[str, str]:
-    """Return the packages that ``[tool.uv.sources]`` binds to a named index; sources with markers are left out."""
-    named = {index.get("name"): index.get("url", "") for index in table.get("index", ())}
+    """Return the index of each package in ``[tool.uv.sources]``; sources with markers are ignored."""
+    url_by_name = {index.get("name"): index.get("url", "") for index in table.get("index", ())}
     bindings: dict[str, str] = {}
     for package, source in table.get("sources", {}).items():
         if isinstance(source, dict) and "index" in source and "marker" not in source:
-            if source["index"] not in named:
+            if source["index"] not in url_by_name:
                 raise InputError(
-                    f"`tool.uv.sources.{package}` names the index `{source['index']}`, which is not defined"
+                    f"`tool.uv.sources.{package}` uses the index `{source['index']}`, which is not defined"
                 )
-            bindings[canonicalize_name(package)] = str(named[source["index"]])
+            bindings[canonicalize_name(package)] = str(url_by_name[source["index"]])
     return bindings
 
 
 def check_strategy(name: str) -> str:
-    """Return the index strategy of a name.
+    """Return the strategy for the name of a strategy in uv.
 
     Raises:
-        InputError: If there is none.
+        InputError: If there is no such strategy.
     """
-    # uv's third one differs from the second in its search order only.
-    known = {**dict.fromkeys(STRATEGIES), "unsafe-first-match": None}
-    if name not in known:
-        raise InputError(f"there is no index strategy `{name}`", hint=f"take one of {', '.join(STRATEGIES)}")
+    # The third strategy of uv differs from the second only in its search order.
+    supported = {**dict.fromkeys(STRATEGIES), "unsafe-first-match": None}
+    if name not in supported:
+        raise InputError(f"there is no index strategy `{name}`", hint=f"choose one of {', '.join(STRATEGIES)}")
     return STRATEGIES[0] if name == STRATEGIES[0] else STRATEGIES[1]
 
 
 def _pip_files(variables: Mapping[str, str], home: Path) -> Iterator[Path]:
-    """Yield pip's configuration files, the strongest last."""
+    """Yield the configuration files of pip; a later file overrides an earlier one."""
     for folder in (variables.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":"):
         yield Path(folder) / "pip" / "pip.conf"
     yield Path("/etc/pip.conf")
     yield home / ".pip" / "pip.conf"
     yield Path(variables.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
     yield Path(sys.prefix) / "pip.conf"
-    if chosen := variables.get("PIP_CONFIG_FILE"):
-        yield Path(chosen)
+    if configured := variables.get("PIP_CONFIG_FILE"):
+        yield Path(configured)
 
 
 def _pip_file(path: Path) -> dict[str, Any]:
@@ -308,7 +308,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the lists, which pip writes as words, into tuples."""
+    """Convert lists to tuples; pip writes them as words."""
     return {
         key: tuple(value.split() if isinstance(value, str) else value)
         if key in ("extra-index-url", "find-links")

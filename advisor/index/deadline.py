@@ -1,4 +1,4 @@
-"""A limit on the total time of an answer: who sends a byte at a time never exceeds the time-out of one wait."""
+"""A limit on the total time of an answer, because a server that sends single bytes never exceeds a read timeout."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _end: ContextVar[float] = ContextVar("end", default=math.inf)
 class DeadlineError(Exception):
     """Raised when an answer is not complete in time.
 
-    Neither an ``OSError`` nor an error of the HTTP library, which would try again.
+    It is neither an ``OSError`` nor an error of the HTTP library, so that the request is not retried.
     """
 
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Limit the time of all that this thread reads from connections of :class:`TimedResponse`.
+    """Limit the total time of reading answers (:class:`TimedResponse`) in this thread.
 
     Args:
-        seconds: From now on.
+        seconds: The limit, from now.
     """
     token = _end.set(time.monotonic() + seconds)
     try:
@@ -37,15 +37,15 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Return how much time there still is.
+    """Return the seconds until the deadline.
 
     Raises:
-        DeadlineError: If there is none.
+        DeadlineError: If the deadline is over.
     """
-    left = _end.get() - time.monotonic()
-    if left <= 0:
+    seconds = _end.get() - time.monotonic()
+    if seconds <= 0:
         raise DeadlineError
-    return left
+    return seconds
 
 
 class _TimedReader(io.RawIOBase):
@@ -56,15 +56,15 @@ class _TimedReader(io.RawIOBase):
         self._connection = connection
 
     def readable(self) -> bool:
-        """Return true, which the buffer asks."""
+        """Return true, as the buffer requires."""
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read what is there, waiting for the time-out of one wait or until the deadline, whichever is earlier.
+        """Read available bytes; wait until the read timeout or the deadline, whichever is earlier.
 
         Raises:
-            DeadlineError: If the deadline is past.
-            TimeoutError: If nothing came.
+            DeadlineError: If the deadline is over.
+            TimeoutError: If nothing was received.
         """
         timeout = self._connection.gettimeout()
         self._connection.settimeout(min(seconds_left(), math.inf if timeout is None else timeout))
@@ -77,7 +77,7 @@ class _TimedReader(io.RawIOBase):
             self._connection.settimeout(timeout)
 
     def close(self) -> None:
-        """Close what is read."""
+        """Close the connection."""
         self._raw.close()
         super().close()
 
@@ -85,6 +85,6 @@ class _TimedReader(io.RawIOBase):
 class TimedResponse(http.client.HTTPResponse):
     """An answer whose headers and body are read until the deadline."""
 
-    def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
-        super().__init__(sock, *arguments, **named)
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
         self.fp = io.BufferedReader(_TimedReader(self.fp.detach(), sock))

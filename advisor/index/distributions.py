@@ -1,7 +1,7 @@
-"""Metadata and sizes of wheels and sdists, each read once and kept.
+"""Metadata and sizes of wheels and sdists, cached.
 
-What is kept of a file counts for this index and this address only. A hash that a page claims proves nothing before the
-file was read, so that no index can put something in the place of another one's file.
+Cache entries of a file are valid only for its index and address. The hash on a page proves nothing before the file was
+read; so no index can replace the cache entries of another index's file.
 """
 
 from __future__ import annotations
@@ -47,53 +47,53 @@ class Distributions:
 
         Raises:
             MetadataError: If it is malformed.
-            UnavailableError: If the index does not answer, or with something else than its page says, or the cache
-                lacks it while offline.
+            UnavailableError: If the index does not answer, the answer does not match its page, or the cache has no
+                entry while offline.
         """
-        # A file of this machine may be built again at any time, and reading it costs little.
-        kept = local_path(file.url) is None
-        stored = self._cache.read("metadata", file.identity) if kept else None
-        if stored is not None:
-            return _parsed(stored.decode(), file)
+        # A file on this machine may change at any time, and is fast to read.
+        is_cacheable = local_path(file.url) is None
+        cached = self._cache.read("metadata", file.identity) if is_cacheable else None
+        if cached is not None:
+            return _parse(cached.decode(), file)
         try:
             text = header_of(self._read_metadata(file))
         except GoneError:
-            raise MetadataError("metadata: listed on the index, but no longer there; try `--refresh`") from None
+            raise MetadataError("metadata: the file no longer exists on the index; try `--refresh`") from None
         except (ArchiveError, TooLargeError, ValueError) as error:
             raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
-        if kept:
+        if is_cacheable:
             self._cache.write("metadata", file.identity, text.encode())
-        return _parsed(text, file)
+        return _parse(text, file)
 
     def built_metadata(self, file: DistributionFile) -> CoreMetadata:
-        """Return the metadata that building an sdist gives; its code runs once, then the answer is kept.
+        """Return the metadata of an sdist from a build, which runs its code; the result is cached.
 
         Raises:
-            MetadataError: If the build fails, or gives malformed metadata.
+            MetadataError: If the build fails, or generates malformed metadata.
             UnavailableError: As for :meth:`metadata`.
         """
         key = f"built by {sys.version_info.major}.{sys.version_info.minor} {file.identity}"
-        kept = local_path(file.url) is None
-        stored = self._cache.read("metadata", key) if kept else None
-        if stored is None:
+        is_cacheable = local_path(file.url) is None
+        cached = self._cache.read("metadata", key) if is_cacheable else None
+        if cached is None:
             if self._offline:
                 raise MetadataError(f"metadata of `{file.filename}` needs a build, and `--offline` forbids it")
             from advisor.index.build import BuildError, build_metadata
 
             try:
                 with self._opened(file) as sdist:
-                    stored = header_of(build_metadata(sdist, file.filename)).encode()
+                    cached = header_of(build_metadata(sdist, file.filename)).encode()
             except (BuildError, ArchiveError, TooLargeError, ValueError) as error:
                 raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
-            if kept:
-                self._cache.write("metadata", key, stored)
-        return _parsed(stored.decode(), file)
+            if is_cacheable:
+                self._cache.write("metadata", key, cached)
+        return _parse(cached.decode(), file)
 
     def size(self, file: DistributionFile) -> int | None:
-        """Return the size of a file in bytes, asking for it where the index page does not tell.
+        """Return the size of a file in bytes; it is requested if the index page does not contain it.
 
         Raises:
-            UnavailableError: If the index does not answer, or the file is one of this machine that is not there.
+            UnavailableError: If the index does not answer, or a file of this machine does not exist.
         """
         if file.size is not None:
             return file.size
@@ -102,8 +102,8 @@ class Distributions:
                 return path.stat().st_size
             except OSError as error:
                 raise _unreadable(file, error) from None
-        if (known := self._cache.read("size", file.identity)) is not None:
-            return int(known)
+        if (cached := self._cache.read("size", file.identity)) is not None:
+            return int(cached)
         if self._offline:
             return None
         length = self._transport.length(file.url)
@@ -112,13 +112,13 @@ class Distributions:
         return length
 
     def unpacked_size(self, file: DistributionFile) -> int | None:
-        """Return how many bytes a wheel takes once it is installed, or none where that cannot be told."""
+        """Return the unpacked size of a wheel in bytes; none if it is unknown."""
         try:
             if (path := local_path(file.url)) is not None:
                 with path.open("rb") as wheel:
                     return read_unpacked_size(wheel, file.filename)
-            if (known := self._cache.read("unpacked", file.identity)) is not None:
-                return int(known)
+            if (cached := self._cache.read("unpacked", file.identity)) is not None:
+                return int(cached)
             if self._offline:
                 return None
             size = read_unpacked_size(RangedFile(self._transport, file.url), file.filename)
@@ -154,17 +154,17 @@ class Distributions:
             try:
                 ranged = RangedFile(self._transport, file.url)
                 if file.size not in (None, ranged.size):
-                    raise RangeError(f"`{file.filename}` has not the size that its page gives")
+                    raise RangeError(f"`{file.filename}` does not have the size on its page")
                 text = read_wheel_metadata(ranged, file.filename)
                 self._cache.write("size", file.identity, str(ranged.size).encode())
                 return text
             except RangeError:
-                pass  # The whole wheel is fetched, and compared with its hash.
+                pass  # Download the whole wheel, and compare its hash.
         with self._opened(file) as wheel:
             return read_wheel_metadata(wheel, file.filename)
 
     def _separate_metadata(self, file: DistributionFile) -> bytes | None:
-        """Return the metadata that lies beside a file (PEP 658), or none where it does not."""
+        """Return the separate metadata of a file (PEP 658); none if it does not exist."""
         url = f"{file.url}.metadata"
         if (path := local_path(url)) is not None:
             try:
@@ -184,7 +184,7 @@ class Distributions:
 
     @contextmanager
     def _opened(self, file: DistributionFile) -> Iterator[BinaryIO]:
-        """Open a whole file, once it has the hash that its page gives."""
+        """Open a whole file after its hash was compared with that on its page."""
         if (path := local_path(file.url)) is None:
             with self._transport.download(file.url) as (fetched, digest):
                 _check_hash(digest, file.sha256, file.url)
@@ -204,7 +204,7 @@ def _check_hash(digest: str, expected: str | None, url: str) -> None:
     if expected and digest != expected.lower():
         raise IndexAnswerError(
             f"the hash of `{without_credentials(url)}` does not match the one on its index page",
-            hint="the file or the page was changed on the way: try again, or another index",
+            hint="the file or the page was changed in transit: try again, or use another index",
         )
 
 
@@ -212,7 +212,7 @@ def _unreadable(file: DistributionFile, error: OSError) -> UnavailableError:
     return ArchiveError(f"`{local_path(file.url)}` cannot be read: {error.strerror or error}")
 
 
-def _parsed(text: str, file: DistributionFile) -> CoreMetadata:
+def _parse(text: str, file: DistributionFile) -> CoreMetadata:
     try:
         return parse_metadata(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Why a request failed, in a few words, and whether another try can help."""
+"""Short descriptions of failed requests, and whether to retry."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from collections.abc import Iterator
 import requests
 
 CERTIFICATE_HINT = (
-    "name the file of its authority with `SSL_CERT_FILE` (uv) or `PIP_CERT` (pip), or have the server's "
-    "certificate renewed"
+    "set `SSL_CERT_FILE` (uv) or `PIP_CERT` (pip) to the certificate of its authority, or renew the certificate of "
+    "the server"
 )
-_PASSING = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
+_TRANSIENT = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 
 
-def may_pass(error: Exception) -> bool:
-    """Whether another try can help: certificates, other protocols and malformed addresses stay as they are."""
-    return isinstance(error, _PASSING) and not is_certificate_failure(error) and not _is_other_protocol(error)
+def is_transient(error: Exception) -> bool:
+    """Whether a retry can succeed: not with wrong certificates, other protocols and malformed addresses."""
+    return isinstance(error, _TRANSIENT) and not is_certificate_failure(error) and not _is_other_protocol(error)
 
 
 def is_certificate_failure(error: Exception) -> bool:
-    """Whether the server has shown a certificate that is not trusted."""
+    """Whether the server has a certificate that is not trusted."""
     return any(isinstance(one, ssl.SSLCertVerificationError) for one in _causes(error))
 
 
 def _is_other_protocol(error: Exception) -> bool:
-    # A connection that was closed, or broke, is an error of the HTTP library, too.
+    # A closed or interrupted connection is an error of the HTTP library, too.
     broken = ConnectionError | http.client.IncompleteRead
     return any(isinstance(one, http.client.HTTPException) and not isinstance(one, broken) for one in _causes(error))
 
 
 def cause_of(error: Exception) -> str:
-    """Say in a few words why a request failed."""
+    """Return a short description of why a request failed."""
     causes = tuple(_causes(error))
     for one in causes:
         if isinstance(one, ssl.SSLCertVerificationError):
@@ -56,8 +56,8 @@ def cause_of(error: Exception) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what led to it."""
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__ or found.__context__
+    """Yield an error and its causes."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

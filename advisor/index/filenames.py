@@ -1,4 +1,4 @@
-"""What the name of a wheel or sdist says."""
+"""Information in the file names of wheels and sdists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 
 def version_of(filename: str) -> Version | None:
-    """Return the version of a wheel or sdist by its name; none where that does not tell."""
+    """Return the version in the file name of a wheel or sdist; none if the name is not valid."""
     try:
         if filename.endswith(".whl"):
             return parse_wheel_filename(filename)[1]
@@ -19,9 +19,9 @@ def version_of(filename: str) -> Version | None:
 
 
 def file_key(filename: str) -> Hashable:
-    """Return what is equal for the spellings of one file's name: uv writes `pysocks-1.7.1-...` of `PySocks-1.7.1-...`.
+    """Return a key that is equal for equivalent file names: uv writes `pysocks-1.7.1-...` for `PySocks-1.7.1-...`.
 
-    A name that is not standard only equals itself.
+    An invalid name is equal only to itself.
     """
     try:
         if filename.endswith(".whl"):

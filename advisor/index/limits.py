@@ -1,7 +1,7 @@
-"""How much is read of what an index serves; nobody needs to trust it for that.
+"""Limits on data from an index, which need not be trusted.
 
-Large ones are normal: the page of `ddtrace` on pypi.org has 21 MB as JSON, and there are wheels of 3 GB. Everything
-above these limits is an error that names the address and the limit.
+Large data is normal: the page of `ddtrace` on pypi.org has 21 MB as JSON, and there are wheels of 3 GB. Data above
+these limits causes an error with the address and the limit.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from knowledge.domain.errors import UnavailableError
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 PAGE_BYTES = 32 * MIB
-"""Longest project page or vulnerability record, decompressed."""
+"""Maximum size of a project page or vulnerability record, decompressed."""
 PAGE_FILES = 100_000
-"""Most files of a project page."""
+"""Maximum number of files on a project page."""
 NAME_CHARACTERS = 1024
-"""Longest name of a file."""
+"""Maximum length of a file name."""
 ADDRESS_CHARACTERS = 8192
-"""Longest address of a file."""
+"""Maximum length of the address of a file."""
 METADATA_BYTES = 16 * MIB
-"""Longest core metadata document: ``METADATA``, ``PKG-INFO``, or separate metadata."""
+"""Maximum size of a core metadata document: ``METADATA``, ``PKG-INFO``, or separate metadata."""
 HEADER_BYTES = 2 * MIB
-"""Longest header of such a document; the rest of it is the description, which is not read."""
+"""Maximum size of the header of such a document; the rest is the description, which is not read."""
 DIRECTORY_BYTES = 16 * MIB
-"""Longest table of contents of a zip archive, and longest part of one that is read at a time."""
+"""Maximum size of the table of contents of a zip archive, and of a single read."""
 FILE_BYTES = 4 * GIB
-"""Longest wheel or sdist that is fetched whole."""
+"""Maximum size of a wheel or sdist that is downloaded as a whole."""
 UNPACKED_BYTES = GIB
-"""How much of an sdist is decompressed, to find its metadata or to build it."""
+"""Maximum decompressed size of an sdist, for its metadata or a build."""
 MEMBERS = 100_000
-"""How many members an sdist may have."""
-_ENDS = 100
-"""How often a stream is read at its end."""
+"""Maximum number of members of an sdist."""
+_MAX_READS_AT_END = 100
+"""Maximum number of reads of a stream at its end."""
 REDIRECTS = 10
-"""How many redirects are followed."""
+"""Maximum number of redirects."""
 RETRY_AFTER_SECONDS = 30
-"""Longest wait that an index may ask for before the next try."""
+"""Maximum wait before a retry that an index may request."""
 ANSWER_TIMEOUTS = 10
-"""How many time-outs of one wait a page, metadata or a part of a file may take in all, with redirects and tries."""
+"""Maximum total time for a page, metadata or part of a file, with redirects and retries, in read timeouts."""
 FILE_TIMEOUTS = 120
-"""The same for a file that is fetched whole."""
+"""The same for a file that is downloaded as a whole."""
 
 
 class TooLargeError(UnavailableError):
@@ -57,9 +57,9 @@ def bytes_text(amount: int) -> str:
 
 
 class BoundedFile:
-    """A seekable file of which no read returns more than :data:`DIRECTORY_BYTES`.
+    """A seekable file with a limit of :data:`DIRECTORY_BYTES` for each read.
 
-    ``zipfile`` reads a table of contents in one piece, of the length that the archive claims.
+    ``zipfile`` reads the table of contents in one piece, with the size that the archive claims.
     """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
@@ -69,14 +69,14 @@ class BoundedFile:
         self.tell = file.tell
 
     def seekable(self) -> bool:
-        """Return true, which the library asks."""
+        """Return true, as ``zipfile`` requires."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read as a file does.
+        """Read like a file.
 
         Raises:
-            TooLargeError: If more would be read.
+            TooLargeError: If the limit is exceeded.
         """
         content = self._file.read(DIRECTORY_BYTES + 1 if size < 0 else min(size, DIRECTORY_BYTES + 1))
         if len(content) > DIRECTORY_BYTES:
@@ -85,29 +85,29 @@ class BoundedFile:
 
 
 class BoundedStream:
-    """A stream of which no more than :data:`UNPACKED_BYTES` are read, and no more than a few times behind its end.
+    """A stream of which at most :data:`UNPACKED_BYTES` can be read, and whose end can be read only a few times.
 
-    ``tarfile`` skips a member in blocks of 10 KiB, as many as the member claims to have.
+    ``tarfile`` skips a member in blocks of 10 KiB, up to the size that the member claims.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._stream = stream
         self._name = name
-        self._left = UNPACKED_BYTES
-        self._beyond = 0
+        self._remaining = UNPACKED_BYTES
+        self._reads_at_end = 0
 
     def read(self, size: int) -> bytes:
-        """Read as a file does.
+        """Read like a file.
 
         Raises:
-            TooLargeError: If more would be read.
+            TooLargeError: If the limit is exceeded.
             EOFError: If the reader does not stop at the end.
         """
-        content = self._stream.read(min(size, self._left + 1))
-        self._left -= len(content)
-        self._beyond += not content
-        if self._beyond > _ENDS:
+        content = self._stream.read(min(size, self._remaining + 1))
+        self._remaining -= len(content)
+        self._reads_at_end += not content
+        if self._reads_at_end > _MAX_READS_AT_END:
             raise EOFError("it ends within a member")
-        if self._left < 0:
+        if self._remaining < 0:
             raise TooLargeError(f"`{self._name}` unpacks to more than {bytes_text(UNPACKED_BYTES)}")
         return content

@@ -14,7 +14,7 @@ from advisor.index.limits import HEADER_BYTES, bytes_text
 from knowledge.domain.requirements import requirement_from, specifiers_from
 
 _MESSAGE_CHARACTERS = 300
-"""How much of an error is repeated: it quotes the field, which may be as long as the header."""
+"""Maximum length of a quoted error, which contains the field and may be as long as the header."""
 _LICENSE_CHARACTERS = 200
 _LICENSE_CLASSIFIER = "License ::"
 
@@ -28,8 +28,8 @@ class CoreMetadata:
         version: Version.
         requires: Requirements, markers not evaluated.
         extras: Normalised names of the extras it provides.
-        requires_python: Interpreters it is for, or none.
-        dynamic: Whether its requirements are only known after building it (PEP 643).
+        requires_python: Specifier of supported interpreters, or none.
+        dynamic: Whether its requirements are known only after a build (PEP 643).
         licenses: Its SPDX expression (``License-Expression``), else its ``License`` field if that is short, else the
             names in its licence classifiers; empty if it states none.
     """
@@ -59,7 +59,7 @@ def parse_metadata(header: str) -> CoreMetadata:
     """Read the header of a metadata document.
 
     Raises:
-        ValueError: If a field that resolving needs is absent or malformed; the message names the field.
+        ValueError: If a required field is absent or malformed; the message contains the field.
     """
     raw, _ = parse_email(header)
     try:
@@ -79,15 +79,15 @@ def parse_metadata(header: str) -> CoreMetadata:
     except InvalidSpecifier as error:
         raise ValueError(f"field `Requires-Python`: {_cut(error)}") from None
     dynamic = {field.lower() for field in raw.get("dynamic", ())}
-    declared = tuple(int(part) for part in raw.get("metadata_version", "1.0").split(".") if part.isdigit())
+    metadata_version = tuple(int(part) for part in raw.get("metadata_version", "1.0").split(".") if part.isdigit())
     return CoreMetadata(
         name=canonicalize_name(name),
         version=version,
         requires=requires,
         extras=frozenset(canonicalize_name(extra) for extra in raw.get("provides_extra", ())),
         requires_python=requires_python,
-        # Before metadata 2.2 an sdist could not promise that its requirements stay what they are.
-        dynamic=declared < (2, 2) or bool(dynamic & {"requires-dist", "provides-extra", "requires-python"}),
+        # Before metadata 2.2 an sdist could not declare that a build does not change its requirements.
+        dynamic=metadata_version < (2, 2) or bool(dynamic & {"requires-dist", "provides-extra", "requires-python"}),
         licenses=_licenses(raw),
     )
 
@@ -107,14 +107,14 @@ def _licenses(raw: RawMetadata) -> tuple[str, ...]:
 
 
 def _one_line(field: str, value: str) -> str:
-    """Return a field's value without the folds of long lines; it ends in locks, reports and messages.
+    """Return the value of a field on one line, because it appears in locks, reports and messages.
 
     Raises:
-        ValueError: If it holds control characters.
+        ValueError: If it contains control characters.
     """
     line = " ".join(value.split())
     if not line.isprintable():
-        raise ValueError(f"field `{field}` holds control characters")
+        raise ValueError(f"field `{field}` contains control characters")
     return line
 
 

@@ -1,4 +1,4 @@
-"""The files that an index offers for one project."""
+"""Parser of project pages: the files that an index has for one project."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class DistributionFile:
     Attributes:
         filename: Name of the file.
         url: Absolute address, without a fragment.
-        sha256: SHA-256 of the file, 64 lower-case hexadecimal digits, where the index tells.
-        requires_python: Specifier of the interpreters it is for, as written.
-        yanked: Whether it was withdrawn.
-        size: Bytes, where the index tells.
-        uploaded: ISO 8601 time of upload in UTC, where the index tells.
-        metadata_sha256: SHA-256 of the separate core metadata; empty where that exists without a hash; none where
-            there is none (PEP 658, PEP 714).
-        index: Base address of the index it came from.
+        index: Base address of the index.
+        sha256: SHA-256 of the file, 64 lower-case hexadecimal digits; none if not on the page.
+        requires_python: Specifier of the supported interpreters, as written.
+        yanked: Whether the file was yanked (PEP 592).
+        size: Size in bytes; none if not on the page.
+        uploaded: Time of upload in UTC (ISO 8601); none if not on the page.
+        metadata_sha256: SHA-256 of the separate core metadata; empty if it has no hash; none if there is no separate
+            metadata (PEP 658, PEP 714).
     """
 
     filename: str
@@ -44,70 +44,72 @@ class DistributionFile:
 
     @property
     def identity(self) -> str:
-        """What is remembered of the file is remembered under this: an index speaks for its own files only."""
+        """Key of the file's cache entries. It contains the index, so that an index affects only its own files."""
         return f"{self.index!r} {self.url!r} {self.sha256!r} {self.metadata_sha256!r}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What a page lists.
+    """The files on a page.
 
     Attributes:
-        files: The files that were wanted.
-        malformed: File name and reason of each wanted entry that cannot be used.
+        files: The selected files.
+        malformed: File name and reason of each selected entry that cannot be used.
     """
 
     files: tuple[DistributionFile, ...] = ()
     malformed: tuple[tuple[str, str], ...] = ()
 
 
-Wanted = Callable[[str], bool]
-"""Says of a file name whether the file matters; most files of a large project are for other machines."""
+FileSelector = Callable[[str], bool]
+"""Selects files by name; most files of a large project are for other machines."""
 
 _DISTRIBUTION = (".whl", ".tar.gz", ".zip")
 
 
 def is_distribution(filename: str) -> bool:
-    """Whether a file is a wheel or sdist by its name; pages also list what no installer takes any more."""
+    """Whether a file is a wheel or sdist by its name; pages also contain obsolete formats."""
     return filename.endswith(_DISTRIBUTION)
 
 
 class _EntryError(ValueError):
-    """One entry cannot be used; the others can."""
+    """Raised when one entry of a page is malformed; the other entries can be used."""
 
 
-def parse_page(body: bytes, content_type: str, *, url: str, index: str, wanted: Wanted | None = None) -> Listing:
+def parse_page(
+    body: bytes, content_type: str, *, url: str, index: str, selector: FileSelector | None = None
+) -> Listing:
     """Read the files of a project page of the simple repository API, JSON or HTML (PEP 503, 691, 700).
 
-    Nothing of an entry is taken over unchecked: names, addresses and hashes end in locks and reports.
+    Every value of an entry is checked, because names, addresses and hashes appear in locks and reports.
 
     Args:
         body: The answer.
         content_type: Its media type.
-        url: Address of the page, against which relative addresses are resolved.
+        url: Address of the page, for relative addresses.
         index: Base address of the index, recorded in every file.
-        wanted: Which files to read; by default all wheels and sdists.
+        selector: Selects the files to read; by default all wheels and sdists.
 
     Raises:
-        ValueError: If the answer is not a project page, or links to files of this machine and is not one of them.
+        ValueError: If the answer is not a project page, or a page from the network links to local files.
     """
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind.endswith("+json"):
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type.endswith("+json"):
         entries = _json_entries(body, url)
-    elif kind in ("text/html", "application/vnd.pypi.simple.v1+html"):
+    elif media_type in ("text/html", "application/vnd.pypi.simple.v1+html"):
         entries = _html_entries(body, url)
     else:
-        raise ValueError(f"content type `{kind}` is not one of the simple repository API")
-    chosen = is_distribution if wanted is None else wanted
+        raise ValueError(f"content type `{media_type}` is not one of the simple repository API")
+    is_selected = is_distribution if selector is None else selector
     files: list[DistributionFile] = []
     malformed: list[tuple[str, str]] = []
     for filename, make in entries:
         if not filename.isprintable() or len(filename) > NAME_CHARACTERS:
-            # Terminals and parsers take control characters for more than text.
+            # Terminals and parsers interpret control characters.
             if is_distribution(filename):
-                shown = ascii(filename[:NAME_CHARACTERS])[1:-1]
-                malformed.append((shown, "file name or version is not standard"))
-        elif chosen(filename):
+                escaped = ascii(filename[:NAME_CHARACTERS])[1:-1]
+                malformed.append((escaped, "file name or version is not standard"))
+        elif is_selected(filename):
             try:
                 files.append(make(index))
             except _EntryError as error:
@@ -116,25 +118,25 @@ def parse_page(body: bytes, content_type: str, *, url: str, index: str, wanted: 
 
 
 _Entry = tuple[str, Callable[[str], DistributionFile]]
-"""A file name, and what makes the file of it for an index."""
+"""A file name, and a function that returns the file for an index."""
 
 
 def _json_entries(body: bytes, url: str) -> Iterator[_Entry]:
-    # An entry holds up to five values that hold others: itself, its hashes, those of its metadata under two names.
+    # An entry has at most five containers: itself, its hashes, and those of its metadata under two names.
     if body.count(b"{") + body.count(b"[") > 5 * PAGE_FILES:
         raise ValueError(f"it lists more than {PAGE_FILES} files")
     try:
         document = json.loads(body)
         version = str(document["meta"]["api-version"])
         if version.partition(".")[0] != "1":
-            raise ValueError(f"the simple repository API of version {version[:20]} is not known")
+            raise ValueError(f"version {version[:20]} of the simple repository API is not supported")
         entries = document["files"]
         if len(entries) > PAGE_FILES:
             raise ValueError(f"it lists more than {PAGE_FILES} files")
         for entry in entries:
             yield _typed(entry["filename"], str, "filename"), partial(_from_json, entry, url)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"the page is not that of a project: {type(error).__name__} {error}") from None
+        raise ValueError(f"the page is not a project page: {type(error).__name__} {error}") from None
 
 
 def _from_json(entry: Mapping[str, Any], page: str, index: str) -> DistributionFile:
@@ -154,7 +156,7 @@ def _from_json(entry: Mapping[str, Any], page: str, index: str) -> DistributionF
 
 
 def _metadata_from_json(value: object) -> str | None:
-    """Return the hash that ``core-metadata`` holds; empty where it holds none."""
+    """Return the hash in ``core-metadata``; empty if it contains no hash."""
     if isinstance(value, dict):
         return _sha256(value["sha256"]) if "sha256" in value else ""
     return "" if value else None
@@ -197,80 +199,81 @@ def _sha256(value: object) -> str:
     return value.lower()
 
 
-class _Links:
-    """Gathers the links of a page while it is parsed: a tree of the elements takes up to forty times the page."""
+class _LinkCollector:
+    """Collects the links of a page during parsing, because an element tree needs up to forty times its memory."""
 
     def __init__(self) -> None:
         self.base: str | None = None
-        self.found: list[tuple[str, Mapping[str, str]]] = []
+        self.links: list[tuple[str, Mapping[str, str]]] = []
         self._attributes: Mapping[str, str] | None = None
         self._text: list[str] = []
-        self._left = 0
+        self._remaining = 0
         self._events = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Begin an element."""
+        """Handle the start of an element."""
         self._count()
         self._finish()
         if tag == "base" and self.base is None and "href" in attributes:
             # Only the first one counts (HTML standard, section 4.2.3).
             self.base = attributes["href"]
         elif tag == "a" and attributes.get("href"):
-            self._attributes, self._text, self._left = attributes, [], NAME_CHARACTERS + 1
+            self._attributes, self._text, self._remaining = attributes, [], NAME_CHARACTERS + 1
 
     def data(self, text: str) -> None:
-        """Take a piece of text."""
+        """Handle a piece of text."""
         self._count()
-        if self._attributes is not None and self._left > 0:
-            self._text.append(text[: self._left])
-            self._left -= len(text)
+        if self._attributes is not None and self._remaining > 0:
+            self._text.append(text[: self._remaining])
+            self._remaining -= len(text)
 
     def end(self, _: str) -> None:
-        """End an element."""
+        """Handle the end of an element."""
         self._finish()
 
     def close(self) -> None:
-        """End the page."""
+        """Handle the end of the page."""
         self._finish()
 
     def _finish(self) -> None:
         if self._attributes is not None:
-            self.found.append(("".join(self._text).strip(), self._attributes))
+            self.links.append(("".join(self._text).strip(), self._attributes))
             self._attributes = None
-            if len(self.found) > PAGE_FILES:
+            if len(self.links) > PAGE_FILES:
                 raise ValueError(f"it lists more than {PAGE_FILES} files")
 
     def _count(self) -> None:
-        # A link takes two elements at most, and their texts.
-        most = 5 * PAGE_FILES
+        # A link has at most two elements with their texts.
+        limit = 5 * PAGE_FILES
         self._events += 1
-        if self._events > most:
-            raise ValueError(f"it holds more than {most} elements and texts")
+        if self._events > limit:
+            raise ValueError(f"it contains more than {limit} elements and texts")
 
 
 def _html_entries(body: bytes, url: str) -> Iterator[_Entry]:
     from lxml import etree
 
     if b"<" not in body:
-        raise ValueError("the page holds no links")
-    links = _Links()
+        raise ValueError("the page contains no links")
+    collector = _LinkCollector()
     try:
-        etree.HTML(body, etree.HTMLParser(encoding="utf-8", target=cast(Any, links)))
+        etree.HTML(body, etree.HTMLParser(encoding="utf-8", target=cast(Any, collector)))
     except etree.LxmlError as error:
         raise ValueError(str(error)) from None
-    base = url if links.base is None else urljoin(url, links.base)
-    for text, attributes in links.found:
+    base = url if collector.base is None else urljoin(url, collector.base)
+    for text, attributes in collector.links:
         yield text, partial(_from_html, text, attributes, url, base)
 
 
 def _from_html(text: str, attributes: Mapping[str, str], page: str, base: str, index: str) -> DistributionFile:
     address, _, fragment = attributes["href"].strip().partition("#")
+    digest = next((part for part in fragment.split("&") if part.startswith("sha256=")), None)
     metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata", "false"))
     return DistributionFile(
         filename=text,
         url=_address(page, base, address),
         index=index,
-        sha256=_sha256(fragment.removeprefix("sha256=")) if fragment.startswith("sha256=") else None,
+        sha256=None if digest is None else _sha256(digest.removeprefix("sha256=")),
         requires_python=attributes.get("data-requires-python"),
         yanked="data-yanked" in attributes,
         metadata_sha256=_metadata_hash(metadata),
@@ -278,7 +281,7 @@ def _from_html(text: str, attributes: Mapping[str, str], page: str, base: str, i
 
 
 def _metadata_hash(attribute: str) -> str | None:
-    """Return the hash of a ``data-core-metadata`` attribute; empty for `true` and for other kinds of hashes."""
+    """Return the hash in a ``data-core-metadata`` attribute; empty for `true` and for other hash algorithms."""
     if attribute == "false":
         return None
     return _sha256(attribute.removeprefix("sha256=")) if attribute.startswith("sha256=") else ""
@@ -288,10 +291,10 @@ def _address(page: str, base: str, url: str) -> str:
     """Return the absolute address of a link.
 
     Raises:
-        ValueError: If a page from the network names something else than a file on the network.
+        ValueError: If a page from the network links to a local file.
     """
     if not url.isprintable() or len(url) > ADDRESS_CHARACTERS:
-        raise _EntryError("its address is too long or holds control characters")
+        raise _EntryError("its address is too long or contains control characters")
     try:
         absolute = urljoin(base, url)
         parts = urlsplit(absolute)
@@ -301,19 +304,19 @@ def _address(page: str, base: str, url: str) -> str:
     if not valid:
         raise _EntryError("its address is malformed")
     if parts.scheme not in ("http", "https") and (parts.scheme != "file" or urlsplit(page).scheme != "file"):
-        raise ValueError(f"it links to `{absolute[:160]}`, and only an index of this machine may name local files")
+        raise ValueError(f"it links to `{absolute[:160]}`, but only an index on this machine may link to local files")
     return without_credentials(absolute.partition("#")[0]) if "@" in absolute or "#" in absolute else absolute
 
 
 def dump_files(files: Iterable[DistributionFile]) -> list[dict[str, Any]]:
-    """Turn files into JSON-ready values, absent facts left out."""
+    """Convert files to JSON values, without absent values."""
     # `dataclasses.asdict` copies every value, which takes ten times as long.
     names = [field.name for field in fields(DistributionFile)]
     return [{k: v for k in names if (v := getattr(file, k)) not in (None, False)} for file in files]
 
 
 def load_files(entries: Iterable[dict[str, Any]]) -> tuple[DistributionFile, ...]:
-    """Read what :func:`dump_files` wrote.
+    """Convert the JSON values of :func:`dump_files` to files.
 
     Raises:
         TypeError: If an entry has other fields.

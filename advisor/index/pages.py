@@ -1,4 +1,4 @@
-"""Project pages: from the cache while they are fresh, from the index after that, or from a directory."""
+"""Reads project pages from the cache while they are fresh, from the index, or from a directory."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, without_credentials
-from advisor.index.page import DistributionFile, Listing, Wanted, is_distribution, parse_page
+from advisor.index.page import DistributionFile, FileSelector, Listing, is_distribution, parse_page
 from advisor.index.transport import Transport, local_path, url_of_path
 from knowledge.domain.errors import UnavailableError
 
 FRESH_SECONDS = 600
-"""How long a page counts as fresh where its index does not say (`Cache-Control`); the large public ones say this."""
+"""How long a page is fresh if the index sends no `Cache-Control`; the large public indexes send this value."""
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 
 
 class IndexAnswerError(UnavailableError):
-    """Raised when an index answers, but not with what the simple repository API promises."""
+    """Raised when the answer of an index does not conform to the simple repository API."""
 
     code = "index-answer"
 
 
 class OfflineError(UnavailableError):
-    """Raised when ``--offline`` needs something that the cache does not hold."""
+    """Raised when ``--offline`` is set and the cache does not have the required data."""
 
     code = "offline"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectPage:
-    """What one index offers of one project.
+    """The page of a project on one index.
 
     Attributes:
-        digest: SHA-256 of the page with its addresses, as named and after redirects; empty for a directory, whose
-            content may change at any time.
-        known: Whether the index knows the project.
-        read: Reads the files that are wanted, or all wheels and sdists.
+        digest: SHA-256 of the page and its addresses before and after redirects; empty for a directory, whose content
+            may change at any time.
+        exists: Whether the index has the project.
+        read: Returns the files that a selector accepts; without a selector, all wheels and sdists.
     """
 
     digest: str
-    known: bool
-    read: Callable[[Wanted | None], Listing]
+    exists: bool
+    read: Callable[[FileSelector | None], Listing]
 
     @cached_property
     def files(self) -> tuple[DistributionFile, ...]:
-        """Every wheel and sdist, read when first asked for."""
+        """All wheels and sdists, parsed at first use."""
         return self.read(None).files
 
 
@@ -75,27 +75,27 @@ class Pages:
         self._cache = cache
         self._offline = offline
         self._refresh = refresh
-        self._listed: dict[str, Mapping[NormalizedName, tuple[DistributionFile, ...]]] = {}
+        self._linked_files: dict[str, Mapping[NormalizedName, tuple[DistributionFile, ...]]] = {}
 
     def read(self, project: NormalizedName, base: str, *, refresh: bool = False) -> ProjectPage:
-        """Return a project's page of an index; without files where the index does not know the project.
+        """Return the page of a project on an index; it has no files if the index does not have the project.
 
         Args:
             project: The project.
             base: Address of the index.
-            refresh: Ask for it even where it is fresh.
+            refresh: Request the page even if the cached one is fresh.
 
         Raises:
-            UnavailableError: If the index does not answer, or not with a page, or the cache lacks it while offline.
+            UnavailableError: If the index does not answer with a page, or the page is not in the cache while offline.
         """
         if (directory := index_directory(base)) is not None:
             return self._directory_page(directory / project, base)
-        # The default index is only named where it is asked: its name comes from a library that is slow to load.
+        # The address of the default index is looked up only for a request: it comes from a library that loads slowly.
         key = f"{base.rstrip('/')}/{project}/"
-        about = self._stored(key)
+        about = self._cached_entry(key)
         if self._offline and about is None:
             raise OfflineError(
-                f"the page of `{project}` on {_named(base)} is not in the cache `{self._cache.directory}`",
+                f"the page of `{project}` on {_display_name(base)} is not in the cache `{self._cache.directory}`",
                 hint="run the same command once without `--offline`",
             )
         if about is not None and (self._offline or (not refresh and self._is_fresh(about))):
@@ -103,21 +103,21 @@ class Pages:
         return self._fetch(project, base or self._configuration.default_url, key, about)
 
     def linked(self, links: str, project: NormalizedName) -> ProjectPage:
-        """Return a project's files in a find-links directory.
+        """Return the files of a project in a find-links directory.
 
         Raises:
-            UnavailableError: If it is no directory of this machine.
+            UnavailableError: If the location is not a directory of this machine.
         """
         directory = local_path(links)
         if directory is None:
             raise UnavailableError(
                 f"the find-links location `{without_credentials(links)}` is not a directory of this machine",
-                hint="remote find-links pages are not supported: name the index with `--extra-index-url`",
+                hint="remote find-links pages are not supported: use the index with `--extra-index-url`",
             )
-        if links not in self._listed:
-            self._listed[links] = _by_project(_directory_files(directory, links))
-        files = self._listed[links].get(project, ())
-        return _listed(files, known=bool(files))
+        if links not in self._linked_files:
+            self._linked_files[links] = _by_project(_directory_files(directory, links))
+        files = self._linked_files[links].get(project, ())
+        return _directory_listing(files, exists=bool(files))
 
     def _is_fresh(self, about: dict[str, Any]) -> bool:
         age = time.time() - about.get("fetched", 0)
@@ -126,62 +126,64 @@ class Pages:
     def _fetch(self, project: NormalizedName, base: str, key: str, about: dict[str, Any] | None) -> ProjectPage:
         url = f"{base.rstrip('/')}/{project}/"
         if about is not None and self._body(key, about) is None:
-            # An index that says "not changed" would leave the page damaged.
+            # Otherwise the index could answer "not modified", and the page would stay damaged.
             about = None
         answer = self._transport.get(url, accept=_ACCEPT, etag=about.get("etag") if about else None)
         if about is not None and answer.status == 304 and answer.url != about["url"]:
-            # The page is the same in another place, so that its relative links lead elsewhere.
+            # The page has moved, so that its relative links have changed.
             answer = self._transport.get(url, accept=_ACCEPT)
         url = answer.url or url
         digest = _digest(key, url, answer.body)
         fresh = _fresh_seconds(answer.cache_control)
-        known = answer.status != 404
-        same = answer.status == 304 or (about is not None and (about["digest"], about["known"]) == (digest, known))
-        if about is not None and same:
+        exists = answer.status != 404
+        is_unchanged = answer.status == 304 or (
+            about is not None and (about["digest"], about["exists"]) == (digest, exists)
+        )
+        if about is not None and is_unchanged:
             about = {**about, "fetched": time.time(), "fresh": fresh}
             self._cache.write("pages", key, json.dumps(about).encode())
             return self._stored_page(project, key, about)
-        about = {"etag": answer.etag, "digest": digest, "known": known, "fetched": time.time(), "fresh": fresh}
+        about = {"etag": answer.etag, "digest": digest, "exists": exists, "fetched": time.time(), "fresh": fresh}
         about |= {"type": answer.content_type, "url": url, "index": base}
-        page = _page_of(answer.body if known else b"", about)
-        # Nothing is kept that is not a page.
+        page = _page_of(answer.body if exists else b"", about)
+        # Only valid pages are cached.
         page.read(lambda _: False)
-        if known:
+        if exists:
             self._cache.write("bodies", key, answer.body)
         self._cache.write("pages", key, json.dumps(about).encode())
         return page
 
-    def _stored(self, key: str) -> dict[str, Any] | None:
+    def _cached_entry(self, key: str) -> dict[str, Any] | None:
         content = self._cache.read("pages", key)
         if content is None:
             return None
         try:
             about = json.loads(content)
-            return about if {"digest", "known", "type", "url", "index"} <= set(about) else None
+            return about if {"digest", "exists", "type", "url", "index"} <= set(about) else None
         except (ValueError, KeyError, TypeError):
             # Written by another version of the program.
             return None
 
     def _body(self, key: str, about: dict[str, Any]) -> bytes | None:
-        """Return the stored body of a page; none where it is damaged or that of another answer."""
-        if not about["known"]:
+        """Return the cached body of a page; none if it is damaged or of another answer."""
+        if not about["exists"]:
             return b""
         body = self._cache.read("bodies", key)
         return body if body is not None and _digest(key, about["url"], body) == about["digest"] else None
 
     def _stored_page(self, project: NormalizedName, key: str, about: dict[str, Any]) -> ProjectPage:
-        def read(wanted: Wanted | None) -> Listing:
+        def read(selector: FileSelector | None) -> Listing:
             body = self._body(key, about)
             page = self._replace_damaged(project, key, about) if body is None else _page_of(body, about)
-            return page.read(wanted)
+            return page.read(selector)
 
-        return ProjectPage(digest=about["digest"], known=bool(about["known"]), read=read)
+        return ProjectPage(digest=about["digest"], exists=bool(about["exists"]), read=read)
 
     def _replace_damaged(self, project: NormalizedName, key: str, about: dict[str, Any]) -> ProjectPage:
-        """Fetch a page again whose body in the cache is damaged.
+        """Request a page again because its cached body is damaged.
 
         Raises:
-            UnavailableError: If the index is not to be asked, does not answer, or has another page by now.
+            UnavailableError: If ``--offline`` is set, the index does not answer, or the page has changed.
         """
         if self._offline:
             raise OfflineError(
@@ -190,7 +192,7 @@ class Pages:
             )
         page = self._fetch(project, about["index"], key, None)
         if page.digest != about["digest"]:
-            # What was read before, such as remembered compatible files, belongs to the page that is gone.
+            # Data that was read before, such as cached compatible files, is of the old page.
             raise IndexAnswerError(
                 f"the page `{without_credentials(about['url'])}` changed while its damaged cache entry was replaced",
                 hint="run the same command again",
@@ -200,50 +202,50 @@ class Pages:
     def _directory_page(self, directory: Path, base: str) -> ProjectPage:
         page, url = directory / "index.html", f"{url_of_path(directory)}/"
         if not page.is_file():
-            return _listed(_directory_files(directory, base), known=directory.is_dir())
+            return _directory_listing(_directory_files(directory, base), exists=directory.is_dir())
         try:
             body = page.read_bytes()
         except OSError as error:
             raise UnavailableError(f"the index page `{page}` cannot be read: {error.strerror}") from None
         digest = hashlib.sha256(url.encode() + body).hexdigest()
-        return _page_of(body, {"digest": digest, "known": True, "type": "text/html", "url": url, "index": base})
+        return _page_of(body, {"digest": digest, "exists": True, "type": "text/html", "url": url, "index": base})
 
 
 def _digest(key: str, url: str, body: bytes) -> str:
     return hashlib.sha256(f"{key} {url} ".encode() + body).hexdigest()
 
 
-def _listed(files: tuple[DistributionFile, ...], *, known: bool) -> ProjectPage:
-    def read(wanted: Wanted | None) -> Listing:
-        return Listing(files=tuple(f for f in files if wanted is None or wanted(f.filename)))
+def _directory_listing(files: tuple[DistributionFile, ...], *, exists: bool) -> ProjectPage:
+    def read(selector: FileSelector | None) -> Listing:
+        return Listing(files=tuple(f for f in files if selector is None or selector(f.filename)))
 
-    return ProjectPage(digest="", known=known, read=read)
+    return ProjectPage(digest="", exists=exists, read=read)
 
 
 def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
-    """Return the page that a body is; reading raises :class:`IndexAnswerError` where it is none."""
+    """Return the page with a body; reading it raises :class:`IndexAnswerError` if the body is not a page."""
 
-    def read(wanted: Wanted | None) -> Listing:
-        if not about["known"]:
+    def read(selector: FileSelector | None) -> Listing:
+        if not about["exists"]:
             return Listing()
         try:
-            return parse_page(body, about["type"], url=about["url"], index=about["index"], wanted=wanted)
+            return parse_page(body, about["type"], url=about["url"], index=about["index"], selector=selector)
         except ValueError as error:
             reason = " ".join(str(error).split())[:300]
             raise IndexAnswerError(
                 f"`{without_credentials(about['url'])}` did not answer with a project page: {reason}",
-                hint="check the index address: it must end where project names begin, as `.../simple/` does",
+                hint="check the index address: a project name must follow it directly, as in `.../simple/NAME/`",
             ) from None
 
-    return ProjectPage(digest=about["digest"], known=about["known"], read=read)
+    return ProjectPage(digest=about["digest"], exists=about["exists"], read=read)
 
 
 def index_directory(base: str) -> Path | None:
-    """Return the directory that an index is, or none for one on the network."""
+    """Return the directory of a local index; none for an index on the network."""
     return local_path(base) if base else None
 
 
-def _named(base: str) -> str:
+def _display_name(base: str) -> str:
     return f"`{without_credentials(base)}`" if base else "the default index"
 
 
@@ -258,18 +260,18 @@ def _directory_files(directory: Path, base: str) -> tuple[DistributionFile, ...]
 
 
 def _by_project(files: Iterable[DistributionFile]) -> Mapping[NormalizedName, tuple[DistributionFile, ...]]:
-    """Sort files by their project: a wheel is named by it up to the first dash, an sdist up to the last."""
-    found: dict[NormalizedName, list[DistributionFile]] = {}
+    """Group files by project: its name ends at the first hyphen of a wheel and at the last hyphen of an sdist."""
+    by_project: dict[NormalizedName, list[DistributionFile]] = {}
     for file in files:
         wheel = file.filename.endswith(".whl")
         name = file.filename.partition("-")[0] if wheel else file.filename.rpartition("-")[0]
-        found.setdefault(canonicalize_name(name), []).append(file)
-    return {name: tuple(named) for name, named in found.items()}
+        by_project.setdefault(canonicalize_name(name), []).append(file)
+    return {name: tuple(members) for name, members in by_project.items()}
 
 
 def _fresh_seconds(cache_control: str) -> int:
-    """Return how long an answer may be used without asking again (RFC 9111)."""
+    """Return how many seconds an answer may be used without a new request (RFC 9111)."""
     if "no-cache" in cache_control or "no-store" in cache_control:
         return 0
-    found = re.search(r"max-age=(\d{1,9})", cache_control)
-    return int(found[1]) if found else FRESH_SECONDS
+    match = re.search(r"max-age=(\d{1,9})", cache_control)
+    return int(match[1]) if match else FRESH_SECONDS

@@ -1,4 +1,4 @@
-"""The HTTP session of one thread; imported only where a request is made, since its library is slow to load."""
+"""The HTTP session of one thread; imported only for a request, because its library loads slowly."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Authorise = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 
 
 class _Session(requests.Session):
-    """A session that follows no redirect by itself.
+    """A session that does not follow redirects.
 
-    The library would read the body of a redirect whole, and send credentials from `http` to `https`.
+    The library would read the whole body of a redirect, and send credentials from `http` to `https`.
     """
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
@@ -27,7 +27,7 @@ class _Session(requests.Session):
 
 
 def _with_deadlines(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
-    """Return a kind of connection pool whose answers have a deadline; proxies have kinds of their own."""
+    """Return a subclass of a connection pool whose answers have a deadline; proxies have other pool classes."""
     if issubclass(pool.ConnectionCls.response_class, TimedResponse):  # type: ignore[attr-defined]
         return pool
     connection = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"response_class": TimedResponse})
@@ -40,7 +40,7 @@ def _limit(manager: PoolManager) -> None:
 
 
 class _Adapter(HTTPAdapter):
-    """Connections that share one set of trusted authorities, and whose answers have a deadline."""
+    """Connections with shared trusted authorities, whose answers have a deadline."""
 
     def __init__(self, trust: ssl.SSLContext) -> None:
         self._trust = trust
@@ -51,18 +51,18 @@ class _Adapter(HTTPAdapter):
         _limit(self.poolmanager)
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        found = super().proxy_manager_for(proxy, **options, ssl_context=self._trust)
-        _limit(found)
-        return found
+        manager = super().proxy_manager_for(proxy, **options, ssl_context=self._trust)
+        _limit(manager)
+        return manager
 
     def build_connection_pool_key_attributes(
         self, request: requests.PreparedRequest, verify: bool | str, cert: Any = None
     ) -> Any:
-        # A path would be loaded again for every connection.
+        # A path would be loaded for every connection.
         return super().build_connection_pool_key_attributes(request, True, cert)
 
     def cert_verify(self, conn: Any, url: str, verify: bool | str, cert: Any) -> None:
-        """Require a certificate; the context knows the authorities."""
+        """Require a certificate; the context contains the authorities."""
         conn.cert_reqs = "CERT_REQUIRED"
 
 
@@ -71,7 +71,7 @@ def make_session(trust: ssl.SSLContext, authorise: Authorise) -> requests.Sessio
 
     Args:
         trust: The trusted certificate authorities.
-        authorise: Adds credentials to a request. Where there is such a function, the library reads no ``.netrc``.
+        authorise: Adds credentials to a request. With such a function, the library does not read ``.netrc``.
     """
     session = _Session()
     session.headers["User-Agent"] = "seshat (advisor)"

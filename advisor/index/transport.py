@@ -1,4 +1,4 @@
-"""Gets bytes from addresses: connections, retries, time-outs, and what to say when that fails."""
+"""HTTP requests to indexes: connections, retries, timeouts and errors."""
 
 from __future__ import annotations
 
@@ -42,36 +42,41 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 RETRIES = 3
 BACKOFF_SECONDS = 0.3
-_RETRIED = (429, 500, 502, 503, 504)
-_ABSENT = (404, 410)
+_RETRIED_STATUSES = (429, 500, 502, 503, 504)
+_ABSENT_STATUSES = (404, 410)
 _CHUNK_BYTES = 64 * KIB
 _IN_MEMORY_BYTES = 16 * MIB
 
 
 class IndexUnreachableError(UnavailableError):
-    """Raised when an index cannot be reached, or answers with an error."""
+    """Raised when an index cannot be reached or answers with an error."""
 
     code = "index-unreachable"
 
 
 class GoneError(IndexUnreachableError):
-    """Raised when an index does not have a file."""
+    """Raised when a file on an index page does not exist."""
 
     code = "index-gone"
 
 
 class RangeError(IndexUnreachableError):
-    """Raised when a server does not serve parts of a file."""
+    """Raised when a server does not support range requests."""
 
     code = "index-ranges"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexResponse:
-    """One answer of an index.
+    """An answer of an index.
 
     Attributes:
-        url: Address that it came from, after redirects, without credentials.
+        status: HTTP status; 404 also stands for 410.
+        body: The body; empty unless the status is 200.
+        content_type: The header ``Content-Type``.
+        etag: The header ``ETag``.
+        cache_control: The header ``Cache-Control``.
+        url: Address after redirects, without credentials.
     """
 
     status: int
@@ -88,9 +93,9 @@ class Part:
 
     Attributes:
         content: The bytes.
-        start: Position of the first one.
+        start: Position of the first byte.
         size: Size of the whole file.
-        etag: What is equal for equal content, where the server says so (a strong ``ETag``); else empty.
+        etag: The strong ``ETag`` of the file; empty if the server sends none.
     """
 
     content: bytes
@@ -100,10 +105,10 @@ class Part:
 
 
 def local_path(url: str) -> Path | None:
-    """Return the path that a ``file:`` address or a plain path names, or none for a remote address."""
+    """Return the path of a ``file:`` address or a plain path; none for a remote address."""
     parts = urlsplit(url)
     if parts.scheme == "file":
-        # This also turns `%20` into a space; doing that twice would name another file.
+        # This decodes `%20` to a space; decoding twice would give another file.
         return Path(url2pathname(parts.path))
     return None if parts.scheme in ("http", "https") else Path(url)
 
@@ -117,68 +122,68 @@ class Transport:
     """HTTP with one connection pool per thread.
 
     Attributes:
-        requests_made: How many requests were sent, by kind (``GET``, ``HEAD``, ``ranged``).
+        request_counts: Number of requests by kind (``GET``, ``HEAD``, ``ranged``).
     """
 
     def __init__(self, configuration: IndexConfiguration, credentials: Credentials) -> None:
         self._configuration = configuration
         self._credentials = credentials
         self._local = threading.local()
-        self.requests_made: Counter[str] = Counter()
+        self.request_counts: Counter[str] = Counter()
 
     @property
     def _session(self) -> requests.Session:
-        """The calling thread's session."""
+        """The session of the calling thread."""
         if not hasattr(self._local, "session"):
             from advisor.index.session import make_session
 
             self._local.session = make_session(self._trust, self._authorise)
-        found: requests.Session = self._local.session
-        return found
+        session: requests.Session = self._local.session
+        return session
 
     @cached_property
     def _trust(self) -> ssl.SSLContext:
-        """The trusted certificate authorities, loaded once for all threads: it takes longer than a request."""
+        """The trusted certificate authorities, loaded once for all threads: loading takes longer than a request."""
         import ssl
 
         from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-        named = self._configuration.certificate or os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH
+        certificates = self._configuration.certificate or os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH
         try:
-            return ssl.create_default_context(cafile=named)
+            return ssl.create_default_context(cafile=certificates)
         except (OSError, ssl.SSLError) as error:
             raise IndexUnreachableError(
-                f"the trusted certificates in `{named}` cannot be read: {error}",
-                hint="name a file of certificates in PEM form in pip's or uv's configuration",
+                f"the trusted certificates in `{certificates}` cannot be read: {error}",
+                hint="set a file of certificates in PEM format in the configuration of pip or uv",
             ) from None
 
     def _authorise(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Send credentials to the scheme, host and port that they were given for, and to no other."""
+        """Add the credentials of the request's scheme, host and port."""
         from requests.auth import HTTPBasicAuth
 
-        known = self._credentials.get(origin_of(request.url or ""))
-        return HTTPBasicAuth(*known)(request) if known else request
+        credentials = self._credentials.get(origin_of(request.url or ""))
+        return HTTPBasicAuth(*credentials)(request) if credentials else request
 
     def get(self, url: str, *, accept: str, etag: str | None = None, limit: int = PAGE_BYTES) -> IndexResponse:
-        """Get an address; that there is nothing (status 404, also for 410), or nothing new (304), is an answer.
+        """Get an address. An absent resource (404, 410) and an unmodified one (304) are no errors.
 
         Args:
             url: The address.
-            accept: Media types that are understood.
-            etag: Tag of the answer that is known already.
-            limit: Most bytes of the body.
+            accept: Accepted media types.
+            etag: ``ETag`` of the cached answer.
+            limit: Maximum size of the body in bytes.
 
         Raises:
             IndexUnreachableError: If there is no answer, or an error.
-            TooLargeError: If the body is longer than the limit.
+            TooLargeError: If the body exceeds the limit.
         """
         headers = {"Accept": accept} | ({"If-None-Match": etag} if etag else {})
-        self.requests_made["GET"] += 1
+        self.request_counts["GET"] += 1
 
         def take(response: requests.Response) -> IndexResponse:
             self._check(url, response)
             return IndexResponse(
-                status=404 if response.status_code in _ABSENT else response.status_code,
+                status=404 if response.status_code in _ABSENT_STATUSES else response.status_code,
                 body=b"".join(self._body(url, response, limit)) if response.status_code == 200 else b"",
                 content_type=response.headers.get("Content-Type", ""),
                 etag=response.headers.get("ETag", ""),
@@ -190,25 +195,29 @@ class Transport:
 
     @contextmanager
     def download(self, url: str) -> Iterator[tuple[IO[bytes], str]]:
-        """Get a whole file, into a temporary one where it is large.
+        """Download a whole file; a large one to a temporary file.
 
         Yields:
             The file and its SHA-256.
 
         Raises:
-            IndexUnreachableError: If there is no answer, or an error, a 404 among them.
-            TooLargeError: If the file is longer than :data:`FILE_BYTES`.
+            IndexUnreachableError: If there is no answer, or an error, including 404.
+            TooLargeError: If the file is larger than :data:`FILE_BYTES`.
         """
-        self.requests_made["GET"] += 1
+        self.request_counts["GET"] += 1
         headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
 
             def take(response: requests.Response) -> str:
                 self._check(url, response)
                 if response.status_code != 200:
-                    raise self._gone(url) if response.status_code in _ABSENT else self._answered(url, response)
+                    raise (
+                        self._gone_error(url)
+                        if response.status_code in _ABSENT_STATUSES
+                        else self._status_error(url, response)
+                    )
                 digest = hashlib.sha256()
-                # A former try may have left a part.
+                # A previous attempt may have written a part.
                 file.seek(0)
                 file.truncate()
                 for chunk in self._body(url, response, FILE_BYTES, decompressed=False):
@@ -228,38 +237,42 @@ class Transport:
 
         Args:
             url: Address of the file.
-            first: Position of the first byte; negative counts from the end.
-            last: Position of the last byte; by default the file's last.
+            first: Position of the first byte; negative positions count from the end.
+            last: Position of the last byte; by default the last byte of the file.
 
         Raises:
-            GoneError: If the file is not there.
-            RangeError: If the server does not serve parts.
+            GoneError: If the file does not exist.
+            RangeError: If the server does not support range requests.
             IndexUnreachableError: If there is no answer.
         """
-        self.requests_made["ranged"] += 1
-        asked = f"bytes={first}" if first < 0 else f"bytes={first}-{'' if last is None else last}"
+        self.request_counts["ranged"] += 1
+        byte_range = f"bytes={first}" if first < 0 else f"bytes={first}-{'' if last is None else last}"
 
         def take(response: requests.Response) -> Part:
-            if response.status_code in _ABSENT:
-                raise self._gone(url)
-            if response.status_code in _RETRIED:
-                raise self._answered(url, response)
-            found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", response.headers.get("Content-Range", ""))
-            start, end, size = map(int, found.groups()) if found else (0, -1, 0)
+            if response.status_code in _ABSENT_STATUSES:
+                raise self._gone_error(url)
+            if response.status_code in _RETRIED_STATUSES:
+                raise self._status_error(url, response)
+            match = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", response.headers.get("Content-Range", ""))
+            start, end, size = map(int, match.groups()) if match else (0, -1, 0)
             expected = (max(0, size + first) if first < 0 else first, size - 1 if last is None else min(last, size - 1))
             if response.status_code != 206 or (start, end) != expected or end < start:
-                raise RangeError(f"`{without_credentials(url)}` is not served in parts")
+                raise RangeError(
+                    f"`{without_credentials(url)}` cannot be read in parts: its server does not support range requests"
+                )
             content = b"".join(self._body(url, response, end - start + 1, decompressed=False))
             if len(content) != end - start + 1:
-                raise RangeError(f"`{without_credentials(url)}` is not served in parts")
+                raise RangeError(
+                    f"`{without_credentials(url)}` cannot be read in parts: its server does not support range requests"
+                )
             etag = response.headers.get("ETag", "")
             return Part(content=content, start=start, size=size, etag="" if etag.startswith("W/") else etag)
 
-        return self._request("GET", url, {"Range": asked, "Accept-Encoding": "identity"}, take)
+        return self._request("GET", url, {"Range": byte_range, "Accept-Encoding": "identity"}, take)
 
     def length(self, url: str) -> int | None:
-        """Return the size of a file in bytes, or none where the server does not tell, or has no such file."""
-        self.requests_made["HEAD"] += 1
+        """Return the size of a file in bytes; none if the server does not send it, or the file does not exist."""
+        self.request_counts["HEAD"] += 1
 
         def take(response: requests.Response) -> int | None:
             self._check(url, response)
@@ -277,10 +290,10 @@ class Transport:
         *,
         timeouts: int = ANSWER_TIMEOUTS,
     ) -> _T:
-        """Send a request, again where that may help, and return what is made of the answer."""
+        """Send a request, retry after transient errors, and return the result of ``take`` for the answer."""
         import requests
 
-        from advisor.index.failures import CERTIFICATE_HINT, cause_of, is_certificate_failure, may_pass
+        from advisor.index.failures import CERTIFICATE_HINT, cause_of, is_certificate_failure, is_transient
 
         seconds = timeouts * self._configuration.timeout_seconds
         tries = 0
@@ -291,25 +304,25 @@ class Transport:
                     retry_after = ""
                     try:
                         with closing(self._follow(method, url, headers)) as response:
-                            if response.status_code not in _RETRIED or tries > RETRIES:
+                            if response.status_code not in _RETRIED_STATUSES or tries > RETRIES:
                                 return take(response)
                             retry_after = response.headers.get("Retry-After", "")
                     except (requests.RequestException, UnicodeError, ValueError) as error:
-                        if not may_pass(error):
+                        if not is_transient(error):
                             hint = CERTIFICATE_HINT if is_certificate_failure(error) else ""
                             raise self._error(url, cause_of(error), hint=hint) from None
                         if tries > RETRIES:
-                            raise self._error(url, f"{cause_of(error)}, {tries} tries") from None
+                            raise self._error(url, f"{cause_of(error)}, {tries} attempts") from None
                     time.sleep(min(_wait_seconds(retry_after, tries), seconds_left()))
         except DeadlineError:
             raise self._error(
                 url,
                 f"the answer was not complete after {seconds:g} seconds",
-                hint="raise the time-out (`UV_HTTP_TIMEOUT` or `PIP_DEFAULT_TIMEOUT`), or name a nearer index",
+                hint="increase the timeout (`UV_HTTP_TIMEOUT` or `PIP_DEFAULT_TIMEOUT`), or use a faster index",
             ) from None
 
     def _follow(self, method: str, url: str, headers: Mapping[str, str]) -> requests.Response:
-        """Return an answer whose body is not read yet, after redirects."""
+        """Return an answer after redirects; its body is not read yet."""
         address = url
         for _ in range(REDIRECTS + 1):
             timeout = min(self._configuration.timeout_seconds, seconds_left())
@@ -318,29 +331,29 @@ class Transport:
                 return response
             response.close()
             location = response.headers["Location"].encode("latin-1", "replace").decode("utf-8", "replace")
-            address = self._joined(url, address, location)
+            address = self._redirect_address(url, address, location)
         raise self._error(url, f"more than {REDIRECTS} redirects")
 
-    def _joined(self, url: str, address: str, location: str) -> str:
+    def _redirect_address(self, url: str, address: str, location: str) -> str:
         try:
-            joined = urljoin(address, location)
-            if urlsplit(joined).scheme in ("http", "https"):
-                return joined
+            target = urljoin(address, location)
+            if urlsplit(target).scheme in ("http", "https"):
+                return target
         except ValueError:
             pass
-        raise self._error(url, f"it redirects to `{without_credentials(location)[:160]}`, which is no web address")
+        raise self._error(url, f"it redirects to `{without_credentials(location)[:160]}`, which is not an HTTP address")
 
     def _check(self, url: str, response: requests.Response) -> None:
-        if response.status_code >= 400 and response.status_code not in _ABSENT:
-            raise self._answered(url, response)
+        if response.status_code >= 400 and response.status_code not in _ABSENT_STATUSES:
+            raise self._status_error(url, response)
 
     def _body(self, url: str, response: requests.Response, limit: int, *, decompressed: bool = True) -> Iterator[bytes]:
-        """Yield a body in pieces."""
+        """Yield the body of an answer in chunks."""
         if not decompressed:
-            # Some servers take the compression of a `.tar.gz` for that of the answer: the file is what was sent.
+            # Some servers declare the compression of a `.tar.gz` as that of the answer; the file must stay compressed.
             response.raw.headers.pop("Content-Encoding", None)
             response.headers.pop("Content-Encoding", None)
-        # Each further compression multiplies what one piece can grow to.
+        # Each further compression multiplies the possible size of a chunk.
         if "," in response.headers.get("Content-Encoding", ""):
             raise self._error(url, "the answer is compressed more than once")
         length = 0
@@ -349,16 +362,16 @@ class Transport:
             if length > limit:
                 raise TooLargeError(
                     f"the answer of `{without_credentials(url)}` exceeds {bytes_text(limit)}",
-                    hint="the program reads no larger ones: check the index address",
+                    hint="larger answers are not supported: check the index address",
                 )
             yield chunk
 
-    def _gone(self, url: str) -> GoneError:
-        return GoneError(f"`{without_credentials(url)}` is not there", hint="try again with `--refresh`")
+    def _gone_error(self, url: str) -> GoneError:
+        return GoneError(f"`{without_credentials(url)}` does not exist", hint="try again with `--refresh`")
 
-    def _answered(self, url: str, response: requests.Response) -> IndexUnreachableError:
-        again = f" after {RETRIES + 1} tries" if response.status_code in _RETRIED else ""
-        return self._error(url, f"it answers {response.status_code}{again}")
+    def _status_error(self, url: str, response: requests.Response) -> IndexUnreachableError:
+        attempts = f" after {RETRIES + 1} attempts" if response.status_code in _RETRIED_STATUSES else ""
+        return self._error(url, f"it answers {response.status_code}{attempts}")
 
     def _error(self, url: str, cause: str, *, hint: str = "") -> IndexUnreachableError:
         return IndexUnreachableError(
@@ -368,12 +381,12 @@ class Transport:
 
 
 def _wait_seconds(retry_after: str, tries: int) -> float:
-    """Return how long to wait before the next try (RFC 9110, section 10.2.3)."""
+    """Return the seconds to wait before a retry (RFC 9110, section 10.2.3)."""
     from urllib3.exceptions import InvalidHeader
     from urllib3.util import Retry
 
-    named = 0.0
-    # Numbers and years may be longer than any number that the libraries can hold.
+    requested = 0.0
+    # Numbers and years may be too large for the libraries.
     with suppress(InvalidHeader, ValueError, OverflowError):
-        named = float(Retry().parse_retry_after(retry_after or "0"))
-    return min(max(named, float(BACKOFF_SECONDS * 2 ** (tries - 1))), RETRY_AFTER_SECONDS)
+        requested = float(Retry().parse_retry_after(retry_after or "0"))
+    return min(max(requested, float(BACKOFF_SECONDS * 2 ** (tries - 1))), RETRY_AFTER_SECONDS)

@@ -1,1 +1,1 @@
-"""Lock files: writing them, atomically."""
+"""Writers of lock files."""

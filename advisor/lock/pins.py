@@ -1,4 +1,4 @@
-"""Changes pins of a requirements file in place: comments, markers, order and all other lines stay."""
+"""Changes the versions in a requirements file in place: comments, markers, order and all other lines stay."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _PIN = re.compile(r"^(?P<name>\s*[A-Za-z0-9][\w.-]*)(?P<rest>\s*(?:\[[^\]]*\])?\
 
 
 def with_pins(text: str, versions: Mapping[str, Version]) -> str:
-    """Return a requirements file with other versions in its pins.
+    """Return the text of a requirements file with new pinned versions.
 
     Args:
-        text: The file; without hashes, which would not fit any more.
-        versions: New version by normalised name; pins of other packages stay.
+        text: Text of the file; it must have no hashes, which would no longer match.
+        versions: New versions by normalised name; other packages keep their versions.
     """
     return "".join(_line(line, versions) for line in text.splitlines(keepends=True))
 

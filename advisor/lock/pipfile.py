@@ -25,14 +25,14 @@ def write_pipfile_lock(
     configuration: IndexConfiguration,
     pipfile: Path,
 ) -> str:
-    """Return the text of a `Pipfile.lock` for one target, with the hash of the Pipfile beside it.
+    """Return the text of a `Pipfile.lock` for one target, with the hash of the Pipfile.
 
     Args:
         stack: The packages, sorted by name.
         files: By package, the file with its hash filled in.
-        target: What the lock is for.
-        configuration: The indexes; each that a package came from is named.
-        pipfile: The Pipfile, which may be absent.
+        target: The target of the lock.
+        configuration: The indexes; those that packages come from are written to the lock.
+        pipfile: The Pipfile; it need not exist.
 
     Raises:
         InputError: If the Pipfile cannot be read.
@@ -61,7 +61,7 @@ def write_pipfile_lock(
 
 
 def _hash(pipfile: Path) -> str:
-    """Return the hash by which Pipenv tells whether a lock belongs to its Pipfile."""
+    """Return the hash that Pipenv compares to check whether a lock is up to date; empty without a Pipfile."""
     with needs_extra("pipfile", "`Pipfile.lock`"):
         from plette import Pipfile
 

@@ -28,8 +28,8 @@ def write_pylock(
     Args:
         stack: The packages, sorted by name.
         files: By package, the file with its size and hash filled in.
-        target: What the lock is for; recorded as its environment.
-        name: Recorded as the creator.
+        target: The target of the lock, written as its environment.
+        name: Name of the creator.
     """
     import tomli_w
 

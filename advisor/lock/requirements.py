@@ -27,7 +27,7 @@ def write_requirements(
     Args:
         stack: The packages, sorted by name.
         files: By package, the file with its hash filled in.
-        target: What the lock is for; the first line names it.
+        target: The target of the lock; the first line contains it.
         configuration: The indexes.
         requirers: By package, the files and packages that require it, each on one line.
     """

@@ -1,1 +1,1 @@
-"""The project: its requirements, and what its sources do."""
+"""The project: its requirements, its lock, its settings, and the workload that its source files indicate."""

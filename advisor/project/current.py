@@ -1,4 +1,4 @@
-"""The stack that a project has now: its lock, or what an interpreter has installed."""
+"""The current stack of a project: its lock, or the packages installed in an environment."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from advisor.project.locks import Lock, LockedVersion, read_lock
 from knowledge.domain.errors import InputError
 
 LOCKS = ("pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
-"""Locks that are looked for in a project's directory, in this order."""
+"""Names of locks in the directory of a project; the first that exists is used."""
 
 PINNED = "requirements.txt"
-"""Looked for after them: a lock where every line is an exact version."""
+"""Used if there is none of these: a requirements file is a lock if every line has an exact version."""
 
 _LIST = """
 import importlib.metadata as m, json
-# What was installed from a directory, a repository or an address says so itself (PEP 610).
+# `direct_url.json` says that a package was installed from a directory, repository or URL (PEP 610).
 print(json.dumps([[d.metadata["Name"], d.version, d.read_text("direct_url.json")] for d in m.distributions()]))
 """
 
 
-def read_current(named: str | None, directory: Path, target: Target) -> Lock | None:
-    """Return what a project has now; none where it has no lock and none was named.
+def read_current(choice: str | None, directory: Path, target: Target) -> Lock | None:
+    """Return the current stack of a project; none if it has no lock and the user chose none.
 
     Args:
-        named: A lock, an interpreter, or the directory of a virtual environment; by default the project's own lock.
-        directory: The project's directory.
-        target: What a lock for many targets is read for.
+        choice: A lock, an interpreter, or the directory of a virtual environment; by default the project's own lock.
+        directory: The directory of the project.
+        target: The target whose packages are read from a lock for several targets.
 
     Raises:
-        InputError: If what was named cannot be read.
+        InputError: If the lock or the environment cannot be read.
     """
-    if named is None:
-        own = own_lock(directory)
-        return None if own is None else read_lock(own, target)
-    path = Path(named)
+    if choice is None:
+        lock = own_lock(directory)
+        return None if lock is None else read_lock(lock, target)
+    path = Path(choice)
     if path.is_dir():
         python = next((p for p in (path / "bin" / "python", path / "Scripts" / "python.exe") if p.exists()), None)
         if python is None:
@@ -55,23 +55,23 @@ def read_current(named: str | None, directory: Path, target: Target) -> Lock | N
 
 
 def own_lock(directory: Path) -> Path | None:
-    """Return the lock that a project's directory holds; none where it has none.
+    """Return the lock in the directory of a project; none if there is no lock.
 
     Raises:
-        InputError: If a requirements file cannot be read to see whether it is one.
+        InputError: If `requirements.txt`, which may be a lock, cannot be read.
     """
-    found = next((directory / name for name in LOCKS if (directory / name).is_file()), None)
+    lock = next((directory / name for name in LOCKS if (directory / name).is_file()), None)
     pinned = directory / PINNED
-    return found or (pinned if pinned.is_file() and is_pinned(pinned) else None)
+    return lock or (pinned if pinned.is_file() and is_pinned(pinned) else None)
 
 
 def within(lock: Lock, roots: Iterable[RootRequirement]) -> Lock:
-    """Return a lock that knows whether it is itself where its project says what it requires."""
+    """Return the lock with ``is_project`` set if the requirements of the project come from the lock itself."""
     return replace(lock, is_project=any(root.path == str(lock.path) and not root.constraint for root in roots))
 
 
 def is_pinned(path: Path) -> bool:
-    """Whether a requirements file gives an exact version of everything it requires, and requires anything.
+    """Whether a requirements file has requirements, each with an exact version.
 
     Raises:
         InputError: If it cannot be read.
@@ -85,9 +85,9 @@ def is_pinned(path: Path) -> bool:
 
 
 def _installed(python: Path) -> Lock:
-    """Ask an interpreter what is installed for it."""
+    """Return the packages that are installed in the environment of an interpreter."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [str(python), "-I", "-c", _LIST],
             capture_output=True,
             encoding="utf-8",
@@ -95,19 +95,19 @@ def _installed(python: Path) -> Lock:
             check=True,
             timeout=60,
         )
-        listed = json.loads(done.stdout)
+        distributions = json.loads(process.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise InputError(
-            f"`{python}` did not tell what it has installed: {error}",
-            hint="name a lock, an interpreter or the directory of a virtual environment with `--current`",
+            f"the packages that `{python}` has installed cannot be listed: {error}",
+            hint="set `--current` to a lock, an interpreter or the directory of a virtual environment",
         ) from None
     packages: dict[NormalizedName, LockedVersion] = {}
-    for name, version, direct in listed:
+    for name, version, direct in distributions:
         try:
-            elsewhere = str(json.loads(direct).get("url", "")) if direct else ""
-            # The first one found is the one that is imported.
-            found = LockedVersion(version=Version(version), elsewhere=elsewhere)
-            packages.setdefault(canonicalize_name(str(name)), found)
+            url = str(json.loads(direct).get("url", "")) if direct else ""
+            # Of several distributions with one name, Python imports the first.
+            installed = LockedVersion(version=Version(version), direct_reference=url)
+            packages.setdefault(canonicalize_name(str(name)), installed)
         except (InvalidVersion, TypeError, ValueError, AttributeError):
             continue
     return Lock(path=None, packages=packages)

@@ -1,4 +1,4 @@
-"""What a project asks for, whatever file it says so in."""
+"""The requirements of a project, independent of the file format, and helpers that all readers share."""
 
 from __future__ import annotations
 
@@ -22,20 +22,23 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectRequirements:
-    """What was read of a project.
+    """Requirements and settings of a project.
 
     Attributes:
         roots: Requirements and constraints.
-        requires_python: Specifier of the interpreters the project supports, or none.
-        index_url: Default index that a requirements file names, or none.
-        extra_index_urls: Further indexes that requirements files name.
-        find_links: Directories that requirements files name.
-        trusted_hosts: Hosts whose certificates requirements files say are not to be checked.
-        bindings: By package, the address of the one index that it comes from.
-        overrides: Requirements that stand in for every requirement on their package.
+        requires_python: Specifier of the supported interpreters, or none.
+        index_url: Default index, or none.
+        extra_index_urls: Further indexes.
+        find_links: Directories with distributions.
+        trusted_hosts: Hosts whose certificates are not verified, as requirements files say.
+        bindings: By package, the address of the only index that it comes from.
+        overrides: Requirements that replace every requirement on the same package.
+        only_binary: Packages that are never installed from an sdist; ``:all:`` for every package.
+        no_binary: Packages that are never installed from a wheel; ``:all:`` for every package.
+        prereleases: Whether pre-releases of every package are allowed.
         settings: The ``[tool.advisor]`` table.
-        files: Files that were read, for people.
-        skipped: Files of the project that were not read, each with the reason.
+        files: Files that were read, for messages.
+        skipped: Files that were not read, each with the reason.
     """
 
     roots: tuple[RootRequirement, ...]
@@ -56,28 +59,31 @@ class ProjectRequirements:
 
 @contextmanager
 def shape_checked(path: Path) -> Iterator[None]:
-    """Turn a document whose parts are of other kinds than its format says into an error that names the file.
+    """Convert the exceptions of reading a document with values of the wrong type to an error that names the file.
+
+    Args:
+        path: The file.
 
     Raises:
-        InputError: Where reading it trips over such a part.
+        InputError: If such an exception occurs.
     """
     try:
         yield
     except (AttributeError, TypeError, KeyError, IndexError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
-            f"`{path}` is not shaped as its format says: {reason}",
-            hint="look for a table where a list or a text belongs, or the other way round",
+            f"`{path}` has a value of the wrong type: {reason}",
+            hint="look for a table in the place of a list or a string, or the reverse",
         ) from None
 
 
 def settings_requirements(
     settings: Mapping[str, Any], key: str, *, constraint: bool = False
 ) -> tuple[RootRequirement, ...]:
-    """Return the requirements that a list of ``[tool.advisor]`` holds.
+    """Return the requirements in a list of ``[tool.advisor]``.
 
     Raises:
-        InputError: If one is malformed.
+        InputError: If a requirement is malformed.
     """
     origin = f"tool.advisor.{key}"
     return tuple(
@@ -87,7 +93,7 @@ def settings_requirements(
 
 
 def line_of(path: Path, text: str, part: str) -> str:
-    """Return the file and the first line that holds a part of it; empty where none does."""
+    """Return ``FILE:LINE`` of the first line that contains a text; empty if no line contains it."""
     for number, content in enumerate(lines_of(text), start=1):
         if part in content:
             return f"{path.name}:{number}"
@@ -102,7 +108,7 @@ def parse_requirement(text: str, origin: str) -> Requirement:
         origin: File and line, for messages.
 
     Raises:
-        InputError: If it is malformed, or names an address instead of a version.
+        InputError: If it is malformed, or requires a URL instead of a version.
     """
     try:
         requirement = requirement_from(text)
@@ -117,16 +123,16 @@ def parse_requirement(text: str, origin: str) -> Requirement:
 
 
 def defined_source(source: Any, sources: Mapping[str, str], package: str, place: str) -> str:
-    """Return the address of the source that a package names.
+    """Return the address of a package's source.
 
     Args:
-        source: The name of the source.
-        sources: The addresses of those that the project defines, by name.
+        source: Name of the source.
+        sources: Addresses of the sources that the project defines, by name.
         package: The package, for messages.
         place: File and line, for messages.
 
     Raises:
-        InputError: If it is not defined: the package would come from another index.
+        InputError: If the source is not defined; the package would be taken from another index.
     """
     if source not in sources:
         raise InputError(
@@ -137,26 +143,26 @@ def defined_source(source: Any, sources: Mapping[str, str], package: str, place:
 
 
 def filled_address(url: str, place: str) -> str:
-    """Return an index's address with the environment variables that it names (`${NAME}`) filled in.
+    """Return the address of an index with its environment variables (`${NAME}`) replaced by their values.
 
     Args:
         url: The address.
         place: File and line, for messages.
 
     Raises:
-        InputError: If a variable is not set: without its index, a package would come from another one.
+        InputError: If a variable is not set; without the index, a package would be taken from another one.
     """
     for name in _VARIABLE.findall(url):
         if name not in os.environ:
             raise InputError(
-                f"{place}: the address of an index names the variable `{name}`, which is not set",
+                f"{place}: the address of an index contains the variable `{name}`, which is not set",
                 hint=f"set `{name}` in the environment",
             )
     return _VARIABLE.sub(lambda match: os.environ[match[1]], url)
 
 
 def not_supported(text: str, origin: str) -> InputError:
-    """Return the error for a requirement on an address, a path or a repository."""
+    """Return the error for a requirement on a URL, a path or a repository."""
     return InputError(
         f"{origin}: `{text}` is a URL, path or VCS requirement, which is not supported",
         hint="require a version from an index, or leave this requirement out with `--requirements FILE`",

@@ -1,4 +1,4 @@
-"""What each format of lock records of its packages, for every platform, and which of them one target would install."""
+"""Parsers of lock formats: the packages of a lock, and which of them a target would install."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ MALFORMED = (
     ValueError,
     RecursionError,
 )
-"""What reading a malformed document raises."""
+"""Exceptions that a malformed document causes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedFile:
-    """A file as a lock records it.
+    """A file in a lock.
 
     Attributes:
-        name: Its name.
-        sha256: Its SHA-256 in lower case; empty where the lock does not tell.
-        url: Its address, as written; empty where the lock does not tell.
-        path: Its place on this machine, as written; empty where the lock does not tell.
-        size: Bytes, where the lock tells.
+        name: File name.
+        sha256: SHA-256 in lower case; empty if not recorded.
+        url: Address, as written; empty if not recorded.
+        path: Path on this machine, as written; empty if not recorded.
+        size: Size in bytes; none if not recorded.
         other_hashes: Hashes by other algorithms, such as ``sha512:...``.
     """
 
@@ -60,25 +60,25 @@ class LockedFile:
 
     @property
     def identity(self) -> str:
-        """All that is recorded of it, as one line."""
+        """All recorded values, on one line."""
         return " ".join((self.name, self.url, self.path, self.sha256, str(self.size or ""), *self.other_hashes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A package as a lock records it.
+    """A package in a lock.
 
     Attributes:
-        name: Its name, as written.
-        version: Its version, as written; empty where the lock does not tell, as of a directory.
-        index: Address of the index it is recorded from, or none.
-        files: The files that it may be installed from.
-        hashes: Hashes of files that are not named, as ``algorithm:digest``.
-        elsewhere: Where it comes from, where that is no index: a repository, an address, a directory.
-        content: All that the lock records of what is there, as one line; compared as it is.
-        directory: Whether that is a directory.
-        on_target: Whether the target would install it.
-        is_open: Whether the lock leaves its version open on platforms that the lock was not made for.
+        name: Name, as written.
+        version: Version, as written; empty if not recorded, as for a directory.
+        index: Address of the index, or none.
+        files: Files that the package may be installed from.
+        hashes: Hashes of files without a name, as ``algorithm:digest``.
+        direct_reference: Repository, URL or directory that it comes from; empty if it comes from an index.
+        content: All that the lock records of the direct reference, on one line, for comparison.
+        directory: Whether the direct reference is a directory.
+        on_target: Whether the target would install the package.
+        is_open: Whether the lock has no version for platforms that it was not made for.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Entry:
     index: str | None = None
     files: tuple[LockedFile, ...] = ()
     hashes: tuple[str, ...] = ()
-    elsewhere: str = ""
+    direct_reference: str = ""
     content: str = ""
     directory: bool = False
     on_target: bool = True
@@ -97,9 +97,9 @@ class EntryError(ValueError):
     """Raised when a package of a lock is malformed.
 
     Attributes:
-        package: Its name, where it has one.
-        place: Which of the lock's packages it is, from 0; none where the lock does not list them.
-        reason: What is wrong with it.
+        package: Name of the package; empty if it has none.
+        place: Position in the lock's list of packages, from 0; none if the format has no list.
+        reason: What is malformed.
     """
 
     def __init__(self, package: str, place: int | None, reason: str) -> None:
@@ -111,11 +111,11 @@ class EntryError(ValueError):
 
 @contextmanager
 def package_of(entry: Any, place: int | None) -> Iterator[None]:
-    """Name the package in what goes wrong while it is read.
+    """Convert the exceptions of reading a malformed package to an error that names the package.
 
     Args:
-        entry: The package, as the lock has it, or its name.
-        place: Which of the lock's packages it is, from 0.
+        entry: The package in the lock, or its name.
+        place: Position in the lock's list of packages, from 0; none if the format has no list.
 
     Raises:
         EntryError: If it is malformed.
@@ -130,53 +130,53 @@ def package_of(entry: Any, place: int | None) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what an error says of a malformed document, on one line."""
+    """Return the reason that an exception gives for a malformed document, on one line."""
     return f"field {error} is absent" if isinstance(error, KeyError) else " ".join(str(error).split())
 
 
 def holds(marker: str | None, target: Target) -> bool:
-    """Whether an environment marker holds on a target; an absent one does."""
+    """Whether an environment marker is true on a target; an absent marker is."""
     return not marker or Marker(marker).evaluate({**target.markers, "extra": ""})
 
 
 def content_of(entry: Document, *keys: str) -> str:
-    """Return what a package's entry holds under some keys, as one line."""
+    """Return the values of some keys of a package as one line of JSON."""
     return json.dumps({key: entry[key] for key in keys if key in entry}, sort_keys=True, default=str)
 
 
 def kind_of_source(source: Document, kinds: Iterable[str]) -> str:
-    """Return the one kind of source that a package names; empty where it names none.
+    """Return the kind of source that a package has; empty if it has none.
 
     Raises:
-        ValueError: If it names several: tools differ in which of them they take.
+        ValueError: If it has several: tools differ in which one they use.
     """
-    found = [kind for kind in kinds if kind in source]
-    if len(found) > 1:
-        raise ValueError(f"it has several sources: {', '.join(f'`{kind}`' for kind in found)}")
-    return found[0] if found else ""
+    present = [kind for kind in kinds if kind in source]
+    if len(present) > 1:
+        raise ValueError(f"it has several sources: {', '.join(f'`{kind}`' for kind in present)}")
+    return present[0] if present else ""
 
 
 def read_pylock(document: Document, target: Target) -> Iterator[Entry]:
     """Yield the packages of a `pylock.toml` (PEP 751).
 
     Raises:
-        EntryError: If a package is malformed, or is there twice for the target.
+        EntryError: If a package is malformed, or two entries of it apply to the target.
     """
     lock = _pylock(document)
-    # What installers take where nobody names extras or groups (PEP 751, installing).
+    # What installers use if the user names no extras or groups (PEP 751, installing).
     groups = frozenset(map(str, lock.default_groups or ()))
     markers: dict[str, str | Set[str]] = {**target.markers, "extras": frozenset(), "dependency_groups": groups}
-    seen: set[str] = set()
+    target_names: set[str] = set()
     for place, package in enumerate(lock.packages):
         with package_of(package.name, place):
             version = str(package.version or _version_of_files(package))
             applies = package.marker is None or package.marker.evaluate(markers, context="lock_file")
             on_target = bool(version) and applies
-            if on_target and package.name in seen:
+            if on_target and package.name in target_names:
                 # "Installers MUST raise an error about the ambiguity" (PEP 751, installing).
-                raise ValueError("it is there twice for the target")
-            seen |= {package.name} if on_target else set()
-            elsewhere = _pylock_source(package)
+                raise ValueError("two entries of it apply to the target")
+            target_names |= {package.name} if on_target else set()
+            direct_reference = _pylock_source(package)
             yield Entry(
                 name=package.name,
                 version=version,
@@ -192,7 +192,7 @@ def read_pylock(document: Document, target: Target) -> Iterator[Entry]:
                     )
                     for file in (*(package.wheels or ()), *((package.sdist,) if package.sdist else ()))
                 ),
-                elsewhere=elsewhere,
+                direct_reference=direct_reference,
                 content=content_of(document["packages"][place], "vcs", "directory", "archive"),
                 directory=package.directory is not None,
                 on_target=on_target,
@@ -200,14 +200,14 @@ def read_pylock(document: Document, target: Target) -> Iterator[Entry]:
 
 
 def _version_of_files(package: Package) -> str:
-    """Return the version that the names of a package's files tell; empty where it names none, or they do not agree."""
+    """Return the version in the file names of a package; empty if there are no files or their versions differ."""
     files = (*(package.wheels or ()), *((package.sdist,) if package.sdist else ()))
     versions = {version_of(file.filename) for file in files}
     return str(next(iter(versions)) or "") if len(versions) == 1 else ""
 
 
 def _pylock(document: Document) -> Pylock:
-    """Parse a document, and name the package where that fails in one."""
+    """Parse a document; an error in a package names the package."""
     try:
         return Pylock.from_dict(document)
     except PylockValidationError as error:
@@ -222,7 +222,7 @@ def _pylock(document: Document) -> Pylock:
 
 
 def _pylock_source(package: Package) -> str:
-    """Return where a package comes from that is not from an index; else an empty text."""
+    """Return the direct reference of a package; empty if it comes from an index."""
     if package.vcs is not None:
         return f"{package.vcs.url or package.vcs.path}@{package.vcs.commit_id}"
     if package.directory is not None:
@@ -234,8 +234,8 @@ def locked_file(file: Document, *, folder: str = "") -> LockedFile:
     """Return a file of a `uv.lock`, `poetry.lock` or `pdm.lock`.
 
     Args:
-        file: The file, as the lock has it.
-        folder: Directory that a path of it is relative to, where that is not the lock's own.
+        file: The file in the lock.
+        folder: Directory that its path is relative to; by default that of the lock.
     """
     hashed, url, path = str(file.get("hash", "")), str(file.get("url", "")), str(file.get("path", ""))
     return LockedFile(
@@ -249,7 +249,7 @@ def locked_file(file: Document, *, folder: str = "") -> LockedFile:
 
 
 def read_poetry(document: Document, target: Target) -> Iterator[Entry]:
-    """Yield the packages of a `poetry.lock`; the target installs the main group.
+    """Yield the packages of a `poetry.lock`. The target installs the main group.
 
     Raises:
         EntryError: If a package is malformed.
@@ -268,7 +268,7 @@ def read_poetry(document: Document, target: Target) -> Iterator[Entry]:
                 index=address if kind == "legacy" else None,
                 files=files,
                 hashes=hashes,
-                elsewhere="" if from_index else f"{address}@{revision}" if revision else address or str(kind),
+                direct_reference="" if from_index else f"{address}@{revision}" if revision else address or str(kind),
                 content=content_of({**package, "hashes": hashes, "files": [f.identity for f in files]}, *_POETRY),
                 directory=kind == "directory",
                 on_target=_is_default(package, target),
@@ -279,10 +279,10 @@ _POETRY = ("source", "files", "hashes")
 
 
 def _poetry_files(package: Document, document: Document) -> tuple[tuple[LockedFile, ...], tuple[str, ...]]:
-    """Return the files of a package, and the hashes of files that are not named.
+    """Return the files of a package, and the hashes of files without a name.
 
-    Poetry 1.0 kept hashes, and Poetry 1.1 files, in `[metadata]`; the newest reads them there, too, where the package
-    itself has no `files` (poetry/packages/locker.py, `_get_locked_package`).
+    Poetry 1.0 wrote hashes to `[metadata]`, Poetry 1.1 files. Later versions read them there if the package itself has
+    no `files` (poetry/packages/locker.py, `_get_locked_package`).
     """
     if "files" in package:
         return tuple(map(locked_file, package["files"])), ()
@@ -290,7 +290,7 @@ def _poetry_files(package: Document, document: Document) -> tuple[tuple[LockedFi
     if "hashes" in metadata:
         hashes = [str(h) for h in metadata["hashes"].get(name, ())]
         return (), tuple(h if ":" in h else f"{_SHA256}{h}" for h in hashes)
-    # Files of all versions of a package stand together.
+    # The list contains the files of all versions of the package.
     others = {str(p["version"]) for p in document["package"] if p.get("name") == name} - {str(package["version"])}
     versions = {Version(other) for other in others}
     files = map(locked_file, metadata.get("files", {}).get(name, ()))
@@ -298,7 +298,7 @@ def _poetry_files(package: Document, document: Document) -> tuple[tuple[LockedFi
 
 
 def read_pdm(document: Document, target: Target) -> Iterator[Entry]:
-    """Yield the packages of a `pdm.lock`; the target installs the default group.
+    """Yield the packages of a `pdm.lock`. The target installs the default group.
 
     Raises:
         EntryError: If a package is malformed.
@@ -312,7 +312,7 @@ def read_pdm(document: Document, target: Target) -> Iterator[Entry]:
                 name=package["name"],
                 version=package["version"],
                 files=tuple(map(locked_file, package.get("files", ()))),
-                elsewhere=f"{address}@{revision}" if revision else address,
+                direct_reference=f"{address}@{revision}" if revision else address,
                 content=content_of(package, *_PDM, "revision", "subdirectory", "editable", "files"),
                 directory=kind == "path",
                 on_target=_is_default(package, target),
@@ -323,7 +323,7 @@ _PDM = ("git", "hg", "svn", "bzr", "url", "path")
 
 
 def _is_default(package: Document, target: Target) -> bool:
-    """Whether a package of Poetry's or PDM's lock is in the main or default group, and for the target."""
+    """Whether a package of a lock of Poetry or PDM is in the main or default group and applies to the target."""
     marker = package.get("marker", package.get("markers"))
     if isinstance(marker, dict):
         marker = marker.get("main")
@@ -334,14 +334,14 @@ def _is_default(package: Document, target: Target) -> bool:
 
 
 def read_pipfile(document: Document, target: Target) -> Iterator[Entry]:
-    """Yield the packages of a `Pipfile.lock`; the target installs the default ones.
+    """Yield the packages of a `Pipfile.lock`. The target installs those in `default`.
 
     Raises:
         EntryError: If a package is malformed.
     """
     sources = {source.get("name"): source.get("url") for source in document.get("_meta", {}).get("sources", ())}
-    # As Pipenv: what names no source comes from the first.
-    first = next(iter(sources.values()), None)
+    # As in Pipenv, a package without `index` comes from the first source.
+    default_source = next(iter(sources.values()), None)
     for category in ("default", *sorted(set(document) - {"_meta", "default"})):
         for name, entry in document[category].items():
             with package_of(name, None):
@@ -351,12 +351,12 @@ def read_pipfile(document: Document, target: Target) -> Iterator[Entry]:
                 on_target = category == "default" and bool(version) and holds(entry.get("markers"), target)
                 yield Entry(
                     name=name,
-                    # Pipenv locks no version of what its own platform does not need.
+                    # Pipenv locks no version for packages that its own platform does not need.
                     version="" if version == "*" and not on_target else version.removeprefix("=="),
                     is_open=version == "*" and not on_target and not address,
-                    index=sources.get(entry.get("index"), first),
+                    index=sources.get(entry.get("index"), default_source),
                     hashes=tuple(entry.get("hashes", ())),
-                    elsewhere=f"{address}@{entry['ref']}" if "ref" in entry else address,
+                    direct_reference=f"{address}@{entry['ref']}" if "ref" in entry else address,
                     content=content_of(entry, *_PIPENV, "ref", "subdirectory", "editable", "hashes"),
                     directory=kind == "path",
                     on_target=on_target,

@@ -1,6 +1,6 @@
-"""Reads the locks of the field: which version of each package is locked for a target, from where, with which hashes.
+"""Reads locks of all supported formats: versions, sources and hashes of the packages, for one target.
 
-A lock for many targets is read for one: packages whose markers do not hold there are left out.
+From a lock for several targets, the packages of one target are read: those whose markers are true there.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _VERSION = re.compile(r'^(?:version\s*=\s*|\s*"version":\s*)"=*(?P<version>[^"]+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedVersion:
-    """One version of a package, as a lock records it.
+    """A version of a package in a lock.
 
     Attributes:
         version: The version.
-        line: Line of the lock that says so, from 1; 0 where there is none.
-        path: File that the line is of, where that is one that the lock includes; else empty.
-        index: Address of the index that it is recorded from; none where the lock does not tell.
-        files: The files that the lock names.
-        hashes: All its SHA-256 hashes, in lower case.
-        other_hashes: Hashes by other algorithms of files that are not named, such as ``sha512:...``.
-        elsewhere: Where it comes from, where that is no index.
+        line: Line in the lock, from 1; 0 for an environment.
+        path: File with the line, if the lock includes other files; else empty.
+        index: Address of the index; none if not recorded.
+        files: Files in the lock.
+        hashes: All SHA-256 hashes, in lower case.
+        other_hashes: Hashes by other algorithms of files without a name, such as ``sha512:...``.
+        direct_reference: Repository, URL or directory that it comes from; empty if it comes from an index.
     """
 
     version: Version
@@ -64,24 +64,24 @@ class LockedVersion:
     files: tuple[LockedFile, ...] = ()
     hashes: frozenset[str] = frozenset()
     other_hashes: frozenset[str] = frozenset()
-    elsewhere: str = ""
+    direct_reference: str = ""
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """All that is recorded of its files, and of the hashes of files that are not named."""
+        """All recorded values of its files, and the hashes of files without a name."""
         return (*(file.identity for file in self.files), *sorted(self.hashes), *sorted(self.other_hashes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedSource:
-    """A package that a lock takes from elsewhere than an index.
+    """A package of a lock that comes from a direct reference instead of an index.
 
     Attributes:
-        name: The package.
-        address: The repository, with its revision, the address or the directory, as written.
-        content: All that the lock records of what is there: hashes, size, a directory in it.
-        directory: Whether it is a directory.
-        line: Line of the lock that says so, from 1.
+        name: Name of the package.
+        address: Repository with revision, URL or directory, as written.
+        content: All that the lock records of the direct reference: hashes, size, subdirectory.
+        directory: Whether the direct reference is a directory.
+        line: Line in the lock, from 1.
     """
 
     name: NormalizedName
@@ -93,18 +93,18 @@ class LockedSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """What a project has now.
+    """The current stack of a project.
 
     Attributes:
         path: The lock; none for an environment.
-        packages: What the target would install, by normalised name.
-        entries: Every version that the lock records, for whatever platform, extra or group; empty for an environment.
-        sources: What it takes from elsewhere than an index, for whatever platform, extra or group.
-        open_entries: Packages whose version is left open for some platforms, each with its line.
-        indexes: Addresses that the lock names for all of its packages, find-links too, each with its line.
-        trusted_hosts: Hosts whose certificates it says are not to be checked, each with its line.
-        records_hashes: Whether locks of its kind hold hashes.
-        is_project: Whether the lock is itself where the project says what it requires: a pinned requirements file.
+        packages: Packages that the target would install, by normalised name.
+        entries: All versions in the lock, for any platform, extra or group; empty for an environment.
+        sources: Packages from direct references, for any platform, extra or group.
+        open_entries: Packages without a version for some platforms, each with its line.
+        indexes: Addresses of indexes and find-links that apply to all packages, each with its line.
+        trusted_hosts: Hosts whose certificates are not verified, each with its line.
+        records_hashes: Whether locks of this format contain hashes.
+        is_project: Whether the requirements of the project come from the lock itself: a pinned requirements file.
     """
 
     path: Path | None
@@ -124,14 +124,18 @@ class Lock:
 
 
 def read_lock(path: Path, target: Target) -> Lock:
-    """Return what a lock holds for a target: its format is told by its name.
+    """Return the packages of a lock for a target. The file name determines the format.
 
-    `pylock.toml` and `pylock.NAME.toml`, `uv.lock`, `poetry.lock`, `pdm.lock`, `Pipfile.lock`, and requirements files
-    with exact versions, as `pip freeze` writes them; bills of materials (`*.cdx.json`).
+    Formats: `pylock.toml` and `pylock.NAME.toml`, `uv.lock`, `poetry.lock`, `pdm.lock`, `Pipfile.lock`, requirements
+    files with exact versions (as `pip freeze` writes them), and bills of materials (`*.cdx.json`).
+
+    Args:
+        path: The lock.
+        target: The target whose packages are read.
 
     Raises:
-        InputError: If it is not the name of a lock, or does not exist.
-        UnreadableFileError: If it cannot be read, or is no lock.
+        InputError: If the file name matches no format, or the file does not exist.
+        UnreadableFileError: If the file cannot be read, or is not a lock.
     """
     if path.suffix == ".txt":
         return _read_freeze(path, target)
@@ -152,7 +156,7 @@ def read_lock(path: Path, target: Target) -> Lock:
     else:
         raise InputError(
             f"`{path}` is not the name of a lock",
-            hint="known are `pylock.toml`, `uv.lock`, `poetry.lock`, `pdm.lock`, `Pipfile.lock` and `*.txt`",
+            hint="supported are `pylock.toml`, `uv.lock`, `poetry.lock`, `pdm.lock`, `Pipfile.lock` and `*.txt`",
         )
     text, document = _load(path, parse)
     try:
@@ -161,40 +165,40 @@ def read_lock(path: Path, target: Target) -> Lock:
         line = _line_of(text, error)
         about = f"package `{error.package}` (line {line})" if error.package else f"the package on line {line}"
         raise UnreadableFileError(
-            f"`{path}` is not a lock of its kind: {about}: {error.reason}",
+            f"`{path}` is malformed: {about}: {error.reason}",
             path=path,
             line=line,
             package=error.package,
-            hint=_AGAIN,
+            hint=_RECREATE_HINT,
         ) from None
     except MALFORMED as error:
         raise UnreadableFileError(
-            f"`{path}` is not a lock of its kind: {reason_of(error)}", path=path, hint=_AGAIN
+            f"`{path}` is malformed: {reason_of(error)}", path=path, hint=_RECREATE_HINT
         ) from None
 
 
-def _lock(path: Path, text: str, recorded: Iterator[Entry]) -> Lock:
-    """Return the lock that has some entries.
+def _lock(path: Path, text: str, records: Iterator[Entry]) -> Lock:
+    """Return a lock with the given entries.
 
     Raises:
-        EntryError: If one is malformed.
+        EntryError: If an entry is malformed.
     """
     lines = _lines(text)
     packages: dict[NormalizedName, LockedVersion] = {}
     entries: list[tuple[NormalizedName, LockedVersion]] = []
     sources: list[LockedSource] = []
     open_entries: list[tuple[NormalizedName, int]] = []
-    for entry in recorded:
+    for entry in records:
         with package_of(entry.name, None):
             name = canonicalize_name(entry.name)
-            found = lines.get((name, entry.version)) or lines.get((name, "")) or [1]
-            # The same version may be there several times, for several platforms.
-            line = found.pop(0) if len(found) > 1 else found[0]
-            if entry.elsewhere:
+            candidate_lines = lines.get((name, entry.version)) or lines.get((name, "")) or [1]
+            # The same version may have several entries, for several platforms.
+            line = candidate_lines.pop(0) if len(candidate_lines) > 1 else candidate_lines[0]
+            if entry.direct_reference:
                 sources.append(
                     LockedSource(
                         name=name,
-                        address=entry.elsewhere,
+                        address=entry.direct_reference,
                         content=entry.content,
                         directory=entry.directory,
                         line=line,
@@ -202,8 +206,8 @@ def _lock(path: Path, text: str, recorded: Iterator[Entry]) -> Lock:
                 )
             if entry.is_open:
                 open_entries.append((name, line))
-            elif not entry.version and not entry.elsewhere:
-                raise ValueError("it has neither a version nor a source outside of an index")
+            elif not entry.version and not entry.direct_reference:
+                raise ValueError("it has neither a version nor a direct reference")
             if not entry.version:
                 continue
             version = _locked_version(entry, line)
@@ -221,32 +225,32 @@ def _lock(path: Path, text: str, recorded: Iterator[Entry]) -> Lock:
 
 
 def _locked_version(entry: Entry, line: int) -> LockedVersion:
-    unnamed = [h.lower() for h in entry.hashes]
-    hashes = {h.removeprefix(_SHA256) for h in unnamed if h.startswith(_SHA256)}
+    all_hashes = [h.lower() for h in entry.hashes]
+    hashes = {h.removeprefix(_SHA256) for h in all_hashes if h.startswith(_SHA256)}
     return LockedVersion(
         version=Version(entry.version),
         line=line,
         index=entry.index,
         files=entry.files,
         hashes=frozenset(hashes | {file.sha256 for file in entry.files if file.sha256}),
-        other_hashes=frozenset(h for h in unnamed if not h.startswith(_SHA256)),
-        elsewhere=entry.elsewhere,
+        other_hashes=frozenset(h for h in all_hashes if not h.startswith(_SHA256)),
+        direct_reference=entry.direct_reference,
     )
 
 
-_AGAIN = "make it anew with the tool that wrote it, or with `advisor advise`"
+_RECREATE_HINT = "create it again with the tool that wrote it, or with `advisor advise`"
 
 
 def read_text(path: Path, *, decode: Callable[[bytes], str] = bytes.decode) -> str:
-    """Return the text of a lock; it must not hold what a merge left open.
+    """Return the text of a lock without merge conflicts.
 
     Args:
         path: The lock.
-        decode: Makes text of its bytes; UTF-8 by default.
+        decode: Converts the bytes to text; UTF-8 by default.
 
     Raises:
-        InputError: If it does not exist.
-        UnreadableFileError: If it cannot be read, or holds conflict markers.
+        InputError: If the file does not exist.
+        UnreadableFileError: If the file cannot be read, or contains conflict markers.
     """
     try:
         check_size(path)
@@ -257,14 +261,14 @@ def read_text(path: Path, *, decode: Callable[[bytes], str] = bytes.decode) -> s
         raise UnreadableFileError(f"`{path}` cannot be read: {error.strerror}", path=path) from None
     except ValueError as error:
         raise UnreadableFileError(f"`{path}` cannot be read: {error}", path=path) from None
-    if found := _CONFLICT.search(text):
-        line = text.count("\n", 0, found.start()) + 1
+    if conflict := _CONFLICT.search(text):
+        line = text.count("\n", 0, conflict.start()) + 1
         raise UnreadableFileError(
-            f"`{path}`, line {line}, holds conflict markers of a merge",
+            f"`{path}`, line {line}, contains conflict markers of a merge",
             path=path,
             line=line,
             package=_package_above(text, line),
-            hint="take one side, then lock again with the tool that wrote it, or with `advisor advise`",
+            hint="resolve the conflict, then lock again with the tool that wrote it, or with `advisor advise`",
         )
     return text
 
@@ -275,36 +279,36 @@ def _load(path: Path, parse: Callable[[str], Any]) -> tuple[str, Document]:
         document = parse(text)
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        told = _AT_LINE.search(reason)
-        line = int(told[1]) if told else 1
-        package = _package_above(text, line) if told else ""
+        match = _AT_LINE.search(reason)
+        line = int(match[1]) if match else 1
+        package = _package_above(text, line) if match else ""
         near = f", near package `{package}`" if package else ""
         raise UnreadableFileError(
-            f"`{path}` cannot be read: {reason}{near}", path=path, line=line, package=package, hint=_AGAIN
+            f"`{path}` cannot be read: {reason}{near}", path=path, line=line, package=package, hint=_RECREATE_HINT
         ) from None
     if not isinstance(document, dict):
-        raise UnreadableFileError(f"`{path}` is not a lock: it holds no table", path=path, hint=_AGAIN)
+        raise UnreadableFileError(f"`{path}` is not a lock: it contains no table", path=path, hint=_RECREATE_HINT)
     return text, document
 
 
 def _lines(text: str) -> dict[tuple[str, str], list[int]]:
-    """Return the lines of each name and version that a lock in TOML or JSON spells one below the other.
+    """Return the line numbers of each name and version in a lock in TOML or JSON, where the version follows the name.
 
-    With an empty version, they are the lines of the names.
+    The key with an empty version has the lines of the name.
     """
-    found: dict[tuple[str, str], list[int]] = {}
+    lines_by_key: dict[tuple[str, str], list[int]] = {}
     name = ""
     for number, line in enumerate(lines_of(text), start=1):
         if match := _NAME.match(line):
             name = canonicalize_name(match["name"] or match["key"])
-            found.setdefault((name, ""), []).append(number)
+            lines_by_key.setdefault((name, ""), []).append(number)
         elif name and (match := _VERSION.match(line)):
-            found.setdefault((name, match["version"]), []).append(number)
-    return found
+            lines_by_key.setdefault((name, match["version"]), []).append(number)
+    return lines_by_key
 
 
 def _package_above(text: str, line: int) -> str:
-    """Return the name of the package that a line of a lock belongs to, or an empty text."""
+    """Return the name of the package that a line of a lock belongs to; empty if there is none."""
     for above in reversed(text.split("\n")[:line]):
         if match := _NAME.match(above):
             return match["name"] or match["key"]
@@ -312,10 +316,10 @@ def _package_above(text: str, line: int) -> str:
 
 
 def _line_of(text: str, error: EntryError) -> int:
-    """Return the line on which a malformed package begins; 1 where that is not known."""
-    begins = [number for number, line in enumerate(text.split("\n"), start=1) if _PACKAGE.match(line)]
-    if error.place is not None and error.place < len(begins):
-        return begins[error.place]
+    """Return the line on which a malformed package begins; 1 if unknown."""
+    first_lines = [number for number, line in enumerate(text.split("\n"), start=1) if _PACKAGE.match(line)]
+    if error.place is not None and error.place < len(first_lines):
+        return first_lines[error.place]
     return _lines(text).get((canonicalize_name(error.package), ""), [1])[0]
 
 
@@ -325,7 +329,7 @@ def _unpinned(root: RootRequirement, path: Path, message: str) -> UnreadableFile
         path=Path(root.path or path),
         line=root.line,
         package=root.name,
-        hint="pin every line with `==`, as `pip freeze` does, or name another file with `--current`",
+        hint="pin every line with `==`, as `pip freeze` does, or choose another file with `--current`",
     )
 
 
@@ -341,12 +345,12 @@ def _read_freeze(path: Path, target: Target) -> Lock:
         pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
         on_target = marker is None or holds(str(marker), target)
         if len(pins) != 1:
-            raise _unpinned(root, path, f"`{root.requirement}` is not an exact version, so this is no lock")
+            raise _unpinned(root, path, f"`{root.requirement}` is not an exact version, so this file is not a lock")
         for pin in pins:
             try:
                 version = Version(pin)
             except InvalidVersion:
-                raise _unpinned(root, path, f"`{pin}` is not a version that can be compared (PEP 440)") from None
+                raise _unpinned(root, path, f"`{pin}` is not a valid version (PEP 440)") from None
             locked = LockedVersion(
                 version=version,
                 line=root.line,
@@ -357,16 +361,16 @@ def _read_freeze(path: Path, target: Target) -> Lock:
             entries.append((root.name, locked))
             if on_target:
                 packages[root.name] = locked
-    every = (project.index_url, *project.extra_index_urls, *project.find_links)
-    named = [url for url in every if url]
+    addresses = (project.index_url, *project.extra_index_urls, *project.find_links)
+    urls = [url for url in addresses if url]
     lines = list(enumerate(lines_of(text), 1))
-    places = {word: next((n for n, line in lines if word in line), 1) for word in (*named, *project.trusted_hosts)}
-    hashed = any(locked.hashes or locked.other_hashes for _, locked in entries)
+    places = {word: next((n for n, line in lines if word in line), 1) for word in (*urls, *project.trusted_hosts)}
+    has_hashes = any(locked.hashes or locked.other_hashes for _, locked in entries)
     return Lock(
         path=path,
         packages=packages,
         entries=tuple(entries),
-        indexes=tuple((url, places[url]) for url in dict.fromkeys(named)),
+        indexes=tuple((url, places[url]) for url in dict.fromkeys(urls)),
         trusted_hosts=tuple((host, places[host]) for host in dict.fromkeys(project.trusted_hosts)),
-        records_hashes=hashed,
+        records_hashes=has_hashes,
     )

@@ -1,4 +1,4 @@
-"""Reads what PDM's tables of `pyproject.toml` say about where packages come from.
+"""Reads the package sources in the PDM tables of `pyproject.toml`.
 
 Source: https://pdm-project.org/latest/usage/config/ and https://pdm-project.org/latest/usage/dependency/.
 """
@@ -17,35 +17,37 @@ from advisor.project.interface import ProjectRequirements, filled_address, not_s
 from knowledge.domain.errors import InputError
 
 _DEFAULT = "pypi"
-"""A source of this name replaces the default index."""
+"""A source with this name replaces the default index."""
 
 
-def with_pdm_sources(found: ProjectRequirements, path: Path, text: str, pdm: Mapping[str, Any]) -> ProjectRequirements:
-    """Return a project with the indexes that PDM's `source` tables name.
+def with_pdm_sources(
+    project: ProjectRequirements, path: Path, text: str, pdm: Mapping[str, Any]
+) -> ProjectRequirements:
+    """Return a project with the indexes of the `source` tables of PDM added.
 
     Args:
-        found: The project.
+        project: The requirements of the project.
         path: The `pyproject.toml`.
-        text: Its content, to tell lines.
+        text: Its content, for line numbers.
         pdm: Its `[tool.pdm]`.
 
     Raises:
-        InputError: If a package is taken from anywhere but an index, or a source cannot be read.
+        InputError: If a package does not come from an index, or a source is invalid or not supported.
     """
     for name, version in pdm.get("resolution", {}).get("overrides", {}).items():
         if isinstance(version, str) and ("://" in version or version.startswith((".", "/"))):
             place = f"{path.name}:{line_in(text, '[tool.pdm.resolution.overrides]', name)}"
             raise not_supported(f"{name} = {version}", place)
-    default, extra, links = found.index_url, list(found.extra_index_urls), list(found.find_links)
-    bindings = dict(found.bindings)
+    default, extra, links = project.index_url, list(project.extra_index_urls), list(project.find_links)
+    bindings = dict(project.bindings)
     for source in pdm.get("source", ()):
         name = str(source.get("name", ""))
         place = f"{path.name}:{line_in(text, '[[tool.pdm.source]]', name)}"
         url = filled_address(str(source.get("url", "")), place)
         if patterns := source.get("exclude_packages") or [p for p in source.get("include_packages", ()) if "*" in p]:
             raise InputError(
-                f"{place}: the source `{name}` is for packages by a pattern (`{patterns[0]}`), which is not supported",
-                hint="name each package in `include_packages`",
+                f"{place}: the source `{name}` selects packages by a pattern (`{patterns[0]}`), which is not supported",
+                hint="list each package in `include_packages`",
             )
         if source.get("type") == "find_links":
             links.append(url)
@@ -56,7 +58,7 @@ def with_pdm_sources(found: ProjectRequirements, path: Path, text: str, pdm: Map
         else:
             extra.append(url)
     return replace(
-        found,
+        project,
         index_url=default,
         extra_index_urls=tuple(filter(None, extra)),
         find_links=tuple(filter(None, links)),

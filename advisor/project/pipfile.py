@@ -24,14 +24,18 @@ from knowledge.domain.toml import parse_toml
 
 _ADDRESSES = ("git", "hg", "svn", "bzr", "file", "path", "url")
 _MARKERS = ("python_version", "python_full_version", "sys_platform", "platform_system", "platform_machine", "os_name")
-_SECTIONS_OF_ITS_OWN = ("source", "requires", "scripts", "pipenv", "build-system")
+_OTHER_SECTIONS = ("source", "requires", "scripts", "pipenv", "build-system")
 
 
 def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
-    """Read a Pipfile's `packages`, and the categories that are asked for (such as `dev-packages`).
+    """Read the `packages` of a Pipfile, and further categories.
+
+    Args:
+        path: The Pipfile.
+        groups: Further categories to include, such as `dev-packages`.
 
     Raises:
-        InputError: If it cannot be read, or a package is not on an index.
+        InputError: If the file cannot be read, or a package does not come from an index.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -53,12 +57,14 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
     roots: list[RootRequirement] = []
     bindings: dict[str, str] = {}
     for section in ("packages", *groups):
-        if section != "packages" and (section not in document or section in _SECTIONS_OF_ITS_OWN):
+        if section != "packages" and (section not in document or section in _OTHER_SECTIONS):
             raise InputError(f"`{path}` has no category `{section}`")
         for name, entry in _table(document, section, path).items():
             origin = line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
             roots.append(
-                RootRequirement(requirement=parse_requirement(_line(name, entry, origin), origin), origin=origin)
+                RootRequirement(
+                    requirement=parse_requirement(_requirement_line(name, entry, origin), origin), origin=origin
+                )
             )
             if isinstance(entry, dict) and "index" in entry:
                 bindings[canonicalize_name(name)] = defined_source(entry["index"], sources, name, origin)
@@ -69,30 +75,30 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
     return ProjectRequirements(
         roots=tuple(roots),
         requires_python=str(specifiers_from(f"=={python}{'' if full else '.*'}")) if python else None,
-        # As Pipenv: the first source is searched, the others only for packages that name them.
+        # As in Pipenv: packages come from the first source unless they name another one.
         index_url=urls[0] if urls else None,
         bindings=bindings,
         files=(str(path),),
     )
 
 
-def _line(name: str, entry: Any, origin: str) -> str:
-    """Write an entry as a requirement (PEP 508)."""
-    about = entry if isinstance(entry, dict) else {"version": entry}
-    if any(key in about for key in _ADDRESSES):
+def _requirement_line(name: str, entry: Any, origin: str) -> str:
+    """Convert an entry to a requirement (PEP 508)."""
+    options = entry if isinstance(entry, dict) else {"version": entry}
+    if any(key in options for key in _ADDRESSES):
         raise not_supported(f"{name} = {entry}", origin)
-    version = about.get("version", "*")
-    extras = about.get("extras", [])
+    version = options.get("version", "*")
+    extras = options.get("extras", [])
     if not isinstance(version, str) or not isinstance(extras, list):
         raise InputError(f"{origin}: `{name} = {entry!r}` is not a Pipfile entry")
-    markers = [f"({about['markers']})"] if "markers" in about else []
-    markers += [f"{key} {about[key]}" for key in _MARKERS if key in about]
-    named = f"{name}[{','.join(map(str, extras))}]" if extras else name
-    return f"{named}{'' if version in ('*', '') else version}{' ; ' + ' and '.join(markers) if markers else ''}"
+    markers = [f"({options['markers']})"] if "markers" in options else []
+    markers += [f"{key} {options[key]}" for key in _MARKERS if key in options]
+    package = f"{name}[{','.join(map(str, extras))}]" if extras else name
+    return f"{package}{'' if version in ('*', '') else version}{' ; ' + ' and '.join(markers) if markers else ''}"
 
 
 def _table(document: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
-    found = document.get(key, {})
-    if not isinstance(found, dict):
+    table = document.get(key, {})
+    if not isinstance(table, dict):
         raise InputError(f"`{path}`: `{key}` is not a table")
-    return found
+    return table

@@ -1,4 +1,4 @@
-"""Reads the Poetry tables of `pyproject.toml`, through Poetry's own core."""
+"""Reads the Poetry tables of `pyproject.toml` with poetry-core."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 
 _ADDRESSES = ("git", "url", "path", "file")
-_LONGEST_CONSTRAINT = 2000
+_MAX_CONSTRAINT_CHARACTERS = 2000
 
 
 def read_poetry(
     path: Path, text: str, table: Mapping[str, Any], *, extras: Iterable[str] = (), groups: Iterable[str] = ()
 ) -> ProjectRequirements:
-    """Read a project that Poetry describes.
+    """Read the requirements in `[tool.poetry]`.
 
     Args:
         path: The `pyproject.toml`.
-        text: Its content, to tell lines.
+        text: Its content, for line numbers.
         table: Its `[tool.poetry]`.
         extras: Extras of the project to include.
         groups: Dependency groups to include.
 
     Raises:
-        InputError: If a table is malformed, or a dependency is not on an index.
+        InputError: If a table is malformed, or a dependency does not come from an index.
     """
     dependencies = dict(_table(table, "dependencies", path))
     python = dependencies.pop("python", None)
     sources = _sources(table)
-    wanted = _wanted_by_extras(table, extras, path)
+    optional_packages = _packages_of_extras(table, extras, path)
     roots: list[RootRequirement] = []
     bindings: dict[str, str] = {}
     tables = [dependencies, *(_group(table, group, path) for group in groups)]
     for name, constraints in ((name, c) for one in tables for name, c in one.items()):
         for constraint in constraints if isinstance(constraints, list) else [constraints]:
-            about = constraint if isinstance(constraint, dict) else {}
-            if about.get("optional") and canonicalize_name(name) not in wanted:
+            options = constraint if isinstance(constraint, dict) else {}
+            if options.get("optional") and canonicalize_name(name) not in optional_packages:
                 continue
             origin = line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
             roots.append(_root(name, constraint, origin))
-            if "source" in about:
-                bindings[canonicalize_name(name)] = defined_source(about["source"], sources, name, origin)
+            if "source" in options:
+                bindings[canonicalize_name(name)] = defined_source(options["source"], sources, name, origin)
     primary, supplemental = _indexes(table, sources)
     return ProjectRequirements(
         roots=tuple(roots),
@@ -68,49 +68,49 @@ def read_poetry(
 
 
 def with_poetry_sources(
-    found: ProjectRequirements, path: Path, text: str, table: Mapping[str, Any]
+    project: ProjectRequirements, path: Path, text: str, table: Mapping[str, Any]
 ) -> ProjectRequirements:
-    """Return a project that lists its dependencies itself with what Poetry's tables say about where they come from.
+    """Return a project whose dependencies are in `[project]` with the package sources of the Poetry tables added.
 
     Source: https://python-poetry.org/docs/dependency-specification/#projectdependencies-and-toolpoetrydependencies.
 
     Args:
-        found: The project.
+        project: The requirements of the project.
         path: The `pyproject.toml`.
-        text: Its content, to tell lines.
+        text: Its content, for line numbers.
         table: Its `[tool.poetry]`.
 
     Raises:
-        InputError: If a required package is not on an index.
+        InputError: If a required package does not come from an index.
     """
     sources = _sources(table)
-    required = {root.name for root in found.roots}
-    bindings = dict(found.bindings)
+    required = {root.name for root in project.roots}
+    bindings = dict(project.bindings)
     for name, constraints in _table(table, "dependencies", path).items():
         place = f"{path.name}:{line_in(text, '[tool.poetry.dependencies]', name)}"
-        for about in constraints if isinstance(constraints, list) else [constraints]:
-            if not isinstance(about, dict) or canonicalize_name(name) not in required:
+        for options in constraints if isinstance(constraints, list) else [constraints]:
+            if not isinstance(options, dict) or canonicalize_name(name) not in required:
                 continue
-            if any(key in about for key in _ADDRESSES):
-                raise not_supported(f"{name} = {about}", place)
-            if "source" in about:
-                bindings[canonicalize_name(name)] = defined_source(about["source"], sources, name, place)
+            if any(key in options for key in _ADDRESSES):
+                raise not_supported(f"{name} = {options}", place)
+            if "source" in options:
+                bindings[canonicalize_name(name)] = defined_source(options["source"], sources, name, place)
     primary, supplemental = _indexes(table, sources)
     return replace(
-        found,
-        index_url=primary or found.index_url,
-        extra_index_urls=(*found.extra_index_urls, *supplemental),
+        project,
+        index_url=primary or project.index_url,
+        extra_index_urls=(*project.extra_index_urls, *supplemental),
         bindings=bindings,
     )
 
 
 def _sources(table: Mapping[str, Any]) -> dict[str, str]:
-    """Return the addresses of the sources, by name; the default index needs none."""
+    """Return the addresses of the sources by name; empty for a source without an address, such as PyPI."""
     return {str(source.get("name")): str(source.get("url", "")) for source in table.get("source", ())}
 
 
 def _indexes(table: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the default index and the further ones; explicit sources are for bound packages alone."""
+    """Return the default index and the further indexes; explicit sources are used only for packages that name them."""
     by_priority: dict[str, list[str]] = {}
     for source in table.get("source", ()):
         by_priority.setdefault(str(source.get("priority", "primary")), []).append(sources[str(source.get("name"))])
@@ -126,41 +126,41 @@ def _root(name: str, constraint: Any, origin: str) -> RootRequirement:
     _check_length(f"{origin}: `{name}`", constraint)
     try:
         requirement = Factory.create_dependency(name, constraint).to_pep_508()
-    except Exception as error:  # Poetry's core also raises what its own copy of a parser does.
+    except Exception as error:  # poetry-core also raises exceptions of a parser that it vendors.
         raise InputError(f"{origin}: `{name} = {constraint!r}` is not a Poetry dependency: {error}") from None
     if "||" in requirement.partition(";")[0]:
         raise InputError(
-            f"{origin}: `{name} = {constraint!r}` admits several ranges, which a requirement cannot say",
-            hint="write one range, with `!=` for what is left out",
+            f"{origin}: `{name} = {constraint!r}` allows several ranges, which a requirement (PEP 508) cannot express",
+            hint="write one range, and exclude versions with `!=`",
         )
     return RootRequirement(requirement=parse_requirement(requirement, origin), origin=origin)
 
 
-def _wanted_by_extras(table: Mapping[str, Any], extras: Iterable[str], path: Path) -> set[str]:
-    known = {canonicalize_name(name): names for name, names in _table(table, "extras", path).items()}
-    wanted: set[str] = set()
+def _packages_of_extras(table: Mapping[str, Any], extras: Iterable[str], path: Path) -> set[str]:
+    packages_by_extra = {canonicalize_name(name): names for name, names in _table(table, "extras", path).items()}
+    packages: set[str] = set()
     for extra in map(canonicalize_name, extras):
-        if extra not in known:
+        if extra not in packages_by_extra:
             raise InputError(
                 f"`{path}` has no extra `{extra}`",
-                hint=f"it has {', '.join(f'`{e}`' for e in sorted(known)) or 'none'}",
+                hint=f"it has {', '.join(f'`{e}`' for e in sorted(packages_by_extra)) or 'none'}",
             )
-        wanted |= {canonicalize_name(name) for name in known[extra]}
-    return wanted
+        packages |= {canonicalize_name(name) for name in packages_by_extra[extra]}
+    return packages
 
 
 def _group(table: Mapping[str, Any], group: str, path: Path) -> Mapping[str, Any]:
     groups = _table(table, "group", path)
     if group not in groups:
-        known = ", ".join(f"`{name}`" for name in sorted(groups)) or "none"
-        raise InputError(f"`{path}` has no dependency group `{group}`", hint=f"it has {known}")
+        available = ", ".join(f"`{name}`" for name in sorted(groups)) or "none"
+        raise InputError(f"`{path}` has no dependency group `{group}`", hint=f"it has {available}")
     return _table(groups[group], "dependencies", path)
 
 
 def _check_length(place: str, constraint: Any) -> None:
-    """Refuse what poetry-core reads for ever: its patterns take a time that is quadratic in the number of blanks."""
-    if len(str(constraint)) > _LONGEST_CONSTRAINT:
-        raise InputError(f"{place}: the constraint is longer than {_LONGEST_CONSTRAINT} characters")
+    """Limit the length of a constraint: poetry-core needs time that is quadratic in the number of spaces."""
+    if len(str(constraint)) > _MAX_CONSTRAINT_CHARACTERS:
+        raise InputError(f"{place}: the constraint is longer than {_MAX_CONSTRAINT_CHARACTERS} characters")
 
 
 def _python(constraint: Any, path: Path) -> str | None:
@@ -172,7 +172,7 @@ def _python(constraint: Any, path: Path) -> str | None:
     try:
         text = str(parse_constraint(str(constraint)))
         if "||" in text or text == "*":
-            return None  # A union of ranges has no specifier; the interpreter is the user's choice then.
+            return None  # A union of ranges cannot be written as a specifier: every interpreter is accepted.
         specifiers_from(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"`{path}`: `tool.poetry.dependencies.python` `{constraint}`: {error}") from None
@@ -180,7 +180,7 @@ def _python(constraint: Any, path: Path) -> str | None:
 
 
 def _table(table: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
-    found = table.get(key, {})
-    if not isinstance(found, dict):
+    value = table.get(key, {})
+    if not isinstance(value, dict):
         raise InputError(f"`{path}`: `tool.poetry.{key}` is not a table")
-    return found
+    return value

@@ -50,13 +50,13 @@ def read_identity(path: Path) -> ProjectIdentity | None:
         for table in (document.get("project", {}), document.get("tool", {}).get("poetry", {})):
             name, version = table.get("name"), table.get("version")
             if isinstance(name, str) and name.isprintable() and name:
-                stated = isinstance(version, str) and version.isprintable()
-                return ProjectIdentity(name=name, version=version if stated else None)
+                has_version = isinstance(version, str) and version.isprintable()
+                return ProjectIdentity(name=name, version=version if has_version else None)
     return None
 
 
 def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[str] = ()) -> ProjectRequirements:
-    """Read a project's metadata.
+    """Read the requirements of a project.
 
     Args:
         path: The file.
@@ -64,7 +64,7 @@ def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[s
         groups: Dependency groups to include.
 
     Raises:
-        InputError: If the file cannot be read or contradicts itself; the message names the line where it can.
+        InputError: If the file cannot be read or is invalid; the message contains the line if it is known.
     """
     text, document = _load(path)
     with shape_checked(path):
@@ -79,31 +79,33 @@ def _read(
         raise InputError(f"`{path}`: `project` is not a table")
     poetry = document.get("tool", {}).get("poetry", {})
     if isinstance(poetry, dict) and "dependencies" in poetry and "dependencies" not in project:
-        found = read_poetry(path, text, poetry, extras=extras, groups=groups)
-        return replace(found, settings=_settings(document))
+        requirements = read_poetry(path, text, poetry, extras=extras, groups=groups)
+        return replace(requirements, settings=_settings(document))
     if "dependencies" in project.get("dynamic", ()):
         raise InputError(
-            f"`{path}`: `project.dependencies` is dynamic: only a build would tell it",
-            hint="name the file that lists them with `--requirements FILE`",
+            f"`{path}`: `project.dependencies` is dynamic: it is known only after a build",
+            hint="pass the file that lists them with `--requirements FILE`",
         )
-    named = [*_dependencies(project, extras, path), *_groups(document, groups, path)]
-    found = ProjectRequirements(
+    lines = [*_dependencies(project, extras, path), *_groups(document, groups, path)]
+    requirements = ProjectRequirements(
         roots=tuple(
             RootRequirement(requirement=parse_requirement(line, origin), origin=origin)
-            for line, origin in ((line, line_of(path, text, line) or path.name) for line in named)
+            for line, origin in ((line, line_of(path, text, line) or path.name) for line in lines)
         ),
         requires_python=_requires_python(project, path),
         settings=_settings(document),
         files=(str(path),),
     )
     tool = document.get("tool", {})
-    found = with_poetry_sources(found, path, text, tool.get("poetry", {}))
-    found = with_pdm_sources(found, path, text, tool.get("pdm", {}))
-    return replace(found, skipped=check_uv_sources(path, text, document, {root.name for root in found.roots}))
+    requirements = with_poetry_sources(requirements, path, text, tool.get("poetry", {}))
+    requirements = with_pdm_sources(requirements, path, text, tool.get("pdm", {}))
+    return replace(
+        requirements, skipped=check_uv_sources(path, text, document, {root.name for root in requirements.roots})
+    )
 
 
 def read_settings(path: Path) -> Mapping[str, Any]:
-    """Read the ``[tool.advisor]`` table alone.
+    """Read only the ``[tool.advisor]`` table.
 
     Raises:
         InputError: If the file cannot be read.
@@ -129,43 +131,43 @@ def _settings(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _dependencies(project: Mapping[str, Any], extras: Iterable[str], path: Path) -> Iterator[str]:
-    """Yield the project's requirements with those of the wanted extras; an extra may name another of its own."""
+    """Yield the requirements of the project and of the selected extras; an extra may include other extras."""
     yield from _strings(project.get("dependencies", []), f"`{path}`: `project.dependencies`")
     optional = project.get("optional-dependencies", {})
     if not isinstance(optional, dict):
         raise InputError(f"`{path}`: `project.optional-dependencies` is not a table")
-    known = {canonicalize_name(extra): lines for extra, lines in optional.items()}
-    wanted = [canonicalize_name(extra) for extra in extras]
-    taken: set[str] = set()
-    own = canonicalize_name(str(project.get("name", "")))
-    while wanted:
-        extra = wanted.pop(0)
-        if extra in taken:
+    lines_by_extra = {canonicalize_name(extra): lines for extra, lines in optional.items()}
+    pending = [canonicalize_name(extra) for extra in extras]
+    included: set[str] = set()
+    project_name = canonicalize_name(str(project.get("name", "")))
+    while pending:
+        extra = pending.pop(0)
+        if extra in included:
             continue
-        taken.add(extra)
-        if extra not in known:
+        included.add(extra)
+        if extra not in lines_by_extra:
             raise InputError(
                 f"`{path}` has no extra `{extra}`",
-                hint=f"it has {', '.join(f'`{e}`' for e in sorted(known)) or 'none'}",
+                hint=f"it has {', '.join(f'`{e}`' for e in sorted(lines_by_extra)) or 'none'}",
             )
-        for line in _strings(known[extra], f"`{path}`: `project.optional-dependencies.{extra}`"):
+        for line in _strings(lines_by_extra[extra], f"`{path}`: `project.optional-dependencies.{extra}`"):
             requirement = parse_requirement(line, str(path))
-            if own and canonicalize_name(requirement.name) == own:
-                wanted += [canonicalize_name(e) for e in sorted(requirement.extras)]
+            if project_name and canonicalize_name(requirement.name) == project_name:
+                pending += [canonicalize_name(e) for e in sorted(requirement.extras)]
             else:
                 yield line
 
 
 def _groups(document: Mapping[str, Any], groups: Iterable[str], path: Path) -> Iterator[str]:
-    wanted = tuple(groups)
-    if not wanted:
+    selected = tuple(groups)
+    if not selected:
         return
     try:
-        yield from resolve_dependency_groups(document.get("dependency-groups", {}), *wanted)
+        yield from resolve_dependency_groups(document.get("dependency-groups", {}), *selected)
     except (LookupError, ValueError, TypeError, ExceptionGroup) as error:
-        known = ", ".join(f"`{group}`" for group in sorted(document.get("dependency-groups", {}))) or "none"
+        available = ", ".join(f"`{group}`" for group in sorted(document.get("dependency-groups", {}))) or "none"
         causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
-        raise InputError(f"`{path}`: dependency groups: {causes[0]}", hint=f"it has {known}") from None
+        raise InputError(f"`{path}`: dependency groups: {causes[0]}", hint=f"it has {available}") from None
 
 
 def _requires_python(project: Mapping[str, Any], path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Reads a project: the files that the user named, or those of its directory."""
+"""Reads a project: the files that the user chose, or those of its directory."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def read_project(
     extras: Iterable[str] = (),
     groups: Iterable[str] = (),
 ) -> ProjectRequirements:
-    """Read what a project asks for.
+    """Read the requirements of a project.
 
     Args:
-        directory: The project's directory.
-        requirements: Requirements files; where given, nothing else is read but the project's ``[tool.advisor]``.
+        directory: The directory of the project.
+        requirements: Requirements files; if there are any, only ``[tool.advisor]`` is read in addition.
         constraints: Constraints files.
-        overrides: Requirements files whose lines replace every requirement on their packages.
+        overrides: Requirements files whose lines replace every requirement on the same packages.
         extras: Extras of the project to include.
         groups: Dependency groups to include.
 
     Raises:
-        InputError: If there is nothing to read, or something cannot be read.
+        InputError: If the project has no requirements file, or a file cannot be read.
     """
     if not directory.is_dir():
         raise InputError(f"`{directory}` is not a directory")
@@ -46,19 +46,19 @@ def read_project(
     if not parts:
         if pyproject.is_file():
             parts.append(read_pyproject(pyproject, extras=extras, groups=groups))
-        declared = any(part.roots for part in parts)
-        stated = directory / "requirements.in"
-        if stated.is_file() and not declared:
-            parts.append(read_requirements(stated))
-            declared = True
+        has_roots = any(part.roots for part in parts)
+        source_file = directory / "requirements.in"
+        if source_file.is_file() and not has_roots:
+            parts.append(read_requirements(source_file))
+            has_roots = True
         for path in sorted(directory.glob("requirements*.txt")):
-            if path.name == PINNED and (declared or stated.is_file()) and is_pinned(path):
-                continue  # It is the lock of what another file requires.
-            if declared or path.name != PINNED:
+            if path.name == PINNED and (has_roots or source_file.is_file()) and is_pinned(path):
+                continue  # It is the lock of the requirements in another file.
+            if has_roots or path.name != PINNED:
                 reason = (
-                    "another file lists the requirements" if declared else "only `requirements.txt` is read by itself"
+                    "another file lists the requirements" if has_roots else "only `requirements.txt` is read by default"
                 )
-                skipped.append(f"`{path.name}` was not read: {reason}; name it with `--requirements` to use it")
+                skipped.append(f"`{path.name}` was not read: {reason}; use it with `--requirements`")
             else:
                 parts.append(read_requirements(path))
         pipfile = directory / "Pipfile"
@@ -67,41 +67,41 @@ def read_project(
         elif pipfile.is_file():
             parts.append(read_pipfile(pipfile, groups=() if pyproject.is_file() else groups))
     elif extras or groups:
-        raise InputError("`--extra` and `--group` name parts of `pyproject.toml`, which `--requirements` replaces")
+        raise InputError("`--extra` and `--group` select parts of `pyproject.toml`, which `--requirements` replaces")
     if not parts:
         raise InputError(
             f"`{directory}` has no `pyproject.toml`, `requirements.txt` or `Pipfile`",
-            hint="name a file with `--requirements FILE`",
+            hint="pass a file with `--requirements FILE`",
         )
     if requirements and pyproject.is_file():
         parts[0] = replace(parts[0], settings=read_settings(pyproject))
     parts += [read_requirements(path, constraint=True) for path in constraints]
     overriding = tuple(root for path in overrides for root in read_requirements(path).roots)
     skipped += [reason for part in parts for reason in part.skipped]
-    return replace(_joined(parts), overrides=overriding, skipped=tuple(skipped))
+    return replace(_merge(parts), overrides=overriding, skipped=tuple(skipped))
 
 
-def _joined(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
-    first = replace(parts[0], roots=_placed(parts[0]))
+def _merge(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
+    merged = replace(parts[0], roots=_roots_with_path(parts[0]))
     for part in parts[1:]:
-        first = replace(
-            first,
-            roots=first.roots + _placed(part),
-            requires_python=first.requires_python or part.requires_python,
-            index_url=part.index_url or first.index_url,
-            extra_index_urls=first.extra_index_urls + part.extra_index_urls,
-            find_links=first.find_links + part.find_links,
-            trusted_hosts=first.trusted_hosts + part.trusted_hosts,
-            bindings={**first.bindings, **part.bindings},
-            only_binary=first.only_binary + part.only_binary,
-            no_binary=first.no_binary + part.no_binary,
-            prereleases=first.prereleases or part.prereleases,
-            settings={**first.settings, **part.settings},
-            files=first.files + part.files,
+        merged = replace(
+            merged,
+            roots=merged.roots + _roots_with_path(part),
+            requires_python=merged.requires_python or part.requires_python,
+            index_url=part.index_url or merged.index_url,
+            extra_index_urls=merged.extra_index_urls + part.extra_index_urls,
+            find_links=merged.find_links + part.find_links,
+            trusted_hosts=merged.trusted_hosts + part.trusted_hosts,
+            bindings={**merged.bindings, **part.bindings},
+            only_binary=merged.only_binary + part.only_binary,
+            no_binary=merged.no_binary + part.no_binary,
+            prereleases=merged.prereleases or part.prereleases,
+            settings={**merged.settings, **part.settings},
+            files=merged.files + part.files,
         )
-    return first
+    return merged
 
 
-def _placed(part: ProjectRequirements) -> tuple[RootRequirement, ...]:
-    """Return the requirements of a file with its path, where their reader did not tell."""
+def _roots_with_path(part: ProjectRequirements) -> tuple[RootRequirement, ...]:
+    """Return the requirements of a file, with the path of the file if the reader did not set one."""
     return tuple(root if root.path or not part.files else replace(root, path=part.files[0]) for root in part.roots)

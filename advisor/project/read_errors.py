@@ -1,4 +1,4 @@
-"""A file of a project that cannot be read: which, where, and what package it is about."""
+"""The error for a file of a project that cannot be read, with the line and the package."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pathlib import Path
 
 from knowledge.domain.errors import InputError
 
-MOST_BYTES = 16 * 1024**2
-"""The largest lock or requirements file that is read."""
+MAX_BYTES = 16 * 1024**2
+"""Maximum size of a lock or a requirements file."""
 
 
 class UnreadableFileError(InputError):
-    """Raised when a lock or a requirements file is there, but cannot be read.
+    """Raised when a lock or a requirements file exists but cannot be read.
 
     Attributes:
         path: The file.
-        line: Line that the error is on, from 1.
-        package: The package that it is about, or empty.
+        line: Line of the error, from 1.
+        package: Package that the line is about; empty if unknown.
     """
 
     def __init__(self, message: str, *, path: Path, line: int = 1, package: str = "", hint: str = "") -> None:
@@ -27,11 +27,11 @@ class UnreadableFileError(InputError):
 
 
 def check_size(path: Path) -> None:
-    """Make sure that a file is no larger than locks are: reading one takes many times its size in memory.
+    """Check the size of a file, because reading it needs many times its size of memory.
 
     Raises:
-        OSError: If there is no such file.
-        UnreadableFileError: If it is larger.
+        OSError: If the file does not exist.
+        UnreadableFileError: If it is larger than :data:`MAX_BYTES`.
     """
-    if path.stat().st_size > MOST_BYTES:
-        raise UnreadableFileError(f"`{path}` cannot be read: it has more than {MOST_BYTES} bytes", path=path)
+    if path.stat().st_size > MAX_BYTES:
+        raise UnreadableFileError(f"`{path}` cannot be read: it is larger than {MAX_BYTES} bytes", path=path)

@@ -1,4 +1,4 @@
-"""Reads requirements files, through pip's own parser: includes, constraints, hashes, index options, line numbers."""
+"""Reads requirements files with pip's parser: includes, constraints, hashes, index options, line numbers."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from advisor.project.read_errors import UnreadableFileError, check_size
 from knowledge.domain.errors import InputError
 
 _PLACE = re.compile(r"(?P<file>[^:`]+):(?P<line>\d+): (?:`(?P<package>[A-Za-z0-9][\w.-]*))?")
-"""Where a message about a line begins: the file, the line, and the package that the line names first."""
-# The parser's search for comments takes a time that is quadratic in the number of blanks.
-_BLANKS = re.compile(rb"(?:[ \t\v\f\0]|\\\r?\n){1000}")
+"""Start of a message about a line: the file, the line, and the first package of the line."""
+# The parser's search for comments needs time that is quadratic in the number of spaces.
+_SPACES = re.compile(rb"(?:[ \t\v\f\0]|\\\r?\n){1000}")
 
 _CONTINUATION = re.compile(rb"\\\r?\n")
 _INCLUDE = re.compile(rb"(?:^|\s)(?:-[rc]|--r\w*|--c\w*)[ \t=]*[\"']?([^\s\"'#]+)", re.MULTILINE)
-_MOST_LINES = 5000
-"""Requirements and options of a file with what it includes; the parser takes up to 0.5 ms for one."""
+_MAX_LINES = 5000
+"""Maximum number of requirements and options, with included files; the parser needs up to 0.5 ms for each."""
 
 
 def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequirements:
-    """Read a requirements file with everything that it includes (``-r``, ``-c``).
+    """Read a requirements file and the files that it includes (``-r``, ``-c``).
 
     Args:
         path: The file.
-        constraint: Whether the file itself only constrains.
+        constraint: Whether the file is a constraints file.
 
     Raises:
         InputError: If the file does not exist.
@@ -57,7 +57,7 @@ def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequire
 
 @lru_cache(maxsize=8)
 def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequirements:
-    """Read a file once, though one command asks whether it is pinned, what it locks and what it requires."""
+    """Read a file once per command, although several functions need it."""
     from pip_requirements_parser import InstallationError, RequirementsFileParseError
 
     try:
@@ -69,7 +69,7 @@ def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequiremen
         place = f"{_place(line.filename, path)}:{line.line_number}"
         if line.line.startswith((".", "/", "file:")):
             raise not_supported(line.line, place)
-        reason = next((text for text in (line.error_message or "").splitlines() if text.strip()), "not understood")
+        reason = next((text for text in (line.error_message or "").splitlines() if text.strip()), "invalid")
         raise InputError(
             f"{place}: `{line.line}` is not a requirement: {reason.removeprefix('Invalid requirement: : ')}"
         )
@@ -93,44 +93,44 @@ def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequiremen
     )
 
 
-def _check(path: Path, seen: set[Path]) -> None:
-    """Refuse what the parser would read for ever: a device, or lines of blanks, also in files that are included.
+def _check(path: Path, checked: set[Path]) -> None:
+    """Check that the parser can read a file and the files that it includes in a reasonable time.
 
     Raises:
-        InputError: If there is such a file.
+        InputError: If one is not a regular file, such as a device, or has a line with too many spaces.
     """
-    seen.add(path)
+    checked.add(path)
     if not path.is_file():
-        raise InputError(f"`{path}` cannot be read: it is no file")
+        raise InputError(f"`{path}` cannot be read: it is not a regular file")
     content = path.read_bytes()
-    if _BLANKS.search(content):
-        raise InputError(f"`{path}` cannot be read: a line of it holds 1000 blanks in a row")
+    if _SPACES.search(content):
+        raise InputError(f"`{path}` cannot be read: a line has 1000 spaces in a row")
     for name in _INCLUDE.findall(_CONTINUATION.sub(b"", content)):
         included = path.parent / os.fsdecode(name)
-        if included.exists() and included not in seen:
-            _check(included, seen)
+        if included.exists() and included not in checked:
+            _check(included, checked)
 
 
 def _parse(path: Path) -> Any:
-    """Parse a file with what it includes, as far as the limit.
+    """Parse a file and the files that it includes.
 
     Raises:
-        InputError: If it has too many lines.
+        InputError: If they have more than :data:`_MAX_LINES` lines.
     """
     from pip_requirements_parser import CommentRequirementLine, RequirementsFile
 
     class Limited(RequirementsFile):  # type: ignore[misc]
-        """Stops at the limit: files that include each other may stand for more lines than anybody can wait for."""
+        """Stops at the limit: files that include each other several times may expand to very many lines."""
 
         @classmethod
         def parse(cls, *args: Any, **options: Any) -> Iterator[Any]:
-            left = _MOST_LINES
+            remaining = _MAX_LINES
             for line in super().parse(*args, **options):
-                left -= not isinstance(line, CommentRequirementLine)
-                if left < 0:
+                remaining -= not isinstance(line, CommentRequirementLine)
+                if remaining < 0:
                     raise InputError(
-                        f"`{path}` cannot be read: it has more than {_MOST_LINES} lines, with what it includes",
-                        hint="comments and the lines of hashes do not count; is it a requirements file?",
+                        f"`{path}` cannot be read: it has more than {_MAX_LINES} lines, including other files",
+                        hint="comments and hashes are not counted; is it a requirements file?",
                     )
                 yield line
 
@@ -138,10 +138,10 @@ def _parse(path: Path) -> Any:
 
 
 def decoded(content: bytes) -> str:
-    """Return the text of a requirements file, whose encoding pip tells by its first bytes.
+    """Return the text of a requirements file; as in pip, its first bytes determine the encoding.
 
     Raises:
-        ValueError: If it is not text of that encoding.
+        ValueError: If the content is not valid in that encoding.
     """
     from pip_requirements_parser import auto_decode
 

@@ -1,4 +1,4 @@
-"""What a project's sources say it does: a look at imports and calls proposes a workload. Nothing is executed."""
+"""Proposes a workload from the imports and calls in the source files of a project. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_SKIPPED_FOLDERS = frozenset({"node_modules", "site-packages", "build", "dist", "__pycache__", "tests", "test", "docs"})
-_MOST_FILES = 2000
-_MOST_FOLDERS = 5000
-_LARGEST_FILE = 2_000_000
+_SKIPPED_DIRECTORIES = frozenset(
+    {"node_modules", "site-packages", "build", "dist", "__pycache__", "tests", "test", "docs"}
+)
+_MAX_FILES = 2000
+_MAX_DIRECTORIES = 5000
+_MAX_FILE_BYTES = 2_000_000
 
 _SIGNS: dict[str, tuple[str, ...]] = {
     "cnn": (
@@ -36,7 +38,7 @@ _SIGNS: dict[str, tuple[str, ...]] = {
     "recommender": ("torch.nn.EmbeddingBag", "torchrec.", "tensorflow_recommenders."),
     "volume": ("torch.nn.Conv3d", "keras.layers.Conv3D", "monai."),
 }  # fmt: skip
-"""Calls that tell a kind of model, by how their full names begin; the longest that fits decides."""
+"""Calls that indicate a kind of model, as prefixes of full names; the longest matching prefix decides."""
 
 _TRAINING = (
     "torch.optim.", "tensorflow.GradientTape", "keras.optimizers.", "transformers.Trainer",
@@ -62,12 +64,12 @@ _ARRAYS = frozenset({"numpy", "scipy"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """The workload that a project's sources speak for.
+    """The workload that the source files of a project indicate.
 
     Attributes:
-        workload: Its name.
-        signs: What spoke for it, such as ``torch.nn.Conv2d (model.py:12)``, the most frequent first.
-        skipped: Files that could not be read as Python, each with the reason.
+        workload: Name of the workload.
+        signs: Calls that indicate it, such as ``torch.nn.Conv2d (model.py:12)``, the most frequent first.
+        skipped: Files that could not be parsed as Python, each with the reason.
     """
 
     workload: str
@@ -76,9 +78,9 @@ class Proposal:
 
 
 def propose_workload(directory: Path) -> Proposal | None:
-    """Propose a workload for a project by the names it imports and calls; none where they tell nothing."""
+    """Return the workload that the imports and calls of a project indicate; none if they indicate none."""
     signs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    imported: set[str] = set()
+    imports: set[str] = set()
     training: list[str] = []
     skipped: list[str] = []
     for path in source_files(directory):
@@ -86,14 +88,14 @@ def propose_workload(directory: Path) -> Proposal | None:
         try:
             names = _Names()
             with warnings.catch_warnings():
-                # What their strings escape is theirs to know.
+                # Ignore warnings about invalid escape sequences in the files.
                 warnings.simplefilter("ignore")
                 names.visit(ast.parse(code_of(path)))
         except (SyntaxError, ValueError, RecursionError, OSError, MemoryError) as error:
             skipped.append(f"`{where}`: {' '.join(str(error).split())}")
             continue
-        imported |= names.imported
-        for name, line in names.called:
+        imports |= names.imports
+        for name, line in names.calls:
             kind = _kind(name)
             if kind is not None:
                 signs[kind][name].append(f"{where}:{line}")
@@ -101,49 +103,53 @@ def propose_workload(directory: Path) -> Proposal | None:
                 training.append(name)
     if signs:
         kind = max(sorted(signs), key=lambda k: sum(map(len, signs[k].values())))
-        told = sorted(signs[kind].items(), key=lambda item: (-len(item[1]), item[0]))
+        ranked_signs = sorted(signs[kind].items(), key=lambda item: (-len(item[1]), item[0]))
         return Proposal(
             workload=_WORKLOADS[kind, bool(training)],
-            signs=tuple(f"{name} ({places[0]})" for name, places in told),
+            signs=tuple(f"{name} ({places[0]})" for name, places in ranked_signs),
             skipped=tuple(skipped),
         )
-    if "onnxruntime" in imported:
+    if "onnxruntime" in imports:
         return Proposal(workload="inference", signs=("import onnxruntime",), skipped=tuple(skipped))
-    if imported & _ARRAYS and not imported & _FRAMEWORKS:
-        found = tuple(f"import {name}" for name in sorted(imported & _ARRAYS))
-        return Proposal(workload="numeric", signs=found, skipped=tuple(skipped))
+    if imports & _ARRAYS and not imports & _FRAMEWORKS:
+        import_signs = tuple(f"import {name}" for name in sorted(imports & _ARRAYS))
+        return Proposal(workload="numeric", signs=import_signs, skipped=tuple(skipped))
     return None
 
 
 def _kind(name: str) -> str | None:
-    """Return the kind of model that a call speaks of, by the longest sign that its name begins with."""
-    fitting = [(len(sign), kind) for kind, found in _SIGNS.items() for sign in found if name.startswith(sign)]
-    return max(fitting)[1] if fitting else None
+    """Return the kind of model that a call indicates, by the longest matching prefix of its name."""
+    matches = [
+        (len(prefix), kind) for kind, prefixes in _SIGNS.items() for prefix in prefixes if name.startswith(prefix)
+    ]
+    return max(matches)[1] if matches else None
 
 
 def source_files(directory: Path) -> Iterator[Path]:
-    """Yield the project's own Python files and notebooks, in order, up to a number."""
-    found = 0
-    for visited, (place, inside, files) in enumerate(os.walk(directory)):
-        folder = Path(place)
-        inside[:] = sorted(
+    """Yield the Python files and notebooks of a project in order, up to a maximum number."""
+    count = 0
+    for number, (directory_name, subdirectories, files) in enumerate(os.walk(directory)):
+        folder = Path(directory_name)
+        subdirectories[:] = sorted(
             name
-            for name in inside
-            if not name.startswith(".") and name not in _SKIPPED_FOLDERS and not (folder / name / "pyvenv.cfg").exists()
+            for name in subdirectories
+            if not name.startswith(".")
+            and name not in _SKIPPED_DIRECTORIES
+            and not (folder / name / "pyvenv.cfg").exists()
         )
-        if visited > _MOST_FOLDERS:
+        if number > _MAX_DIRECTORIES:
             return
         for name in sorted(files):
             path = folder / name
-            if path.suffix in (".py", ".ipynb") and path.is_file() and path.stat().st_size < _LARGEST_FILE:
-                found += 1
-                if found > _MOST_FILES:
+            if path.suffix in (".py", ".ipynb") and path.is_file() and path.stat().st_size < _MAX_FILE_BYTES:
+                count += 1
+                if count > _MAX_FILES:
                     return
                 yield path
 
 
 def code_of(path: Path) -> str:
-    """Return the code of a file; of a notebook, that of its cells without what is not Python."""
+    """Return the code of a file; for a notebook, the code of its cells without magics and shell commands."""
     text = path.read_text(encoding="utf-8", errors="replace")
     if path.suffix != ".ipynb":
         return text
@@ -153,36 +159,36 @@ def code_of(path: Path) -> str:
 
 
 class _Names(ast.NodeVisitor):
-    """Full names of what is imported and called, as far as imports tell them."""
+    """Collects the full names of imports and calls, as far as they follow from the imports."""
 
     def __init__(self) -> None:
-        self.imported: set[str] = set()
-        self.called: list[tuple[str, int]] = []
+        self.imports: set[str] = set()
+        self.calls: list[tuple[str, int]] = []
         self._aliases: dict[str, str] = {}
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            self.imported.add(alias.name.partition(".")[0])
+            self.imports.add(alias.name.partition(".")[0])
             self._aliases[alias.asname or alias.name.partition(".")[0]] = (
                 alias.name if alias.asname else alias.name.partition(".")[0]
             )
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         if node.module and not node.level:
-            self.imported.add(node.module.partition(".")[0])
+            self.imports.add(node.module.partition(".")[0])
             for alias in node.names:
                 self._aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._full(node.func)
         if name:
-            self.called.append((name, node.lineno))
+            self.calls.append((name, node.lineno))
         self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         for base in node.bases:
             if name := self._full(base):
-                self.called.append((name, node.lineno))
+                self.calls.append((name, node.lineno))
         self.generic_visit(node)
 
     def _full(self, node: ast.expr) -> str:
@@ -191,10 +197,10 @@ class _Names(ast.NodeVisitor):
             parts.append(node.attr)
             node = node.value
         if not isinstance(node, ast.Name):
-            # A method of something that was called: only the method's name is known.
+            # A method of the result of a call: only the name of the method is known.
             return f".{parts[0]}" if parts else ""
         parts.append(self._aliases.get(node.id, node.id))
-        # Keras is one thing under two names.
+        # Keras has two names: `keras` and `tensorflow.keras`.
         return ".".join(reversed(parts)).removeprefix("tensorflow.") if _is_keras(parts) else ".".join(reversed(parts))
 
 

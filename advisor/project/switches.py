@@ -1,4 +1,4 @@
-"""Run-time switches that a project sets: in `[tool.advisor.settings]`, and through the environment in its sources."""
+"""Run-time settings of a project: in `[tool.advisor.settings]`, and environment variables set in its source files."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
 _VARIABLES: Mapping[str, tuple[str, Mapping[str, str] | None, str]] = {
-    # TensorFlow's own message says so: https://discuss.ai.google.dev/t/tf-enable-onednn-opts-0-issue/22171
+    # Documented in a message of TensorFlow: https://discuss.ai.google.dev/t/tf-enable-onednn-opts-0-issue/22171
     "TF_ENABLE_ONEDNN_OPTS": ("onednn", {"0": "off", "1": "on"}, "tensorflow"),
-    # https://docs.pytorch.org/docs/stable/threading_environment_variables.html; TensorFlow's own builds do not obey it:
+    # https://docs.pytorch.org/docs/stable/threading_environment_variables.html; TensorFlow's own builds ignore it:
     # https://intel.com/content/www/us/en/developer/articles/guide/guide-to-tensorflow-runtime-optimizations-for-cpu.html
     "OMP_NUM_THREADS": ("threads", None, "torch"),
-    # https://github.com/fujitsu/OpenBLAS/blob/fj_develop/USAGE.md (a copy of OpenBLAS's own; NumPy's wheels carry it)
+    # https://github.com/fujitsu/OpenBLAS/blob/fj_develop/USAGE.md: a copy of OpenBLAS's documentation
     "OPENBLAS_NUM_THREADS": ("threads", None, "numpy"),
 }
-"""Variable, the setting that it is, its values in the setting's words (none: as they are), who obeys it."""
+"""By variable: the setting, its values by the variable's values (none: equal), and the backend that reads it."""
 
 _SETS = re.compile(r"\b(" + "|".join(_VARIABLES) + r")\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """A setting that a project makes.
+    """A run-time setting of a project.
 
     Attributes:
         name: Name of the setting, such as ``onednn``.
-        value: Its value, in the setting's words.
-        backend: The backend that obeys it; empty for all that know it.
-        path: File that makes it.
-        line: Line, from 1; 0 where that is not known.
+        value: Value of the setting.
+        backend: The backend that it applies to; empty for all that have the setting.
+        path: File that sets it.
+        line: Line in the file, from 1; 0 if unknown.
     """
 
     name: str
@@ -49,25 +49,25 @@ class Switch:
 
 
 def read_switches(directory: Path, settings: Mapping[str, Any]) -> tuple[Switch, ...]:
-    """Return the switches of a project; nothing of it is executed.
+    """Return the run-time settings of a project; none of its code is executed.
 
     Args:
-        directory: The project's directory.
-        settings: Its ``[tool.advisor.settings]``.
+        directory: The directory of the project.
+        settings: The table ``[tool.advisor.settings]``.
 
     Raises:
-        InputError: If the table names a setting that does not exist, or gives it a value that it cannot have.
+        InputError: If the table has a setting that does not exist, or an invalid value.
     """
-    return (*_stated(directory / "pyproject.toml", settings), *_in_sources(directory))
+    return (*_from_table(directory / "pyproject.toml", settings), *_in_sources(directory))
 
 
-def _stated(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
-    from pi_runners.harness.settings import SETTINGS, complaint
+def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
+    from pi_runners.vocabulary import SETTINGS, setting_error
 
     for name, value in settings.items():
-        if (wrong := complaint(name, value)) is not None:
+        if (problem := setting_error(name, value)) is not None:
             hint = "" if name in SETTINGS else suggest(name, SETTINGS)
-            raise InputError(f"`{path}`: `tool.advisor.settings.{name}`: {wrong}", hint=hint)
+            raise InputError(f"`{path}`: `tool.advisor.settings.{name}`: {problem}", hint=hint)
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         place = line_of(path, text, f"{name} =") or line_of(path, text, name)
         line = int(place.rpartition(":")[2]) if place else 0
@@ -83,11 +83,11 @@ def _in_sources(directory: Path) -> Iterator[Switch]:
                     warnings.simplefilter("ignore")
                     yield from _of_tree(ast.parse(text), path)
         except (SyntaxError, ValueError, RecursionError, OSError, MemoryError):
-            continue  # What speaks for the workload told of it.
+            continue  # Reported by `propose_workload`.
 
 
 def _of_tree(tree: ast.AST, path: Path) -> Iterator[Switch]:
-    """Yield `os.environ["NAME"] = "value"` and `os.environ.setdefault("NAME", "value")`."""
+    """Yield the settings made by `os.environ["NAME"] = "value"` and `os.environ.setdefault("NAME", "value")`."""
     for node in ast.walk(tree):
         pair: tuple[ast.expr, ast.expr] | None = None
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):

@@ -1,7 +1,6 @@
-"""Sources that uv takes a package from instead of an index: refused with their line, for they are not supported.
+"""Rejects packages that uv takes from another source than an index; they are not supported.
 
-A package that is looked up by name on an index, although its project takes it from elsewhere, can be anybody's
-(dependency confusion).
+If such a package were looked up by its name on an index, anybody could have uploaded it (dependency confusion).
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _UV_REQUIREMENTS = ("override-dependencies", "constraint-dependencies")
 
 @dataclass(frozen=True, kw_only=True)
 class _SourceTable:
-    """A table of a file.
+    """A table of sources in a file.
 
     Attributes:
         path: The file.
-        text: Its content, to tell lines.
+        text: Content of the file, for line numbers.
         name: Full name of the table.
-        entries: What it holds.
+        entries: Contents of the table.
     """
 
     path: Path
@@ -43,29 +42,29 @@ class _SourceTable:
 
     def place_of(self, key: str) -> str:
         """Return the file and line of an entry."""
-        own = f"[{self.name}.{key}]"
-        parts = (own,) if own in self.text else (f"[{self.name}]", f"\n{key}", key)
+        header = f"[{self.name}.{key}]"
+        parts = (header,) if header in self.text else (f"[{self.name}]", f"\n{key}", key)
         return f"{self.path.name}:{line_in(self.text, *parts)}"
 
 
 def check_uv_sources(path: Path, text: str, document: Mapping[str, Any], required: Collection[str]) -> tuple[str, ...]:
-    """Refuse what takes a required package from anywhere but an index.
+    """Check that every required package comes from an index.
 
     Args:
         path: The `pyproject.toml`.
-        text: Its content, to tell lines.
-        document: What it holds.
-        required: Normalised names of the packages that are required.
+        text: Its content, for line numbers.
+        document: Its content, parsed.
+        required: Normalised names of the required packages.
 
     Returns:
-        Sources of packages that nothing selected requires, for people.
+        Messages about ignored sources, of packages that no selected requirement needs.
 
     Raises:
-        InputError: At the first one; the message names file and line.
+        InputError: At the first required package with another source; the message contains file and line.
     """
     tool = document.get("tool", {})
     bound = {canonicalize_name(name) for name in tool.get("advisor", {}).get("package-index", {})}
-    passed: list[str] = []
+    ignored: list[str] = []
     for table in _uv_sources(path, text, tool.get("uv", {})):
         for key, source in table.entries.items():
             name = canonicalize_name(key)
@@ -74,31 +73,31 @@ def check_uv_sources(path: Path, text: str, document: Mapping[str, Any], require
                 continue
             if name in required:
                 raise error
-            passed.append(f"{error.message}; no selected requirement names it, so it is not looked at")
+            ignored.append(f"{error.message}; no selected requirement needs it, so it is ignored")
     for key in _UV_REQUIREMENTS:
         for line in tool.get("uv", {}).get(key, ()):
             if _has_address(line):
                 raise not_supported(line, f"{path.name}:{line_in(text, key, line)}")
-    return tuple(passed)
+    return tuple(ignored)
 
 
 def _refusal(table: _SourceTable, key: str, source: Any, *, of_workspace: bool) -> InputError | None:
-    """Return why a source of uv is not supported; none where it is."""
+    """Return the error for a source of uv that is not supported; none if it is supported."""
     place = table.place_of(key)
     if not _is_index(source):
-        first = source[0] if isinstance(source, list) and source else source
-        kinds = [k for k in ("git", "url", "path", "workspace") if isinstance(first, dict) and k in first]
+        alternative = source[0] if isinstance(source, list) and source else source
+        kinds = [k for k in ("git", "url", "path", "workspace") if isinstance(alternative, dict) and k in alternative]
         kind = kinds[0] if kinds else "unknown"
         return InputError(
             f"{place}: `{key}` has a source of kind `{kind}` in `{table.name}`, which is not supported",
-            hint="a package of this name on an index may be another one: leave it out with `--requirements FILE`",
+            hint="an index may have an unrelated package of this name: leave it out with `--requirements FILE`",
         )
     conditional = isinstance(source, list) or any(condition in source for condition in _CONDITIONS)
     if conditional or of_workspace:
-        what = "an index under conditions" if conditional else "an index of its workspace"
+        what = "an index with conditions" if conditional else "an index of its workspace"
         return InputError(
             f"{place}: `{key}` comes from {what} in `{table.name}`, which is not supported",
-            hint=f'name its one index in `[tool.advisor.package-index]`: `{key} = "https://..."`',
+            hint=f'set its index in `[tool.advisor.package-index]`: `{key} = "https://..."`',
         )
     return None
 
@@ -110,29 +109,29 @@ def _is_index(source: Any) -> bool:
 
 
 def _uv_sources(path: Path, text: str, uv: Mapping[str, Any]) -> Iterator[_SourceTable]:
-    """Yield the sources of a project, and those of the workspace that it is a member of, which bind it too."""
-    own = uv.get("sources", {})
-    yield _SourceTable(path=path, text=text, name="tool.uv.sources", entries=own)
+    """Yield the sources of a project, and those of its workspace, which apply to the project too."""
+    own_sources = uv.get("sources", {})
+    yield _SourceTable(path=path, text=text, name="tool.uv.sources", entries=own_sources)
     if "workspace" in uv:
         return
     project = path.parent.absolute()
     for folder in project.parents:
         root = folder / "pyproject.toml"
-        found = _workspace(root)
-        if found is None:
+        workspace_root = _workspace(root)
+        if workspace_root is None:
             continue
-        content, settings = found
+        content, settings = workspace_root
         below = project.relative_to(folder).as_posix()
         workspace = settings["workspace"]
         member = any(fnmatch.fnmatchcase(below, str(glob)) for glob in workspace.get("members", ()))
         if member and not any(fnmatch.fnmatchcase(below, str(glob)) for glob in workspace.get("exclude", ())):
-            left = {key: source for key, source in settings.get("sources", {}).items() if key not in own}
-            yield _SourceTable(path=root, text=content, name="tool.uv.sources", entries=left)
+            inherited = {key: source for key, source in settings.get("sources", {}).items() if key not in own_sources}
+            yield _SourceTable(path=root, text=content, name="tool.uv.sources", entries=inherited)
         return
 
 
 def _workspace(path: Path) -> tuple[str, Mapping[str, Any]] | None:
-    """Return content and uv's settings of the root of a workspace; none where a file is no such root."""
+    """Return the content and the uv settings of a workspace root; none if the file is not a workspace root."""
     try:
         text = path.read_text(encoding="utf-8")
         uv = parse_toml(text).get("tool", {}).get("uv", {})

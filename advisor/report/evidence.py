@@ -99,7 +99,7 @@ def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, i
         f"{basis}",
         "",
         "main evidence (the log speed-up is the sum of weight x log ratio over all "
-        f"{len(estimate.carried)} contrasts):",
+        f"{len(estimate.weighted_contrasts)} contrasts):",
         table(
             ("weight", "ratio", "interval", "measured", "against", "indicator", "on", "block"),
             (
@@ -113,7 +113,7 @@ def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, i
                     c.machine.name,
                     c.block,
                 )
-                for weight, c in estimate.carried[:most]
+                for weight, c in estimate.weighted_contrasts[:most]
             ),
         ),
     ]

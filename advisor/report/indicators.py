@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pi_runners.backends import BACKENDS
-from pi_runners.harness.settings import SETTINGS, Setting
 from pi_runners.indicators import INDICATORS, Indicator
+from pi_runners.vocabulary import BACKENDS, SETTINGS, Setting
 
 
 def indicator_records() -> list[dict[str, Any]]:
@@ -127,13 +126,13 @@ def settings_page() -> str:
 
 
 def _values(setting: Setting) -> str:
-    return " or ".join(setting.choices) or f"a whole number from {setting.least}"
+    return " or ".join(setting.choices) or f"an integer of at least {setting.least}"
 
 
 def _meaning(i: Indicator, name: str) -> str:
     p = i.parameters[name]
     values = " or ".join(p.choices) if p.choices else f"{max(p.least, 0)} to {p.most}"
-    default = "" if p.default in (None, -1, 0) else f"; {p.default} where it is not given"
+    default = "" if p.default in (None, -1, 0) else f"; default: {p.default}"
     return f"{p.meaning} ({values}{default})"
 
 

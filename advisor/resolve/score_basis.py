@@ -57,7 +57,7 @@ def score_basis(
         estimator: Predictions from the observations.
         unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
     """
-    from pi_runners.backends import FRAMEWORKS
+    from pi_runners.vocabulary import FRAMEWORKS
 
     terms = estimator.terms({name: [version] for name, version in stack.items()}, baseline or stack)
     measured = {gains.framework for gains in terms.frameworks}

@@ -1,1 +1,1 @@
-"""The shared vocabulary; the standard library and packaging only."""
+"""Shared value types; only the standard library and packaging are imported."""

@@ -1,4 +1,4 @@
-"""Errors that a user is meant to read: what happened, where, and a hint."""
+"""Errors that are shown to the user: what happened, where, and a hint."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import ClassVar
 
 
 class AdvisorError(Exception):
-    """Base of every error that ends a command with one sentence.
+    """Base class of errors that end a command with one sentence.
 
     Attributes:
-        code: Stable kebab-case name of the error.
-        exit_code: Exit status of a command that ends with this error.
+        code: Stable name of the error, in kebab case.
+        exit_code: Exit code of a command that ends with this error.
         message: One sentence, lower case, no final full stop.
         hint: What to do next, or an empty string.
     """
@@ -25,7 +25,7 @@ class AdvisorError(Exception):
 
 
 class InputError(AdvisorError):
-    """Raised for wrong usage, or input that cannot be read or contradicts itself."""
+    """Raised for wrong usage, and for input that is unreadable or contradictory."""
 
     code = "unreadable-input"
     exit_code = 2

@@ -1,4 +1,4 @@
-"""What a stack runs on: the hardware profile."""
+"""Hardware profiles: the machine that a stack runs on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from knowledge.domain.identity import content_hash
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """One machine's processors.
+    """The processors of a machine.
 
     Attributes:
         architecture: Machine name as in wheel tags, such as ``x86_64`` or ``aarch64``.
@@ -19,7 +19,7 @@ class Cpu:
         vendor: archspec vendor, such as ``GenuineIntel``.
         model: Marketing name as the system reports it.
         features: Instruction-set features, sorted.
-        sockets: Physical packages; none where the system does not tell.
+        sockets: Physical packages; none if unknown.
         cores: Physical cores over all sockets.
         threads: Logical processors over all sockets.
     """
@@ -45,10 +45,10 @@ class Accelerator:
         model: Name as the driver reports it.
         compute_capability: ``major.minor`` of an NVIDIA GPU.
         memory_bytes: Memory of one device.
-        count: How many of them the machine has.
-        interconnect: How they reach each other: ``nvlink``, ``pcie`` or empty.
-        numa_nodes: NUMA node of each device, in device order; empty where not known.
-        partition: ``mig`` or ``vgpu`` where the device is a slice of one.
+        count: Number of these devices in the machine.
+        interconnect: Interconnect of the devices: ``nvlink``, ``pcie`` or empty.
+        numa_nodes: NUMA node of each device, in device order; empty if unknown.
+        partition: ``mig`` or ``vgpu`` if the device is a partition of a physical one.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -64,7 +64,7 @@ class Accelerator:
 
     @property
     def capability(self) -> tuple[int, int] | None:
-        """The compute capability as numbers, or none where it is not known."""
+        """The compute capability as numbers, or none if it is unknown."""
         if self.compute_capability is None:
             return None
         major, _, minor = self.compute_capability.partition(".")
@@ -87,19 +87,19 @@ class Driver:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardwareProfile:  # Not slotted: thousands of observations share a few, and their identity is worked out once.
-    """A machine as far as it matters to a stack.
+class HardwareProfile:  # Not slotted: the identity is cached, because thousands of observations share a profile.
+    """The properties of a machine that matter to a stack.
 
     Attributes:
         name: Short name, such as ``h200`` or ``detected``; not part of the identity.
         os: ``linux``, ``darwin`` or ``windows``.
-        libc: C library name, ``glibc`` or ``musl``; empty where there is none.
+        libc: C library name, ``glibc`` or ``musl``; empty if there is none.
         libc_version: ``major.minor`` of the C library.
         virtualisation: Hypervisor or container name, or empty.
         memory_bytes: Main memory.
-        numa_nodes: NUMA nodes, or none where the system does not tell.
-        nodes: How many such machines work together; none where that is not told.
-        unknown: Facts that could not be read, each with its reason; not part of the identity.
+        numa_nodes: Number of NUMA nodes; none if unknown.
+        nodes: Number of such machines that work together; none if unknown.
+        unknown: Properties that could not be read, each with the reason; not part of the identity.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -118,21 +118,21 @@ class HardwareProfile:  # Not slotted: thousands of observations share a few, an
     unknown: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """Return the profile as JSON-ready values."""
-        described = asdict(self)
+        """Return the profile as JSON-serialisable values."""
+        fields = asdict(self)
         if self.nodes == 1:
-            # Older records do not know it, and the identity of their machines must stay.
-            del described["nodes"]
-        return described
+            # Older records do not have this field, and the identity of their machines must not change.
+            del fields["nodes"]
+        return fields
 
     @cached_property
     def identity(self) -> str:
-        """Content hash of everything but the name and the reasons for what is not known."""
-        described = self.record()
-        del described["name"], described["unknown"]
-        return content_hash(described)
+        """Content hash of everything except ``name`` and ``unknown``."""
+        fields = self.record()
+        del fields["name"], fields["unknown"]
+        return content_hash(fields)
 
     @property
     def gpu(self) -> Accelerator | None:
-        """The NVIDIA accelerator that stacks are chosen for, or none."""
+        """The first NVIDIA accelerators of the machine, or none."""
         return next((a for a in self.accelerators if a.vendor == "nvidia"), None)

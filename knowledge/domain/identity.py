@@ -6,15 +6,15 @@ import hashlib
 import json
 from typing import Any
 
-# Made once: making one takes longer than writing a small record.
+# Created once: creating an encoder takes longer than encoding a small record.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def canonical_json(value: Any) -> str:
-    """Write ``value`` as JSON with sorted keys and no spaces.
+    """Return a value as JSON with sorted keys and no spaces.
 
     Raises:
-        ValueError: If the value holds NaN or an infinity, which JSON cannot carry.
+        ValueError: If the value contains NaN or an infinity, which JSON does not support.
     """
     return _ENCODER.encode(value)
 

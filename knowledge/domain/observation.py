@@ -29,16 +29,15 @@ Status = Literal[
 """How a run ended."""
 
 NO_FAILURE: frozenset[Status] = frozenset({"ok", "unsupported", "not-installed", "not-converged", "harness-error"})
-"""What does not say that a stack does not run: it ran, it lacks an operation, its files could not be installed, it
-trained but not to the quality that was asked for, or the measuring program itself failed. Every other status is
-knowledge that the stack does not run."""
+"""Statuses that do not prove that a stack fails: it ran, it lacks an operation, its files could not be installed, it
+did not train to the required quality, or the harness failed. Every other status means that the stack does not run."""
 
 Scalar = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndicatorRun:
-    """A performance indicator with everything that makes two of its timings comparable.
+    """A performance indicator with everything that must be equal for two timings to be comparable.
 
     Attributes:
         name: Indicator name, such as ``matmul``.
@@ -60,7 +59,7 @@ class IndicatorRun:
 
     @property
     def label(self) -> str:
-        """Readable key, equal exactly when two runs are comparable."""
+        """Readable key; equal if and only if two runs are comparable."""
         sizes = ",".join(f"{k}={v}" for k, v in sorted(self.parameters.items()))
         return f"{self.name}@{self.version}[{sizes}] {self.dtype} {self.backend}/{self.device}"
 
@@ -78,17 +77,17 @@ def stored_key(name: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observation:  # Not slotted: who reads one checks its hash, and who stores it needs the same text again.
-    """What one run of an indicator gave. Never changed after it was made.
+class Observation:  # Not slotted: its document is cached, because both the hash check and the database use it.
+    """Result of one run of an indicator. Immutable.
 
     Attributes:
         indicator: What was run.
         framework: Distribution that provides the backend, such as ``tensorflow-cpu``.
-        stack: Everything that was installed.
+        stack: All installed packages.
         hardware: The machine.
-        settings: Run-time switches that change speed.
-        block: Observations taken together, interleaved, on one machine.
-        round: Which pass over the block's stacks this run belongs to, from 0.
+        settings: Run-time settings that change the speed.
+        block: Name of the block: observations that were measured together, interleaved, on one machine.
+        round: Number of the pass over the block's arms, from 0.
         arm: The stack's place in the block; two arms with one stack are an A/A comparison.
         reference: Whether the block's other stacks are compared with this arm.
         started_at: ISO 8601, UTC.
@@ -99,14 +98,15 @@ class Observation:  # Not slotted: who reads one checks its hash, and who stores
         steady: Whether the warm-up reached a steady state.
         flops: Floating-point operations per call, by the indicator's formula.
         bytes: Least bytes moved per call, by the indicator's formula.
-        error: Largest relative error of the result against the reference.
-        tolerance: Largest relative error accepted.
+        error: Largest relative error of the result.
+        tolerance: Largest accepted relative error.
         environment: Interpreter build, clock governor, load, framework build: text by name.
-        failure: Class and tail of the error output where the run failed.
-        metrics: What the indicator found beside the samples, such as a rate, a percentile or bytes of memory.
-        telemetry: The machine beside the run: utilisation, memory, power, temperature, clocks; 1 in ``throttled`` where
-            the accelerator slowed itself down, and in ``throttled_by_power`` or ``throttled_by_heat`` for the reason.
-        schema: Version of this record; 2 where it has metrics or telemetry.
+        failure: Class and end of the error output, if the run failed.
+        metrics: Other results of the indicator, such as a rate, a percentile or bytes of memory.
+        telemetry: State of the machine during the run: utilisation, memory, power, temperature, clocks; 1 in
+            ``throttled`` if the accelerator reduced its clocks, and in ``throttled_by_power`` or ``throttled_by_heat``
+            for the reason.
+        schema: Version of this record; 2 if it has metrics or telemetry.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "alias_generator": stored_key}
@@ -137,20 +137,20 @@ class Observation:  # Not slotted: who reads one checks its hash, and who stores
     schema: int = 1
 
     def record(self) -> dict[str, Any]:
-        """Return the observation as JSON-ready values; stack and hardware are named by their identities."""
-        described = dict(zip(_KEYS, _values(self), strict=True))
+        """Return the observation as JSON-serialisable values; stack and hardware are replaced by their identities."""
+        values = dict(zip(_KEYS, _values(self), strict=True))
         for later in ("metrics", "telemetry"):
-            # Schema 1 does not know them, and the identity of its records must stay.
-            if not described[later]:
-                del described[later]
-        described["indicator"] = dict(zip(_RUN_FIELDS, _run_values(self.indicator), strict=True))
-        described["stack"] = self.stack.identity
-        described["hardware"] = self.hardware.identity
-        return described
+            # Schema 1 does not have these fields, and the identity of its records must not change.
+            if not values[later]:
+                del values[later]
+        values["indicator"] = dict(zip(_RUN_FIELDS, _run_values(self.indicator), strict=True))
+        values["stack"] = self.stack.identity
+        values["hardware"] = self.hardware.identity
+        return values
 
     @cached_property
     def document(self) -> str:
-        """The record as canonical JSON: what is hashed, and what is kept."""
+        """The record as canonical JSON, which is hashed and stored."""
         return canonical_json(self.record())
 
     @cached_property
@@ -160,7 +160,7 @@ class Observation:  # Not slotted: who reads one checks its hash, and who stores
 
     @property
     def median(self) -> float | None:
-        """Median seconds per call, or none where the run failed."""
+        """Median seconds per call, or none if the run failed."""
         # The mean follows interrupts and clock boosts; the median does not.
         return statistics.median(self.samples) if self.samples else None
 

@@ -1,4 +1,4 @@
-"""Requirements and version specifiers of documents that nobody needs to trust."""
+"""Parsing of requirements and version specifiers of untrusted documents."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _LOCKS_ONLY = re.compile(r"\b(?:extras|dependency_groups)\b")
 
 
 def requirement_from(text: str) -> Requirement:
-    """Return the requirement that a text is (PEP 508).
+    """Parse a requirement (PEP 508).
 
     Raises:
-        InvalidRequirement: If it is none, holds a number of 1000 digits, nests too many parentheses, or has a marker
-            that only locks may have.
+        InvalidRequirement: If the text is not a requirement, contains a number of 1000 digits, nests too many
+            parentheses, or has a marker that is valid only in locks.
     """
     if _LONG_NUMBER.search(text):
         raise InvalidRequirement("a number in it has 1000 digits or more")
     try:
         requirement = Requirement(text)
-        named = _LOCKS_ONLY.search(_QUOTED.sub("", str(requirement.marker or "")))
+        name = _LOCKS_ONLY.search(_QUOTED.sub("", str(requirement.marker or "")))
     except RecursionError:
-        raise InvalidRequirement("its marker nests too many parentheses") from None
-    if named:
-        raise InvalidRequirement(f"its marker names `{named[0]}`, which only locks know")
+        raise InvalidRequirement("its marker has too many nested parentheses") from None
+    if name:
+        raise InvalidRequirement(f"its marker uses `{name[0]}`, which is valid only in locks")
     return requirement
 
 
 def specifiers_from(text: Any) -> SpecifierSet:
-    """Return the version specifiers that a text is (PEP 440).
+    """Parse version specifiers (PEP 440).
 
     Raises:
-        InvalidSpecifier: If it is no text, is none, or holds a number of 1000 digits.
+        InvalidSpecifier: If the value is not a text, not a specifier, or contains a number of 1000 digits.
     """
     if not isinstance(text, str) or _LONG_NUMBER.search(text):
         raise InvalidSpecifier(f"Invalid specifier: {str(text)[:80]!r}")

@@ -22,8 +22,8 @@ class PackageVersion:
 
     Attributes:
         name: Normalised name.
-        version: PEP 440 version in its normal form, local part kept.
-        index: Name of the index it came from; empty for the default index.
+        version: PEP 440 version in its normal form, including the local version.
+        index: Name of the index; empty for the default index.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -34,15 +34,15 @@ class PackageVersion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stack:  # Not slotted: thousands of observations share a few, and their identity is worked out once.
+class Stack:  # Not slotted: the identity is cached, because thousands of observations share a stack.
     """Package versions that were, or will be, installed together.
 
     Attributes:
-        packages: Sorted by name.
+        packages: Packages, sorted by name.
         python: Full interpreter version, such as ``3.11.7``.
         implementation: Interpreter implementation, such as ``cpython``.
         platform: Platform as in wheel tags, such as ``manylinux_2_36_x86_64``.
-        cuda: CUDA runtime version that the packages carry; the system's, where they carry none and compute on a GPU.
+        cuda: CUDA runtime version of the packages; that of the system if they contain none and use a GPU.
         cudnn: cuDNN version, likewise.
     """
 
@@ -56,7 +56,7 @@ class Stack:  # Not slotted: thousands of observations share a few, and their id
     cudnn: str | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return the stack as JSON-ready values."""
+        """Return the stack as JSON-serialisable values."""
         return asdict(self)
 
     @cached_property
@@ -70,15 +70,15 @@ class Stack:  # Not slotted: thousands of observations share a few, and their id
 
 
 def cuda_of_local_version(version: Version) -> str | None:
-    """Return the CUDA runtime version that a local version such as ``+cu126`` names (``12.6``)."""
+    """Return the CUDA runtime version of a local version: ``12.6`` for ``+cu126``."""
     match = _CUDA_LOCAL.match(version.local or "")
     return f"{match[1][:-1]}.{match[1][-1]}" if match else None
 
 
 def carried_cuda(packages: Iterable[tuple[str, Version]]) -> tuple[str | None, str | None]:
-    """Return the CUDA runtime and cuDNN versions that packages carry.
+    """Return the CUDA runtime and cuDNN versions that packages contain.
 
-    A ``nvidia-cuda-runtime*`` wheel decides; a local version such as ``+cu126`` stands in for it.
+    The version of a ``nvidia-cuda-runtime*`` wheel is used; without one, a local version such as ``+cu126``.
     """
     runtime = cudnn = local = None
     for name, version in sorted(packages):
@@ -91,7 +91,7 @@ def carried_cuda(packages: Iterable[tuple[str, Version]]) -> tuple[str | None, s
 
 
 def make_stack(packages: Iterable[PackageVersion], *, python: str, platform: str) -> Stack:
-    """Build a stack in its normal form: sorted, with the CUDA and cuDNN versions it carries."""
+    """Build a stack in its normal form: sorted, with the CUDA and cuDNN versions of its packages."""
     ordered = tuple(sorted(packages))
     cuda, cudnn = carried_cuda((NormalizedName(p.name), Version(p.version)) for p in ordered)
     return Stack(packages=ordered, python=python, platform=platform, cuda=cuda, cudnn=cudnn)

@@ -1,1 +1,1 @@
-"""What the observations imply for stacks that were not measured."""
+"""Estimation of the speed of stacks from observations."""

@@ -1,10 +1,10 @@
-"""Amplitudes of the covariance's parts, and of the noise, by marginal likelihood.
+"""Estimation of the amplitudes of the covariance and of the noise, by marginal likelihood.
 
 The covariance of the contrasts is linear in the amplitudes, a variance-components model: K = sum_i a_i B_i + noise.
 Their logarithms maximise the marginal likelihood (Rasmussen and Williams 2006, equation 5.8, gradient 5.9) under weak
-normal priors, which keep a part that the data do not speak of at what is usual. The noise is what the rounds tell, with
-half of it shared by arms that were compared with one reference, and a part common to all indicators of an arm; two
-more parts stand for what repeats within a block but not beyond it.
+normal priors, so a part without data keeps its usual amplitude. The noise is estimated from the rounds: half of it is
+shared by arms that were compared with one reference, and a part is common to all indicators of an arm. Two more parts
+model effects that repeat within a block but not in other blocks.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
 
 LENGTHS = (1.0, 3.0, 9.0)
-"""Releases over which versions are alike: the likeliest of these is taken."""
+"""Candidate correlation lengths, in minor releases: the most likely one is used."""
 MOST_FOR_AMPLITUDES = 300
-"""So many contrasts, evenly taken, decide the amplitudes; all of them give the posterior."""
+"""Maximum number of contrasts, evenly selected, that amplitudes are fitted to; the posterior uses all contrasts."""
 _LEAST_ERROR = 0.005
 _LEAST_LASTING = {"label": 2 * 0.01**2, "arm": 2 * 0.015**2}
-"""Least variance of a contrast for what each of its two arms keeps through a block, of one indicator and of all: a
-standard deviation of 1 % and 1.5 %. One block cannot tell it from an effect of the version. That the place of a program
-in memory alone changes its speed is known (Mytkowicz et al., "Producing wrong data without doing anything obviously
-wrong!", ASPLOS 2009); the sizes are a judgement."""
+"""Minimum variance of a contrast due to effects that each of its two arms keeps throughout a block, for one indicator
+and for all: standard deviations of 1 % and 1.5 %. One block cannot distinguish it from an effect of the version. The
+place of a program in memory alone changes its speed (Mytkowicz et al., "Producing wrong data without doing anything
+obviously wrong!", ASPLOS 2009); the values are a judgement."""
 _TYPICAL_VARIANCE = 0.05**2
 _LOOSE = 2.5
 _CONFIDENCE = 0.9
 _PRIOR_COUNT = 2.0
-"""How many contrasts the usual difference is worth, where an indicator's own is estimated."""
+"""Weight of the usual difference, in contrasts, when the difference of one indicator is estimated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amplitudes:
-    """What was fitted.
+    """Fitted amplitudes.
 
     Attributes:
         parts: Variance of each part of :data:`knowledge.estimate.kernel.PARTS`, in squared natural-log units.
-        label: Variance of what an arm's indicator keeps through a block, and not beyond.
-        arm: Variance of what all indicators of an arm keep through a block, and not beyond.
-        noise: Factor on the variance that the rounds tell.
-        length: Minor releases over which versions are alike.
-        scales: How much more than usual versions differ at an indicator, by label.
-        spans: How many minor releases major ones had.
-        widening: Factor on standard deviations that makes intervals of left-out versions hold as often as they say; at
-            least 1, so that what is known of a stack is never more than its measurements tell.
-        likelihood: Log marginal likelihood, priors included.
+        label: Variance of effects that one indicator of an arm has in one block only.
+        arm: Variance of effects that all indicators of an arm share in one block only.
+        noise: Factor on the variance that was estimated from the rounds.
+        length: Correlation length of versions, in minor releases.
+        scales: Standard deviation of the differences between versions relative to the usual one, by label.
+        spans: Number of minor releases of each major release, by package.
+        widening: Factor on standard deviations that calibrates the intervals of held-out versions; at least 1, so that
+            estimates are never more certain than the measurements.
+        likelihood: Log marginal likelihood, including the priors.
     """
 
     parts: tuple[float, ...]
@@ -70,7 +70,7 @@ def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
     chosen, scales = _evenly(contrasts, MOST_FOR_AMPLITUDES), _scales(contrasts)
     spans = spans_of(side for c in contrasts for side in (c.side, c.reference))
     fits = (_fit(chosen, length=length, scales=scales, spans=spans) for length in LENGTHS)
-    return max(fits, key=lambda found: found.likelihood)
+    return max(fits, key=lambda fit: fit.likelihood)
 
 
 def _evenly(contrasts: Sequence[Contrast], most: int) -> list[Contrast]:
@@ -87,14 +87,14 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
 
     arms, references = places(len(contrasts))
     design = Design(points_of(contrasts), length=length, scales=scales, spans=spans)
-    told, label, arm = _noise_parts(contrasts)
+    sampling, label, arm = _noise_parts(contrasts)
     every = list(design.contrasts(arms, references))
-    # A part that no contrast differs by cannot be told from nothing.
-    spoken = [i for i, matrix in enumerate(every) if np.any(np.abs(matrix) > 1e-12)]
-    parts = [*(every[i] for i in spoken), label, arm, told]
-    typical = np.log([*[_TYPICAL_VARIANCE] * (len(spoken) + 2), 1.0])
-    loose = np.array([*[_LOOSE] * (len(spoken) + 2), 0.5])
-    seen = np.array([c.mean for c in contrasts])
+    # A part in which no contrast has variance cannot be estimated.
+    present = [i for i, matrix in enumerate(every) if np.any(np.abs(matrix) > 1e-12)]
+    parts = [*(every[i] for i in present), label, arm, sampling]
+    typical = np.log([*[_TYPICAL_VARIANCE] * (len(present) + 2), 1.0])
+    loose = np.array([*[_LOOSE] * (len(present) + 2), 0.5])
+    means = np.array([c.mean for c in contrasts])
     stacked = np.stack(parts)
 
     def objective(logs: Array) -> tuple[float, Array]:
@@ -104,60 +104,60 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
             factor = cho_factor(total, lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(logs)
-        weights = cho_solve(factor, seen, check_finite=False)
-        inverse = cho_solve(factor, np.eye(len(seen)), check_finite=False)
+        weights = cho_solve(factor, means, check_finite=False)
+        inverse = cho_solve(factor, np.eye(len(means)), check_finite=False)
         inverse -= np.outer(weights, weights)
-        value = 0.5 * seen @ weights + np.log(np.diag(factor[0])).sum()
+        value = 0.5 * means @ weights + np.log(np.diag(factor[0])).sum()
         gradient = 0.5 * amplitudes * np.einsum("kij,ij->k", stacked, inverse)
         away = (logs - typical) / loose
         return float(value + 0.5 * away @ away), gradient + away / loose
 
-    # What the rounds tell of the noise is not argued away: its factor is at least 1.
+    # The noise is at least what the rounds show: its factor is at least 1.
     lasting = [(math.log(_LEAST_LASTING[what]), 4.0) for what in ("label", "arm")]
-    bounds = [*[(-25.0, 4.0)] * len(spoken), *lasting, (0.0, 4.0)]
-    found = minimize(objective, typical, jac=True, method="L-BFGS-B", bounds=bounds)
-    fitted = np.exp(found.x)
+    bounds = [*[(-25.0, 4.0)] * len(present), *lasting, (0.0, 4.0)]
+    result = minimize(objective, typical, jac=True, method="L-BFGS-B", bounds=bounds)
+    fitted = np.exp(result.x)
     variances = np.zeros(len(PARTS))
-    variances[spoken] = fitted[: len(spoken)]
+    variances[present] = fitted[: len(present)]
     total = np.tensordot(fitted, stacked, axes=1)
     return Amplitudes(
-        # What no contrast speaks of keeps its prior: unmeasured is uncertain, never zero.
-        parts=tuple(float(variances[i]) if i in spoken else _TYPICAL_VARIANCE for i in range(len(PARTS))),
+        # A part without data keeps its prior: unmeasured effects are uncertain, not zero.
+        parts=tuple(float(variances[i]) if i in present else _TYPICAL_VARIANCE for i in range(len(PARTS))),
         label=float(fitted[-3]),
         arm=float(fitted[-2]),
         noise=float(fitted[-1]),
         length=length,
         scales=scales,
         spans=spans,
-        widening=_widening(contrasts, total, seen),
-        likelihood=float(-found.fun),
+        widening=_widening(contrasts, total, means),
+        likelihood=float(-result.fun),
     )
 
 
 def _scales(contrasts: Sequence[Contrast]) -> dict[str, float]:
-    """Return how much more than usual contrasts differ from none at each indicator, drawn towards the usual.
+    """Return the standard deviation of differences at each indicator relative to the usual one, shrunk towards it.
 
-    Most indicators hardly differ from version to version, and a few differ much: one amplitude for all would be too
-    wide for most and draw the few too close to nothing.
+    At most indicators versions hardly differ, and at a few they differ much: one amplitude for all would be too wide
+    for most indicators and shrink the few too much.
     """
-    found: dict[str, list[tuple[float, float]]] = {}
+    by_label: dict[str, list[tuple[float, float]]] = {}
     for c in contrasts:
         if not c.is_control:
-            found.setdefault(c.label, []).append((c.mean, c.error))
-    usual = _beyond_noise([pair for pairs in found.values() for pair in pairs], _TYPICAL_VARIANCE)
+            by_label.setdefault(c.label, []).append((c.mean, c.error))
+    usual = _beyond_noise([pair for pairs in by_label.values() for pair in pairs], _TYPICAL_VARIANCE)
     if usual <= 0:
         return {}
     return {
-        label: math.sqrt(_drawn(_beyond_noise(pairs, usual), _information(pairs, usual), usual) / usual)
-        for label, pairs in sorted(found.items())
+        label: math.sqrt(_shrunk(_beyond_noise(pairs, usual), _information(pairs, usual), usual) / usual)
+        for label, pairs in sorted(by_label.items())
     }
 
 
 def _beyond_noise(pairs: Sequence[tuple[float, float]], about: float) -> float:
     """Return the variance of true differences, from measured ones with their errors.
 
-    Each counts by its information on the variance, (about + error^2)^-2, since the square of a normal value with
-    variance v has variance 2 v^2: one that was measured badly hardly counts.
+    Each is weighted by its information on the variance, (about + error^2)^-2, since the square of a normal value with
+    variance v has variance 2 v^2: an uncertain measurement hardly counts.
     """
     weights = [(about + error**2) ** -2 for _, error in pairs]
     if not weights:
@@ -167,26 +167,26 @@ def _beyond_noise(pairs: Sequence[tuple[float, float]], about: float) -> float:
 
 
 def _information(pairs: Sequence[tuple[float, float]], about: float) -> float:
-    """Return how many differences measured without error tell as much of their variance."""
+    """Return the number of exactly measured differences with the same information on the variance."""
     return sum((about / (about + error**2)) ** 2 for _, error in pairs)
 
 
-def _drawn(variance: float, count: float, usual: float) -> float:
-    """Return a variance that is known from so many differences, drawn towards the usual one."""
+def _shrunk(variance: float, count: float, usual: float) -> float:
+    """Return a variance that was estimated from a number of differences, shrunk towards the usual one."""
     return (_PRIOR_COUNT * usual + count * variance) / (_PRIOR_COUNT + count)
 
 
-def _widening(contrasts: Sequence[Contrast], total: Array, seen: Array) -> float:
-    """Return the factor that makes 90 % intervals hold for nine in ten contrasts of versions left out in turn.
+def _widening(contrasts: Sequence[Contrast], total: Array, means: Array) -> float:
+    """Return the factor with which 90 % intervals cover 90 % of the contrasts, with each version held out in turn.
 
-    Leaving out a group of contrasts needs no new fit: with the inverse Q of the covariance, their residuals are
+    Holding out a group of contrasts needs no new fit: with the inverse Q of the covariance, their residuals are
     Q_gg^-1 (Q y)_g with covariance Q_gg^-1 (Rasmussen and Williams 2006, equations 5.10 to 5.12, for groups).
     """
     import numpy as np
     from scipy.stats import norm
 
     inverse = np.linalg.inv(total)
-    solved = inverse @ seen
+    solved = inverse @ means
     groups: dict[object, list[int]] = {}
     for i, c in enumerate(contrasts):
         if not c.is_control:
@@ -201,7 +201,7 @@ def _widening(contrasts: Sequence[Contrast], total: Array, seen: Array) -> float
 
 
 def points_of(contrasts: Sequence[Contrast]) -> list[Point]:
-    """Return the arms' points, then the references'."""
+    """Return the points of the arms of contrasts, then the points of their references."""
     sides = [*(c.side for c in contrasts), *(c.reference for c in contrasts)]
     both = [*contrasts, *contrasts]
     return [
@@ -210,17 +210,20 @@ def points_of(contrasts: Sequence[Contrast]) -> list[Point]:
 
 
 def places(count: int, offset: int = 0) -> tuple[Array, Array]:
-    """Return where :func:`points_of` puts the arms and the references of so many contrasts."""
+    """Return the indices of the arms and of the references in :func:`points_of`, for a number of contrasts."""
     import numpy as np
 
     return np.arange(offset, offset + count), np.arange(offset + count, offset + 2 * count)
 
 
 def _noise_parts(contrasts: Sequence[Contrast]) -> tuple[Array, Array, Array]:
-    """Return the covariances (n, n) of what does not repeat beyond a block.
+    """Return the covariances (n, n) of effects that do not repeat in other blocks.
 
-    What the rounds tell; of unit amplitude, what an arm's indicator keeps through a block; of unit amplitude, what all
-    indicators of an arm keep. Each is whole for an arm with itself, and half for two arms with one reference.
+    Each is whole for an arm with itself, and half for two arms with one reference.
+
+    Returns:
+        The covariance of the sampling error that was estimated from the rounds; that of effects of one indicator of an
+        arm, of unit amplitude; that of effects of all indicators of an arm, of unit amplitude.
     """
     import numpy as np
 
@@ -232,12 +235,12 @@ def _noise_parts(contrasts: Sequence[Contrast]) -> tuple[Array, Array, Array]:
     same_label = labels[:, None] == labels[None, :]
     common = np.array([c.common for c in contrasts])
     own = np.array([math.sqrt(max(0.0, c.error**2 - c.common**2) + _LEAST_ERROR**2) for c in contrasts])
-    told = np.outer(common, common) + same_label * np.outer(own, own)
-    return arm * told, arm * same_label, arm
+    sampling = np.outer(common, common) + same_label * np.outer(own, own)
+    return arm * sampling, arm * same_label, arm
 
 
 def noise_of(contrasts: Sequence[Contrast], amplitudes: Amplitudes) -> Array:
-    """Return the covariance (n, n) of what is no effect of a stack."""
-    told, label, arm = _noise_parts(contrasts)
-    total: Array = amplitudes.noise * told + amplitudes.label * label + amplitudes.arm * arm
+    """Return the covariance (n, n) of the noise: everything that is not an effect of a stack."""
+    sampling, label, arm = _noise_parts(contrasts)
+    total: Array = amplitudes.noise * sampling + amplitudes.label * label + amplitudes.arm * arm
     return total

@@ -15,28 +15,28 @@ from knowledge.estimate.paired_ratio import Location, locate, winsorised
 from knowledge.estimate.variance_shrinkage import Prior, estimate_prior
 
 WIDEST_FACTOR = 4.0
-"""An interval whose upper end is more than this many times its lower end is no result."""
+"""If the upper end of an interval is more than this many times its lower end, the comparison has no result."""
 References = Mapping[tuple[str, str], int]
-"""Arm that the others of a block are compared with, by block and label of the indicator run."""
+"""Arm that the other arms are compared with, by block and label of the indicator run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """How much faster one arm of a block is than the reference of its backend, for one indicator.
+    """Speed of one arm of a block relative to the reference, at one indicator.
 
     Attributes:
         block: The block.
         indicator: Label of the indicator run.
         arm: The compared arm.
-        observation: One of its observations, for stack, framework and hardware.
-        reference: One of the reference's observations.
-        rounds: How many rounds both ran in.
+        observation: An observation of the arm, for stack, framework and hardware.
+        reference: An observation of the reference.
+        rounds: Number of rounds that both ran in.
         mean: Trimmed mean over rounds of log(reference seconds / arm seconds); positive is faster.
-        standard_error: Of the mean, moderated by what the spreads of the indicator's other arms say.
+        standard_error: Standard error of the mean, moderated by the variances of the other arms at this indicator.
         degrees: Degrees of freedom of the standard error.
-        confidence: Of the interval, corrected for the number of comparisons.
+        confidence: Confidence of the interval, corrected for the number of comparisons.
         of_medians: log(median of the reference's rounds / median of the arm's), over the same rounds.
-        medians_error: Standard error of ``of_medians``. It is not paired: drift of the machine is in it.
+        medians_error: Standard error of ``of_medians``. It is not paired, so it includes the drift of the machine.
         is_control: Whether arm and reference are the same stack with the same settings (an A/A comparison).
     """
 
@@ -66,17 +66,17 @@ class Comparison:
 
     @property
     def conclusive(self) -> bool:
-        """Whether there is a result: the rounds are enough, and quiet enough.
+        """Whether there is a result: the rounds are numerous and quiet enough.
 
-        The ends of the interval lie within :data:`WIDEST_FACTOR`, and the ratio agrees with the medians.
+        The ends of the interval are within :data:`WIDEST_FACTOR` of each other, and the ratio agrees with the medians.
         """
         return self.high - self.low <= math.log(WIDEST_FACTOR) and self.agrees_with_medians
 
     @property
     def agrees_with_medians(self) -> bool:
-        """Whether the ratio does not contradict the medians that tables print beside it.
+        """Whether the ratio agrees with the medians, which tables print next to it.
 
-        They differ by no more than the interval and three standard errors of the medians.
+        They may differ by the half-width of the interval plus three standard errors of the medians.
         """
         return abs(self.of_medians - self.mean) <= self._half + 3 * self.medians_error
 
@@ -87,9 +87,9 @@ class Comparison:
 
     @property
     def normal_error(self) -> float:
-        """Standard error of a normal distribution that has the same 95 % interval.
+        """Standard error of the normal distribution with the same 95 % interval.
 
-        With few degrees of freedom Student's interval is wider than the standard error tells.
+        With few degrees of freedom, Student's interval is wider than a normal interval of the same standard error.
         """
         probability = 0.975
         return self.standard_error * _student(probability, self.degrees) / _student(probability, math.inf)
@@ -102,15 +102,15 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An arm that is not compared with its reference.
+    """Rounds of an arm that are not compared with its reference.
 
     Attributes:
         block: The block.
         indicator: Label of the indicator run.
         arm: The arm.
-        observation: One of its observations.
-        reason: What differed between the two, beside stack and settings.
-        rounds: In how many rounds.
+        observation: An observation of the arm.
+        reason: Conditions that differed between arm and reference.
+        rounds: Number of these rounds.
     """
 
     block: str
@@ -126,19 +126,23 @@ def compare_block(
 ) -> tuple[Comparison, ...]:
     """Compare every arm of every block with its reference, paired by round.
 
-    Drift of the machine hits reference and arm of one round alike, so it leaves their ratio. Rounds in which the two
-    ran under unequal conditions are left out; :func:`refusals` tells which. A disturbed round hits one of the two
-    alone: the ratio is a trimmed mean of the rounds' log ratios (:mod:`knowledge.estimate.paired_ratio`). Intervals are
-    Student's with moderated variances (:mod:`knowledge.estimate.variance_shrinkage`), each widened for the number of
-    comparisons in its block (Bonferroni), so that all of them hold together with the given confidence.
+    Drift of the machine affects reference and arm of one round equally, so their ratio does not depend on it. Rounds in
+    which the two ran under unequal conditions are left out; :func:`refusals` returns them. A disturbance affects only
+    one of the two, so the ratio is a trimmed mean of the log ratios of the rounds
+    (:mod:`knowledge.estimate.paired_ratio`). Intervals are Student's with moderated variances
+    (:mod:`knowledge.estimate.variance_shrinkage`), each widened for the number of comparisons in its block
+    (Bonferroni), so that all of them hold together with the given confidence.
 
     Args:
-        observations: Of any number of blocks; failed ones are passed over.
-        confidence: Of all intervals of a block together.
-        references: What to compare with, instead of the references that the observations name.
+        observations: Observations of any number of blocks; failed runs are ignored.
+        confidence: Joint confidence of all intervals of a block.
+        references: Arms to compare with, instead of the measured references.
+
+    Returns:
+        Comparisons in order of block, label and arm.
     """
-    ratios = [(pair, found) for pair in _pairs(observations, references) if len(found := _log_ratios(pair)) > 1]
-    located = [(pair, locate(found), len(found)) for pair, found in ratios]
+    ratios = [(pair, logs) for pair in _pairs(observations, references) if len(logs := _log_ratios(pair)) > 1]
+    located = [(pair, locate(logs), len(logs)) for pair, logs in ratios]
     per_block = Counter(pair[0][0] for pair, _, _ in located)
     priors = _priors([(pair[0], location) for pair, location, _ in located])
     return tuple(
@@ -148,19 +152,19 @@ def compare_block(
 
 
 def refusals(observations: Iterable[Observation], *, references: References | None = None) -> tuple[Refusal, ...]:
-    """Return which arms ran under other conditions than their reference, and so are not compared in those rounds.
+    """Return the rounds in which arms ran under other conditions than their reference; they are not compared.
 
     Args:
-        observations: Of any number of blocks.
-        references: What to compare with, instead of the references that the observations name.
+        observations: Observations of any number of blocks.
+        references: Arms to compare with, instead of the measured references.
     """
-    found = []
+    refused = []
     for (block, label, arm), runs, reference in _pairs(observations, references):
         shared = sorted(set(runs) & set(reference))
         unequal = [r for r in shared if differing_conditions(runs[r], reference[r])]
         if unequal:
             reason = "; ".join(differing_conditions(runs[unequal[0]], reference[unequal[0]]))
-            found.append(
+            refused.append(
                 Refusal(
                     block=block,
                     indicator=label,
@@ -170,17 +174,17 @@ def refusals(observations: Iterable[Observation], *, references: References | No
                     rounds=len(unequal),
                 )
             )
-    return tuple(found)
+    return tuple(refused)
 
 
 def common_shares(observations: Iterable[Observation]) -> dict[str, float]:
     """Return, by block, the share of a contrast's variance that all indicators of an arm have in common.
 
-    One process runs all indicators of an arm and round, and what slows it down slows all of them. So the mean over
-    indicators is less sure than independent errors would make it. With every indicator's log ratios scaled to variance
-    1, the variance over rounds of their mean is (1 + (n - 1) share) / n for n indicators (the intraclass correlation,
-    Searle, Casella and McCulloch, Variance Components, 1992, section 3.6), pooled over the block's arms. Ratios are
-    Winsorised first, as for the contrast itself.
+    One process runs all indicators of an arm in a round, so a disturbance of the process slows all of them, and the
+    mean over indicators is less certain than with independent errors. If the log ratios of each indicator are scaled to
+    variance 1, the variance over rounds of their mean is (1 + (n - 1) share) / n for n indicators (the intraclass
+    correlation, Searle, Casella and McCulloch, Variance Components, 1992, section 3.6), pooled over the block's arms.
+    Ratios are Winsorised first, as for the contrast itself.
     """
     ratios: dict[tuple[str, int], list[dict[int, float]]] = defaultdict(list)
     for pair in _pairs(observations):
@@ -190,27 +194,27 @@ def common_shares(observations: Iterable[Observation]) -> dict[str, float]:
     shares: dict[str, list[float]] = defaultdict(list)
     for (block, _), rows in sorted(ratios.items()):
         rounds = sorted(set.intersection(*(set(row) for row in rows)))
-        scaled = [found for row in rows if (found := _standardised([row[r] for r in rounds]))]
+        scaled = [values for row in rows if (values := _standardised([row[r] for r in rounds]))]
         if (count := len(scaled)) > 1:
             of_mean = statistics.variance([statistics.fmean(column) for column in zip(*scaled, strict=True)])
             shares[block].append((count * of_mean - 1) / (count - 1))
-    return {block: min(_LARGEST_SHARE, max(0.0, statistics.fmean(found))) for block, found in shares.items()}
+    return {block: min(_LARGEST_SHARE, max(0.0, statistics.fmean(values))) for block, values in shares.items()}
 
 
 def _standardised(ratios: Sequence[float]) -> list[float]:
-    """Return log ratios, Winsorised and scaled to variance 1; nothing where they do not vary, or are too few."""
+    """Return log ratios, Winsorised and scaled to variance 1; an empty list if they are too few or do not vary."""
     if len(ratios) <= _FEWEST_ROUNDS:
         return []
-    held = winsorised(ratios, 1)
-    deviation = statistics.stdev(held)
-    return [value / deviation for value in held] if deviation > 0 else []
+    clipped = winsorised(ratios, 1)
+    deviation = statistics.stdev(clipped)
+    return [value / deviation for value in clipped] if deviation > 0 else []
 
 
 _Key = tuple[str, str, int]
 """Block, label of the indicator run, arm."""
 _Pair = tuple[_Key, dict[int, Observation], dict[int, Observation]]
 _WIDEST_HALF = 100.0
-"""With one degree of freedom intervals have no limit; beyond this one their ends are no numbers any more."""
+"""Largest half-width of an interval: with one degree of freedom, wider ones overflow when they are exponentiated."""
 _FEWEST_ROUNDS = 3
 _LARGEST_SHARE = 0.95
 
@@ -248,9 +252,9 @@ def _log_ratios(pair: _Pair) -> list[float]:
 
 
 def _priors(located: Sequence[tuple[_Key, Location]]) -> dict[_Key, Prior]:
-    """Return what the spreads of an indicator's arms have in common.
+    """Return the prior of the variances of each indicator's arms.
 
-    Spreads of other indicators say nothing of it: in one block they differ a hundredfold.
+    Other indicators are not used: in one block their variances differ by a factor of a hundred.
     """
     groups: dict[tuple[str, str], list[tuple[_Key, Location]]] = defaultdict(list)
     for key, location in located:
@@ -295,7 +299,7 @@ def _median(observation: Observation) -> float:
 @cache
 def _student(probability: float, degrees: float) -> float:
     """Quantile of Student's t distribution."""
-    # Not `scipy.stats`, whose import alone costs a second; and only once an interval is asked for.
+    # Not `scipy.stats`, whose import takes a second; and imported only when an interval is computed.
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, probability))

@@ -1,4 +1,4 @@
-"""Under which conditions observations were made, and what made them unstable."""
+"""Measurement conditions: whether two runs are comparable, and why timings are unstable."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _STOLEN_PERCENT = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instability:
-    """Why timings are less sure than they could be, and what helps.
+    """A reason why timings are less certain than they could be.
 
     Attributes:
         code: Short name of the reason.
-        reason: What was seen.
-        remedy: What to do.
+        reason: What was observed.
+        remedy: What to do about it.
     """
 
     code: str
@@ -31,83 +31,83 @@ class Instability:
 
 
 def differing_conditions(a: Observation, b: Observation) -> tuple[str, ...]:
-    """Return what differs between two runs that must not, for their ratio to speak of stacks and settings alone."""
-    found = [
-        f"{name} {_shown(a.environment.get(name))} against {_shown(b.environment.get(name))}"
+    """Return the differing conditions of two runs, because of which their ratio does not depend on the stacks alone."""
+    differences = [
+        f"{name} {_text(a.environment.get(name))} against {_text(b.environment.get(name))}"
         for name in _COMPARED
         if a.environment.get(name) != b.environment.get(name)
-        # Threads are set through the processors that a process may use, where there is no other way.
+        # If a framework has no setting for threads, they are limited by the processors that the process may use.
         and not (name == "cpus_allowed" and ({"threads", "numa"} & {*a.settings, *b.settings}))
     ]
     if a.hardware.identity != b.hardware.identity:
-        found.insert(0, "another machine")
-    return tuple(found)
+        differences.insert(0, "another machine")
+    return tuple(differences)
 
 
 def instabilities(observations: Iterable[Observation]) -> tuple[Instability, ...]:
-    """Return the reasons to trust the timings of one arm and indicator less, the weightiest first.
+    """Return the reasons why the timings of one arm and indicator are unstable, the most important first.
 
     Args:
-        observations: Of one arm and indicator, one a round.
+        observations: Observations of one arm and indicator, one per round.
     """
     runs = [o for o in observations if o.status == "ok" and o.samples]
     if not runs:
         return ()
-    found: list[Instability] = []
+    reasons: list[Instability] = []
     if any(o.telemetry.get("throttled") for o in runs):
-        found.append(
+        reasons.append(
             Instability(
                 code="throttled",
-                reason="the accelerator slowed itself down for power or heat",
+                reason="the accelerator reduced its clocks because of power or heat",
                 remedy="let it cool, raise its power limit, or lock its clocks below the throttling point",
             )
         )
     if jumps := [o for o in runs if "clock_jump_seconds" in o.environment]:
-        found.append(
+        reasons.append(
             Instability(
                 code="clock-jump",
-                reason=f"the machine's time was set during {len(jumps)} runs (samples come from a clock that was not)",
-                remedy="measure again if the machine was suspended meanwhile",
+                reason=f"the system time was changed during {len(jumps)} runs (samples use a monotonic clock)",
+                remedy="measure again if the machine was suspended during the run",
             )
         )
     if unsteady := sum(not o.steady for o in runs):
-        found.append(
+        reasons.append(
             Instability(
                 code="unsteady",
-                reason=f"{unsteady} of {len(runs)} warm-ups reached no steady state",
-                remedy="take longer samples (`--min-time`), or look for what else runs",
+                reason=f"{unsteady} of {len(runs)} warm-ups did not reach a steady state",
+                remedy="take longer samples (`--min-time`), or stop other processes",
             )
         )
     stolen = _mean(runs, "stolen_cpu_percent_mean")
     if stolen > _STOLEN_PERCENT:
-        found.append(
+        reasons.append(
             Instability(
                 code="stolen",
-                reason=f"other machines on the host took {stolen:.0f} % of the processors",
+                reason=f"other virtual machines on the host used {stolen:.0f} % of the processor time",
                 remedy="measure on a dedicated machine, or take more rounds",
             )
         )
     busy = _mean(runs, "other_cpu_percent_mean")
     if busy > _BUSY_PERCENT:
-        found.append(
+        reasons.append(
             Instability(
                 code="busy",
-                reason=f"other processes took {busy:.0f} % of the processors",
+                reason=f"other processes used {busy:.0f} % of the processor time",
                 remedy="stop them, or take more rounds",
             )
         )
     if any(o.environment.get("cpu_governor") not in (None, "performance") for o in runs):
-        found.append(
+        reasons.append(
             Instability(
                 code="governor",
-                reason=f"the processors' governor is `{runs[0].environment.get('cpu_governor')}`",
+                reason=f"the clock governor of the processors is `{runs[0].environment.get('cpu_governor')}`",
                 remedy="set it to `performance` while measuring (`cpupower frequency-set -g performance`)",
             )
         )
     within = statistics.median(spread(o.samples) for o in runs)
     between = spread([statistics.median(o.samples) for o in runs])
     if within > _SPREAD_WITHIN:
-        found.append(
+        reasons.append(
             Instability(
                 code="spread-within",
                 reason=f"samples of one process vary by {within:.1%}",
@@ -115,14 +115,14 @@ def instabilities(observations: Iterable[Observation]) -> tuple[Instability, ...
             )
         )
     if between > _SPREAD_BETWEEN:
-        found.append(
+        reasons.append(
             Instability(
                 code="spread-between",
                 reason=f"medians of processes vary by {between:.1%}",
                 remedy="take more rounds (`--rounds`): each is a fresh process",
             )
         )
-    return tuple(found)
+    return tuple(reasons)
 
 
 def spread(values: Iterable[float]) -> float:
@@ -136,5 +136,5 @@ def _mean(runs: list[Observation], name: str) -> float:
     return statistics.fmean(values) if values else 0.0
 
 
-def _shown(value: Scalar) -> str:
+def _text(value: Scalar) -> str:
     return "unknown" if value is None else str(value)

@@ -1,7 +1,7 @@
-"""Contrasts: what blocks say of two stacks, small enough to keep and quick to read again.
+"""Contrasts: the speed of two stacks relative to each other, in a compact form that is cached.
 
-A contrast is the log speed-up of one arm of a block over the block's reference, for one indicator. What the block and
-the indicator add to both alike is gone from it. It carries what the model looks at, and nothing else.
+A contrast is the log speed-up of one arm of a block over the block's reference, for one indicator. The part that the
+block and the indicator add to both equally cancels. It contains only the data that the model uses.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares,
 from knowledge.store.base import KnowledgeBase
 
 COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
-"""Packages beside the framework that may change its speed; versions of CUDA and its libraries count as well."""
+"""Packages that may change the speed of a framework; versions of CUDA and its libraries count as well."""
 _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
-WITNESS = 0.5
-"""From this trust on, a source is believed that a version does not run."""
+FAILURE_TRUST = 0.5
+"""Minimum trust in a source whose reports of versions that do not run are used."""
 _KIND = "evidence"
 FORMAT = 7
-"""Raised whenever contrasts of the same observations become others: what was kept of them is then made anew."""
+"""Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed."""
 _QUANTILE = 1.959964
 LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
-"""A contrast with a larger standard error is none: its own 95 % interval is wider than that of any result."""
+"""Largest standard error of a contrast: with a larger one, its 95 % interval would be wider than that of any result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where it was measured, as far as two machines can be alike.
+    """The machine of a contrast, with the properties by which machines are similar.
 
     Attributes:
         identity: Identity of the hardware profile.
         name: Microarchitecture or accelerator model, for people.
-        kind: What machines of one kind share: the microarchitecture, or the compute capability.
-        family: What kinds of one family share: the processor's vendor, or the capability's major number.
+        kind: Microarchitecture, or compute capability.
+        family: Vendor of the processor, or major number of the compute capability.
     """
 
     identity: str
@@ -52,8 +52,8 @@ class Side:
 
     Attributes:
         version: Version of the framework.
-        companions: Versions of what else may matter, by name.
-        settings: Run-time switches, by name, as text.
+        companions: Versions of the companions, by name.
+        settings: Run-time settings by name, as text.
     """
 
     version: str
@@ -63,7 +63,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """How much faster one arm is than the reference.
+    """Measured log speed-up of one arm over the reference.
 
     Attributes:
         block: The block.
@@ -72,15 +72,15 @@ class Contrast:
         family: Name of the indicator.
         backend: Backend that ran it.
         framework: Distribution that provides the backend.
-        machine: Where.
+        machine: The machine.
         side: The arm's stack.
         reference: The reference's stack.
         mean: Log speed-up of the arm over the reference: a trimmed mean over rounds.
         error: Standard error of the mean, such that a normal interval is as wide as Student's.
-        common: The part of it that all indicators of the arm have in common, as a standard error.
-        low: Lower end of its own 95 % interval.
-        high: Upper end of it.
-        rounds: How many rounds both ran in.
+        common: Part of the error that all indicators of the arm have in common, as a standard error.
+        low: Lower end of the 95 % interval of this contrast alone.
+        high: Upper end of that interval.
+        rounds: Number of rounds that both ran in.
         is_control: Whether both are the same stack with the same settings.
     """
 
@@ -104,16 +104,16 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """Whether a version ran, on one kind of machine.
+    """Whether a version ran, on one machine.
 
     Attributes:
         framework: Distribution that provides the backend.
         version: Its version.
-        numpy: Version of the NumPy beside it, or empty.
+        numpy: Version of NumPy in the same stack, or empty.
         device: ``cpu`` or ``cuda``.
-        machine: Where.
-        status: How it ended.
-        block: Where it was seen.
+        machine: The machine.
+        status: How the run ended.
+        block: Name of the block.
     """
 
     framework: str
@@ -127,11 +127,11 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockEvidence:
-    """What the blocks of a knowledge base say.
+    """Contrasts and run outcomes of blocks.
 
     Attributes:
-        contrasts: In order of block, label and arm.
-        runs: Distinct ones.
+        contrasts: Contrasts in order of block, label and arm.
+        runs: Distinct run outcomes.
     """
 
     contrasts: tuple[Contrast, ...]
@@ -139,29 +139,30 @@ class BlockEvidence:
 
 
 def load_evidence(store: KnowledgeBase) -> BlockEvidence:
-    """Return the evidence of a knowledge base, as far as its sources are trusted.
+    """Return the evidence of a knowledge base, weighted by the trust in its sources.
 
-    Only blocks that changed since it was last asked are read.
+    Only blocks that changed since the last call are read; the evidence of the others is cached.
     """
-    held = store.blocks()
-    blocks = [(block.name, f"{FORMAT}{block.digest[1:]}") for block in held]
-    kept = store.load_derived(_KIND, blocks)
-    fresh = []
+    stored = store.blocks()
+    blocks = [(block.name, f"{FORMAT}{block.digest[1:]}") for block in stored]
+    cached = store.load_derived(_KIND, blocks)
+    new = []
     for name, digest in blocks:
-        if name not in kept:
-            found = _of_block(store.observations(block=name))
-            kept[name] = {"contrasts": [asdict(c) for c in found.contrasts], "runs": [asdict(r) for r in found.runs]}
-            fresh.append((name, digest, kept[name]))
-    store.store_derived(_KIND, fresh)
-    trusted = [(kept[block.name], block.trust) for block in held if block.trust > 0]
+        if name not in cached:
+            evidence = evidence_of(store.observations(block=name))
+            contrasts, runs = map(asdict, evidence.contrasts), map(asdict, evidence.runs)
+            cached[name] = {"contrasts": list(contrasts), "runs": list(runs)}
+            new.append((name, digest, cached[name]))
+    store.store_derived(_KIND, new)
+    trusted = [(cached[block.name], block.trust) for block in stored if block.trust > 0]
     return BlockEvidence(
-        contrasts=tuple(_weighed(_contrast_from(r), trust) for part, trust in trusted for r in part["contrasts"]),
-        runs=tuple(_run_from(r) for part, trust in trusted if trust >= WITNESS for r in part["runs"]),
+        contrasts=tuple(_weighted(_contrast_from(r), trust) for part, trust in trusted for r in part["contrasts"]),
+        runs=tuple(_run_from(r) for part, trust in trusted if trust >= FAILURE_TRUST for r in part["runs"]),
     )
 
 
-def _weighed(c: Contrast, trust: float) -> Contrast:
-    """Return a contrast as far as its source is trusted: half the trust is twice the variance."""
+def _weighted(c: Contrast, trust: float) -> Contrast:
+    """Return a contrast weighted by the trust in its source: half the trust doubles the variance."""
     if trust == 1:
         return c
     widening = trust**-0.5
@@ -175,11 +176,7 @@ def _weighed(c: Contrast, trust: float) -> Contrast:
 
 
 def evidence_of(observations: Iterable[Observation]) -> BlockEvidence:
-    """Return what observations say, without a knowledge base."""
-    return _of_block(observations)
-
-
-def _of_block(observations: Iterable[Observation]) -> BlockEvidence:
+    """Return the evidence of observations."""
     observations = tuple(observations)
     shares = common_shares(observations)
     contrasts = (_contrast(c, shares.get(c.block, 0.0)) for c in compare_block(observations))
@@ -188,10 +185,11 @@ def _of_block(observations: Iterable[Observation]) -> BlockEvidence:
 
 
 def _contrast(c: Comparison, common_share: float) -> Contrast | None:
-    """Turn a comparison into a contrast.
+    """Return the contrast of a comparison.
 
-    There is none where a version is not known, the frameworks differ, the rounds are too few or too noisy, or their
-    ratio contradicts their medians.
+    Returns:
+        None if a version is unknown, the frameworks differ, the rounds are too few or too noisy, or the ratio
+        contradicts the medians.
     """
     o = c.observation
     versions = o.stack.version_of(o.framework), c.reference.stack.version_of(o.framework)
@@ -236,7 +234,7 @@ def _side(o: Observation) -> Side:
 
 
 def machine_of(hardware: HardwareProfile, device: str) -> Machine:
-    """Return what the model looks at of a machine, for one of its devices."""
+    """Return the properties of a machine that the model uses, for one of its devices."""
     gpu = hardware.gpu
     if device == "cuda" and gpu is not None:
         capability = gpu.compute_capability or gpu.model

@@ -1,10 +1,10 @@
-"""One framework of which versions were compared: what its observations imply for a workload on a machine.
+"""Model of one framework whose versions were compared: predictions for a workload on a machine.
 
 The log speed of a stack is a sum of effects: of the framework's version, of each companion's (NumPy, CUDA, cuDNN, ...),
 of each pair of both (:mod:`knowledge.estimate.kernel`). A change of one companion changes its own effect and that of
-its pair with the framework. Means add up, and so do variances, with the covariance between the framework's change and
-each companion's; covariances between two companions are left out, so that a gain is a table of the framework's version
-with each companion, for the optimiser and for the reports alike.
+its pair with the framework. Means add up, and so do variances, with the covariance between the change of the framework
+and that of each companion. Covariances between two companions are left out, so gains are tables of the framework's
+version with each companion, which the optimiser and the reports share.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ Labels = Mapping[tuple[str, str], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A predicted speed-up and what carries it.
+    """A predicted speed-up and the contrasts that support it.
 
     Attributes:
         speedup: Predicted speed-up.
         low: Lower end of its interval.
-        high: Upper end.
-        confidence: Probability that the interval holds, under the model.
+        high: Upper end of its interval.
+        confidence: Probability, under the model, that the interval contains the true value.
         measured: Whether both versions were measured.
-        carried: Contrasts with their weights, weightiest first: the log speed-up is the sum of weight times mean.
+        weighted_contrasts: Contrasts with their weights, largest contribution first: the log speed-up is the sum of
+            weight times mean.
     """
 
     speedup: float
@@ -57,31 +58,32 @@ class Estimate:
     high: float
     confidence: float
     measured: bool
-    carried: tuple[tuple[float, Contrast], ...]
+    weighted_contrasts: tuple[tuple[float, Contrast], ...]
 
 
 class _Grid(NamedTuple):
-    """What a framework's candidates (rows) gain beside the versions of one companion (columns), the baseline's first.
+    """Gains of the candidates of a framework (rows) with the versions of one companion (columns), the baseline's first.
 
     Attributes:
-        means: Over the baseline's framework and companion; the framework's own part is left out.
-        variances: Of those, with twice the covariance with the framework's own part.
-        moved: Over the same version of the framework beside the baseline's companion.
-        moved_variance: Of those.
-        beside: Over the baseline's framework beside the same version of the companion; without its own part.
-        beside_variance: Of those, with twice the covariance with the framework's own part.
+        means: Gains over the baseline's framework and companion, without the framework's own effect.
+        variances: Variances of ``means``, with twice the covariance with the framework's own effect.
+        companion_gains: Gains over the same version of the framework with the baseline's companion.
+        companion_variances: Variances of ``companion_gains``.
+        framework_gains: Gains over the baseline's framework with the same companion, without its own effect.
+        framework_variances: Variances of ``framework_gains``, with twice the covariance with the framework's own
+            effect.
     """
 
     means: Array
     variances: Array
-    moved: Array
-    moved_variance: Array
-    beside: Array
-    beside_variance: Array
+    companion_gains: Array
+    companion_variances: Array
+    framework_gains: Array
+    framework_variances: Array
 
 
 class FrameworkModel:
-    """One framework of which versions were compared, for a workload on a machine."""
+    """Model of one framework, for a workload on a machine."""
 
     def __init__(
         self, name: str, process: GaussianProcess, shares: Mapping[tuple[str, str], float], machine: Machine
@@ -93,78 +95,78 @@ class FrameworkModel:
 
     @cached_property
     def versions(self) -> frozenset[Version]:
-        """Versions that were compared."""
+        """Versions of the framework that were compared."""
         sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
         return frozenset(Version(side.version) for side in sides)
 
     @property
     def sizes(self) -> int:
-        """How many sizes and types of indicators count."""
+        """Number of sizes and element types of indicators that count."""
         return len(self._shares)
 
     @cached_property
     def usual_reference(self) -> Version:
-        """The version that most others were compared with."""
+        """The version that was most often the reference."""
         return Version(statistics.mode(c.reference.version for c in self._process.contrasts))
 
     @cached_property
     def _companions(self) -> tuple[str, ...]:
-        """Packages beside which it was compared; which CUDA a candidate would bring is not known of it."""
+        """Companions of the measured stacks, without CUDA libraries: which of those a candidate installs is unknown."""
         sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
         return tuple(sorted({name for side in sides for name in side.companions if name in COMPANIONS}))
 
     def gains(
         self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version], *, share: float
     ) -> FrameworkGains:
-        """Return the gains over a baseline of the framework's versions, and of its companions beside each of them.
+        """Return gains over a baseline: of the framework's versions, and of its companions with each of them.
 
         Args:
-            candidates: By package.
-            baseline: Versions that the gains are over; the framework's among them.
-            share: Of the workload's time that runs through the framework.
+            candidates: Candidate versions by package.
+            baseline: Versions of the baseline, including the framework's.
+            share: Share of the workload's time that is spent in the framework.
         """
         import numpy as np
 
         own, anchor = list(candidates[self._name]), baseline[self._name]
-        asked = [Term(side=_side(v), effects=_OWN) for v in [*own, anchor]]
+        terms = [Term(side=_side(v), effects=_OWN) for v in [*own, anchor]]
         grids: dict[str, tuple[list[Version | None], int]] = {}
         for companion in self._companions:
-            now = baseline.get(companion)
-            versions = [now, *(v for v in [*candidates.get(companion, ()), None] if v != now)]
-            grids[companion] = versions, len(asked)
-            # The last row is the baseline's version of the framework, beside each version of the companion.
-            asked += [_beside(v, companion, w) for v in [*own, anchor] for w in versions]
-        found = self._process.posterior(asked, self._shares, self._machine)
-        mine = found.difference_from(range(len(own)), len(own))
-        mean, variance = np.array(mine.mean), np.array(mine.variance)
+            base = baseline.get(companion)
+            versions = [base, *(v for v in [*candidates.get(companion, ()), None] if v != base)]
+            grids[companion] = versions, len(terms)
+            # The last row is the baseline's version of the framework with each version of the companion.
+            terms += [_companion_term(v, companion, w) for v in [*own, anchor] for w in versions]
+        posterior = self._process.posterior(terms, self._shares, self._machine)
+        own_gains = posterior.difference_from(range(len(own)), len(own))
+        mean, variance = np.array(own_gains.mean), np.array(own_gains.variance)
         changes: dict[str, _Grid] = {}
         for companion, (versions, start) in grids.items():
             shape = len(own), len(versions)
             rows = range(start, start + shape[0] * shape[1])
             last = rows.stop
-            theirs = found.difference_from(rows, last)
-            covariance = -np.einsum("ik,ijk->ij", mine.whitened, theirs.whitened.reshape(*shape, -1))
-            # The first column is what the baseline has; of a move away from it the own variance counts, too.
-            moves = [
-                found.difference_from(rows[i * shape[1] : (i + 1) * shape[1]], rows[i * shape[1]])
+            joint = posterior.difference_from(rows, last)
+            covariance = -np.einsum("ik,ijk->ij", own_gains.whitened, joint.whitened.reshape(*shape, -1))
+            # The first column is the baseline's version; gains over it have a variance of their own.
+            companion_moves = [
+                posterior.difference_from(rows[i * shape[1] : (i + 1) * shape[1]], rows[i * shape[1]])
                 for i in range(shape[0])
             ]
-            beside = [found.difference_from(rows[j :: shape[1]], last + j) for j in range(shape[1])]
+            framework_moves = [posterior.difference_from(rows[j :: shape[1]], last + j) for j in range(shape[1])]
             changes[companion] = _Grid(
-                means=theirs.mean.reshape(shape),
-                variances=theirs.variance.reshape(shape) + 2 * covariance,
-                moved=np.array([m.mean for m in moves]),
-                moved_variance=np.array([m.variance for m in moves]),
-                beside=np.array([b.mean for b in beside]).T,
-                beside_variance=np.array(
-                    [b.variance - 2 * np.einsum("ik,ik->i", mine.whitened, b.whitened) for b in beside]
+                means=joint.mean.reshape(shape),
+                variances=joint.variance.reshape(shape) + 2 * covariance,
+                companion_gains=np.array([m.mean for m in companion_moves]),
+                companion_variances=np.array([m.variance for m in companion_moves]),
+                framework_gains=np.array([b.mean for b in framework_moves]).T,
+                framework_variances=np.array(
+                    [b.variance - 2 * np.einsum("ik,ik->i", own_gains.whitened, b.whitened) for b in framework_moves]
                 ).T,
             )
             mean, variance = mean + changes[companion].means[:, 0], variance + changes[companion].variances[:, 0]
         factor = share**2 * self._process.amplitudes.widening**2
 
-        def gain(value: float, doubt: float) -> PredictedGain:
-            return PredictedGain(mean=float(share * value), variance=float(factor * doubt))
+        def gain(value: float, variance: float) -> PredictedGain:
+            return PredictedGain(mean=float(share * value), variance=float(factor * variance))
 
         return FrameworkGains(
             framework=self._name,
@@ -175,10 +177,10 @@ class FrameworkModel:
                         mean[i] + grid.means[i, j] - grid.means[i, 0],
                         variance[i] + grid.variances[i, j] - grid.variances[i, 0],
                     ),
-                    own=gain(grid.moved[i, j], grid.moved_variance[i, j]),
+                    own=gain(grid.companion_gains[i, j], grid.companion_variances[i, j]),
                     framework=gain(
-                        mean[i] + grid.beside[i, j] - grid.means[i, 0],
-                        variance[i] + grid.beside_variance[i, j] - grid.variances[i, 0],
+                        mean[i] + grid.framework_gains[i, j] - grid.means[i, 0],
+                        variance[i] + grid.framework_variances[i, j] - grid.variances[i, 0],
                     ),
                 )
                 for companion, grid in changes.items()
@@ -189,7 +191,7 @@ class FrameworkModel:
         )
 
     def _measured_companions(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> int:
-        """Return how many versions of companions were measured and could be chosen instead of the baseline's."""
+        """Return the number of measured companion versions that could replace the baseline's."""
         sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
         measured = {
             (name, side.companions[name]) for side in sides for name in self._companions if name in side.companions
@@ -201,7 +203,7 @@ class FrameworkModel:
         )
 
     def differs(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> bool:
-        """Whether anything that the model looks at differs between two stacks."""
+        """Whether two stacks differ in a version that the model uses."""
         return self._whole(stack) != self._whole(baseline)
 
     def gain(
@@ -209,16 +211,16 @@ class FrameworkModel:
     ) -> PredictedGain:
         """Return the log speed-up of a stack over a baseline, for a workload or for the given indicators."""
         one, other = stack[self._name], baseline[self._name]
-        asked = [Term(side=_side(one), effects=_OWN), Term(side=_side(other), effects=_OWN)]
+        terms = [Term(side=_side(one), effects=_OWN), Term(side=_side(other), effects=_OWN)]
         for companion in self._companions:
-            asked.append(_beside(one, companion, stack.get(companion)))
-            asked.append(_beside(other, companion, baseline.get(companion)))
-        found = self._process.posterior(asked, shares or self._shares, self._machine)
-        own, *changes = (found.difference_from([place], place + 1) for place in range(0, len(asked), 2))
+            terms.append(_companion_term(one, companion, stack.get(companion)))
+            terms.append(_companion_term(other, companion, baseline.get(companion)))
+        posterior = self._process.posterior(terms, shares or self._shares, self._machine)
+        own, *changes = (posterior.difference_from([place], place + 1) for place in range(0, len(terms), 2))
         mean, variance = float(own.mean[0]), float(own.variance[0])
         for change in changes:
             mean += float(change.mean[0])
-            # Effects are independent before anything is measured: what is known of both makes their covariance.
+            # Effects are independent a priori; their covariance comes from the measurements of both.
             variance += float(change.variance[0]) - 2 * float(own.whitened[0] @ change.whitened[0])
         return PredictedGain(mean=mean, variance=self._process.amplitudes.widening**2 * variance)
 
@@ -227,13 +229,13 @@ class FrameworkModel:
         return Side(version=str(stack[self._name]), companions=companions, settings={})
 
     def estimate(self, stack: Mapping[str, Version], against: Mapping[str, Version], *, confidence: float) -> Estimate:
-        """Return the predicted speed-up of a stack over another, and the contrasts that carry it, weightiest first."""
-        asked = [Term(side=self._whole(stack)), Term(side=self._whole(against))]
-        found = self._process.posterior(asked, self._shares, self._machine)
+        """Return the predicted speed-up of a stack over another, with the contrasts that support it."""
+        terms = [Term(side=self._whole(stack)), Term(side=self._whole(against))]
+        posterior = self._process.posterior(terms, self._shares, self._machine)
         gain = self.gain(stack, against)
         half = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(max(0.0, gain.variance))
-        weights = found.weights(0, 1).tolist()
-        carried = sorted(
+        weights = posterior.weights(0, 1).tolist()
+        weighted = sorted(
             zip(weights, self._process.contrasts, strict=True), key=lambda c: (-abs(c[0] * c[1].mean), c[1].label)
         )
         return Estimate(
@@ -242,25 +244,25 @@ class FrameworkModel:
             high=math.exp(gain.mean + half),
             confidence=confidence,
             measured={str(stack[self._name]), str(against[self._name])} <= {str(v) for v in self.versions},
-            carried=tuple((float(w), c) for w, c in carried if w),
+            weighted_contrasts=tuple((float(w), c) for w, c in weighted if w),
         )
 
     def effects(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> list[Effect]:
-        """Return the predicted speed-up at each indicator, by label; nothing where no version differs."""
+        """Return the predicted speed-up at each indicator, by label; an empty list if no version differs."""
         if not self.differs(stack, baseline):
             return []
         return [self._effect(label[0], self.gain(stack, baseline, {label: 1.0})) for label in sorted(self._shares)]
 
     def setting_effect(self, stack: Mapping[str, Version], name: str, value: str) -> Effect | None:
-        """Return what a setting does to the speed of a stack; none where it was never measured."""
+        """Return the predicted effect of a setting on the speed of a stack; none if the setting was not measured."""
         sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
         if not any(side.settings.get(name) == value for side in sides):
             return None
         plain = self._whole(stack)
-        asked = [Term(side=replace(plain, settings={name: value})), Term(side=plain)]
-        found = self._process.posterior(asked, self._shares, self._machine).difference_from([0], 1)
-        variance = self._process.amplitudes.widening**2 * float(found.variance[0])
-        return self._effect(f"{name}={value}", PredictedGain(mean=float(found.mean[0]), variance=variance))
+        terms = [Term(side=replace(plain, settings={name: value})), Term(side=plain)]
+        gains = self._process.posterior(terms, self._shares, self._machine).difference_from([0], 1)
+        variance = self._process.amplitudes.widening**2 * float(gains.variance[0])
+        return self._effect(f"{name}={value}", PredictedGain(mean=float(gains.mean[0]), variance=variance))
 
     def _effect(self, subject: str, gain: PredictedGain) -> Effect:
         speedup, low, high = _interval(gain)
@@ -269,23 +271,23 @@ class FrameworkModel:
     def change(
         self, stack: Mapping[str, Version], baseline: Mapping[str, Version], gain: PredictedGain
     ) -> PredictedChange:
-        """Return what is predicted for a change, with the comparisons that support it."""
+        """Return the prediction for a change, with the comparisons that support it."""
         speedup, low, high = _interval(gain)
-        asked = {str(stack[self._name]), str(baseline[self._name])}
+        versions = {str(stack[self._name]), str(baseline[self._name])}
         families = {family for _, family in self._shares}
         plain = [c for c in self._process.contrasts if not (c.is_control or c.side.settings or c.reference.settings)]
         contrasts = [c for c in plain if (c.label, c.family) in self._shares] or [
             c for c in plain if c.family in families
         ]
-        head_to_head = [c for c in contrasts if {c.side.version, c.reference.version} == asked]
-        bearing = head_to_head or [c for c in contrasts if {c.side.version, c.reference.version} & asked]
+        direct = [c for c in contrasts if {c.side.version, c.reference.version} == versions]
+        related = direct or [c for c in contrasts if {c.side.version, c.reference.version} & versions]
         return PredictedChange(
             package=self._name,
             speedup=speedup,
             low=low,
             high=high,
-            measured=asked <= {str(v) for v in self.versions},
-            evidence=tuple(evidence_line(c) for c in bearing or contrasts),
+            measured=versions <= {str(v) for v in self.versions},
+            evidence=tuple(evidence_line(c) for c in related or contrasts),
         )
 
 
@@ -299,14 +301,14 @@ def _side(version: Version) -> Side:
     return Side(version=str(version), companions={}, settings={})
 
 
-def _beside(version: Version, companion: str, other: Version | None) -> Term:
-    """Return what a companion adds beside a version of the framework: nothing where it is absent."""
+def _companion_term(version: Version, companion: str, other: Version | None) -> Term:
+    """Return the effects of a companion with a version of the framework; an absent companion has none."""
     companions = {} if other is None else {companion: str(other)}
     return Term(side=Side(version=str(version), companions=companions, settings={}), effects=_COMPANION)
 
 
 def evidence_line(c: Contrast) -> Evidence:
-    """Return a contrast as a line of evidence."""
+    """Return a contrast as evidence for a report."""
     return Evidence(
         block=c.block,
         indicator=c.label,

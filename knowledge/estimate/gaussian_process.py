@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
 
 MOST_CONTRASTS = 5000
-"""So many contrasts, the last ones, are conditioned on."""
+"""Maximum number of contrasts that a process is conditioned on: the last ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A stack, and which of its effects are asked for.
+    """Selected effects of a stack.
 
     Attributes:
         side: The stack.
-        effects: Names of effects (see :data:`knowledge.estimate.kernel.PARTS`), or none for all of them.
+        effects: Names of effects (see :data:`knowledge.estimate.kernel.PARTS`); all effects if none.
     """
 
     side: Side
@@ -37,7 +37,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gains:
-    """Differences of terms from one of them.
+    """Gains of terms over one of them.
 
     Attributes:
         mean: Means (n,).
@@ -53,15 +53,15 @@ class Gains:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior:
-    """Weighted sums of log speed over indicators; only differences of them mean anything: no contrast tells the level.
+    """Posterior of weighted sums of log speed over indicators; only differences are meaningful, not levels.
 
     Attributes:
         mean: Means (n,).
         cross: Prior covariance with each kind of contrast (n, kinds).
         whitened: ``cross``, whitened by the contrasts' covariance (n, kinds): the contrasts reduce the covariance of
             two terms by the inner product of their rows.
-        weigh: Turns a row of ``cross`` into the weight of each contrast.
-        prior: Prior covariances of terms, two by two, by their places.
+        weigh: Function from a row of ``cross`` to the weight of each contrast.
+        prior: Function from two arrays of indices to the prior covariances of these pairs of terms.
     """
 
     mean: Array
@@ -81,7 +81,7 @@ class Posterior:
         return Gains(mean=self.mean[chosen] - self.mean[anchor], variance=variance, whitened=whitened)
 
     def weights(self, place: int, anchor: int) -> Array:
-        """Return how much each contrast weighs in the mean of a term less its anchor."""
+        """Return the weight of each contrast in the mean gain of a term over an anchor."""
         return self.weigh(self.cross[place] - self.cross[anchor])
 
 
@@ -89,33 +89,33 @@ class Posterior:
 class _Solved:
     """The contrasts' covariance K = L L', solved for the kinds of contrasts P.
 
-    Contrasts of the same two stacks at one indicator on one machine are of one kind: everything else is told alike of
-    them, so that predictions cost by the number of kinds.
+    Contrasts of the same two stacks at one indicator on one machine are of one kind: they have the same prior
+    covariance with everything else, so the cost of a prediction depends on the number of kinds.
 
     Attributes:
-        first: Place of the first contrast of each kind (kinds,).
+        first: Index of the first contrast of each kind (kinds,).
         factor: Cholesky factor L.
         kinds: L^-1 P (contrasts, kinds).
         root: Cholesky factor of P' K^-1 P (kinds, kinds).
-        seen: P' K^-1 y (kinds,).
+        projected_means: P' K^-1 y (kinds,).
     """
 
     first: Array
     factor: Array
     kinds: Array
     root: Array
-    seen: Array
+    projected_means: Array
 
 
 class GaussianProcess:
-    """The posterior given contrasts of one framework on one kind of device."""
+    """Gaussian process conditioned on contrasts of one framework on one kind of device."""
 
     def __init__(self, contrasts: Sequence[Contrast], amplitudes: Amplitudes | None = None) -> None:
         """Condition on contrasts.
 
         Args:
             contrasts: At most :data:`MOST_CONTRASTS` of them.
-            amplitudes: As fitted before; by default they are fitted now.
+            amplitudes: Amplitudes; fitted to the contrasts if none.
         """
         self.contrasts = tuple(contrasts)
         self.amplitudes = amplitudes or fit_amplitudes(self.contrasts)
@@ -123,24 +123,24 @@ class GaussianProcess:
 
     @property
     def backend(self) -> str:
-        """Backend that the contrasts ran through."""
+        """Backend of the contrasts."""
         return self.contrasts[0].backend
 
-    def posterior(self, sides: Sequence[Term], shares: Mapping[tuple[str, str], float], machine: Machine) -> Posterior:
-        """Return what the contrasts say of sides, as sums over indicators.
+    def posterior(self, terms: Sequence[Term], shares: Mapping[tuple[str, str], float], machine: Machine) -> Posterior:
+        """Return the posterior of terms, as weighted sums over indicators.
 
         Args:
-            sides: Stacks, each with which of its effects are asked for.
+            terms: Stacks, each with its selected effects.
             shares: Weight of each indicator, by label and family.
-            machine: Where the stacks would run.
+            machine: The machine that the stacks run on.
         """
         import numpy as np
         from scipy.linalg import solve_triangular
 
-        # Sums run over the same indicators, so that those of the first side stand for all.
+        # All sums are over the same indicators, so the points of the first term are enough.
         (head_label, head_family), *_ = shares
-        points = [Point(side=sides[0].side, label=label, family=family, machine=machine) for label, family in shares]
-        points += [Point(side=t.side, label=head_label, family=head_family, machine=machine) for t in sides]
+        points = [Point(side=terms[0].side, label=label, family=family, machine=machine) for label, family in shares]
+        points += [Point(side=t.side, label=head_label, family=head_family, machine=machine) for t in terms]
         labels = len(shares)
         design = Design(
             [*points, *points_of(self.contrasts)],
@@ -150,29 +150,31 @@ class GaussianProcess:
         )
         arms, references = places(len(self.contrasts), len(points))
         solved = self._solve(design, arms, references)
-        row, heads = np.arange(labels), np.arange(labels, labels + len(sides))
+        row, heads = np.arange(labels), np.arange(labels, labels + len(terms))
         weights = np.array(list(shares.values()))
         arms, references = arms[solved.first], references[solved.first]
-        cross = np.zeros((len(sides), len(arms)))
-        asked = {what: np.array([t.effects is None or what in t.effects for t in sides]) for what, *_ in PARTS}
+        cross = np.zeros((len(terms), len(arms)))
+        selected = {what: np.array([t.effects is None or what in t.effects for t in terms]) for what, *_ in PARTS}
         for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
-            chosen = np.flatnonzero(asked[part[0]])
+            chosen = np.flatnonzero(selected[part[0]])
             if variance > 0 and len(chosen):
                 cross[chosen] += variance * design.sums(part, heads[chosen], row, weights, arms)
                 cross[chosen] -= variance * design.sums(part, heads[chosen], row, weights, references)
 
         def prior(left: Array, right: Array) -> Array:
-            found = np.zeros(len(left))
+            covariances = np.zeros(len(left))
             for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
-                both = asked[part[0]][left] & asked[part[0]][right]
-                found += variance * both * design.sums_of_sums(part, heads[left], heads[right], row, weights)
-            return found
+                both = selected[part[0]][left] & selected[part[0]][right]
+                covariances += variance * both * design.sums_of_sums(part, heads[left], heads[right], row, weights)
+            return covariances
 
         def weigh(row: Array) -> Array:
-            found: Array = solve_triangular(solved.factor.T, solved.kinds @ row, lower=False)
-            return found
+            weights: Array = solve_triangular(solved.factor.T, solved.kinds @ row, lower=False)
+            return weights
 
-        return Posterior(mean=cross @ solved.seen, cross=cross, whitened=cross @ solved.root, weigh=weigh, prior=prior)
+        return Posterior(
+            mean=cross @ solved.projected_means, cross=cross, whitened=cross @ solved.root, weigh=weigh, prior=prior
+        )
 
     def _solve(self, design: Design, arms: Array, references: Array) -> _Solved:
         import numpy as np
@@ -186,9 +188,9 @@ class GaussianProcess:
             first, kind = design.distinct(arms, references)
             chosen = (kind[:, None] == np.arange(len(first))).astype(float)
             kinds = solve_triangular(factor, chosen, lower=True)
-            seen = solve_triangular(factor, np.array([c.mean for c in self.contrasts]), lower=True)
+            means = solve_triangular(factor, np.array([c.mean for c in self.contrasts]), lower=True)
             root = np.linalg.cholesky(kinds.T @ kinds)
-            self._solved = _Solved(first=first, factor=factor, kinds=kinds, root=root, seen=kinds.T @ seen)
+            self._solved = _Solved(first=first, factor=factor, kinds=kinds, root=root, projected_means=kinds.T @ means)
         return self._solved
 
 

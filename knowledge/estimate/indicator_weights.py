@@ -1,8 +1,8 @@
-"""Which sizes and element types of its indicators a workload counts, and how much each.
+"""Weights of the sizes and element types of a workload's indicators.
 
-A prediction is of these, so what a knowledge base holds must not decide about them more than it knows: sizes that ship
-with the program count whatever else was measured, and of others each counts by what is known of it. Names and the order
-of blocks have no part in it.
+A prediction is an average over these, so they should depend on the knowledge base as little as possible: sizes that
+ship with the program always count equally; other sizes are weighted by the information about them. Names and the order
+of blocks have no influence.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from knowledge.estimate.workloads import Workload
 def label_shares(
     contrasts: Sequence[Contrast], workload: Workload, amplitudes: Amplitudes, machine: Machine
 ) -> dict[tuple[str, str], float]:
-    """Return the weight of each indicator that counts, by label and family; they sum to 1, or there are none.
+    """Return the weight of each indicator, by label and family; they sum to 1, or there are none.
 
-    Only families count of which versions were compared. A family's weight is shared evenly by its sizes and element
-    types that ship with the program for this framework and device. Where none ships, each that was compared has a
-    weight in proportion to the information on it: a block of a busy machine takes little from what is known better.
+    A family counts only if versions were compared at it. Its weight is divided evenly among its sizes and element types
+    that ship with the program for this framework and device. If none ships, it is divided among the compared ones in
+    proportion to the information about them, so a block of a busy machine has little influence.
 
     Args:
-        contrasts: What was compared, of one framework and device.
+        contrasts: Contrasts of one framework and device.
         workload: Weights of families.
-        amplitudes: Of the framework and device; labels that ship have a scale.
-        machine: Where the prediction is for.
+        amplitudes: Amplitudes of the framework and device; they have scales for the shipped labels.
+        machine: Machine that the prediction is for.
     """
     compared: dict[str, dict[str, list[Contrast]]] = {}
     for c in contrasts:
@@ -40,7 +40,7 @@ def label_shares(
     for family, labels in sorted(compared.items()):
         shipped = [la for la in amplitudes.scales if la.startswith(f"{family}@") and workload.weight_of(la, family) > 0]
         weights = dict.fromkeys(sorted(shipped), 1.0) or {
-            label: _information(found, amplitudes, machine) for label, found in sorted(labels.items())
+            label: _information(members, amplitudes, machine) for label, members in sorted(labels.items())
         }
         shares |= {
             (label, family): workload.weights[family] / total * weight / sum(weights.values())
@@ -50,9 +50,9 @@ def label_shares(
 
 
 def _information(contrasts: Iterable[Contrast], amplitudes: Amplitudes, machine: Machine) -> float:
-    """Return what is known of an indicator: the precision of the best contrast of each block, summed over blocks.
+    """Return the information about an indicator: the precision of the best contrast of each block, summed over blocks.
 
-    Not of all contrasts: many versions that were measured badly do not add up to one that was measured well.
+    Only the best contrast counts: many imprecise measurements do not replace a precise one.
     """
     best: dict[str, float] = {}
     for c in contrasts:
@@ -62,14 +62,14 @@ def _information(contrasts: Iterable[Contrast], amplitudes: Amplitudes, machine:
 
 
 def _of_other_machines(measured: Machine, amplitudes: Amplitudes, machine: Machine) -> float:
-    """Return the variance of what a contrast of one machine does not tell of another one."""
+    """Return the variance that a contrast has on another machine than its own."""
     differs = {
         "all": False,
         "kind": measured.kind != machine.kind,
         "machine": measured.identity != machine.identity,
     }
     effects = ("framework", "release")
-    # What is a version's own, at both ends of a contrast and on both machines.
+    # Effects of both versions of the contrast, on both machines.
     return 4 * sum(
         variance
         for (effect, _, shared), variance in zip(PARTS, amplitudes.parts, strict=True)

@@ -1,4 +1,4 @@
-"""What an estimator promises: gains of candidates over the baseline, and predictions that say how sure they are."""
+"""Interface of estimators: gains of candidates over the baseline, and predictions with their uncertainty."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Protocol
 from packaging.version import Version
 
 RISK = 64.0
-"""How much variance counts against a gain. With the rule that a gain must be significant and worth a step of 1 %, a log
-speed-up of 0.05 counts where its standard deviation is at most 0.025, one of 0.20 where it is at most 0.077. By
-`python -m benchmarks.estimator --only advice`, lesser ones follow the luck of few rounds; much greater ones follow no
-measurement at all."""
+"""Risk aversion: weight of the variance against a gain. Together with the rule that a gain must be significant and at
+least one step of 1 %, a log speed-up of 0.05 counts if its standard deviation is at most 0.025, one of 0.20 if it is at
+most 0.077. By `python -m benchmarks.estimator --only advice`, smaller values follow the noise of few rounds, and much
+larger ones ignore all measurements."""
 CONFIDENCE = 0.95
 NORMAL_QUANTILE = 1.959963984540054
-"""Standard deviations on both sides that hold :data:`CONFIDENCE` of a normal distribution."""
+"""Number of standard deviations on both sides that contain :data:`CONFIDENCE` of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,8 @@ class PredictedGain:
     """A predicted log speed-up over the baseline.
 
     Attributes:
-        mean: Its mean, natural-log units.
-        variance: Its variance.
+        mean: Mean, in natural-log units.
+        variance: Variance.
     """
 
     mean: float
@@ -34,7 +34,7 @@ class PredictedGain:
 
     @property
     def cautious(self) -> float:
-        """Certainty equivalent: what a gain is worth to somebody who dislikes its variance."""
+        """Certainty equivalent: the mean minus a penalty for the variance."""
         return self.mean - RISK / 2 * self.variance
 
     def is_significant(self, comparisons: int = 1) -> bool:
@@ -45,12 +45,12 @@ class PredictedGain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanionGain:
-    """What a framework's version gains with one companion away from the baseline.
+    """Gains of a framework's version together with another version of one companion.
 
     Attributes:
-        joint: PredictedGain of both over the baseline.
-        own: PredictedGain of the companion's change alone, beside that version of the framework.
-        framework: PredictedGain of the framework's change alone, beside that version of the companion.
+        joint: Gain of both changes over the baseline.
+        own: Gain of the companion's change alone, with that version of the framework.
+        framework: Gain of the framework's change alone, with that version of the companion.
     """
 
     joint: PredictedGain
@@ -60,15 +60,15 @@ class CompanionGain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkGains:
-    """Gains over the baseline of a framework and its companions, each part as far as it counts in the workload.
+    """Gains over the baseline of a framework and its companions, scaled by the framework's share of the workload.
 
     Attributes:
         framework: The framework.
-        alone: By its version, with every companion as in the baseline.
-        beside: By its version, companion and the companion's version (none: absent); what the baseline has is among
-            them, with no gain of its own.
-        comparisons: How many versions of frameworks and companions were measured beside the baseline's: the best of
-            many looks better than it is.
+        alone: Gain by version, with every companion as in the baseline.
+        beside: Gain by version, companion and version of the companion (none: absent). It contains the baseline's
+            version of each companion, whose own gain is 0.
+        comparisons: Number of measured versions of frameworks and companions other than the baseline's, to correct the
+            significance for the selection of the best.
     """
 
     framework: str
@@ -93,10 +93,10 @@ class FrameworkGains:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTerms:
-    """What the optimiser knows of speed: the gains of every measured framework of the baseline.
+    """Speed terms of the optimiser's objective: the gains of every measured framework of the baseline.
 
     Attributes:
-        frameworks: By name of the framework.
+        frameworks: Gains of each framework, ordered by name.
     """
 
     frameworks: tuple[FrameworkGains, ...] = field(default=())
@@ -108,18 +108,18 @@ class ScoreTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One comparison that bears on a package.
+    """One measured comparison that supports a prediction.
 
     Attributes:
-        block: The block of observations.
+        block: Name of the block of observations.
         indicator: Label of the indicator.
-        version: Version that was measured.
-        reference: Version it was measured against.
+        version: Measured version.
+        reference: Version of the reference.
         speedup: Reference seconds over seconds.
         low: Lower end of the speed-up's interval.
         high: Upper end.
-        rounds: Paired rounds.
-        hardware: Microarchitecture or GPU model that it was measured on.
+        rounds: Number of paired rounds.
+        hardware: Microarchitecture or GPU model of the machine.
     """
 
     block: str
@@ -143,7 +143,7 @@ class PredictedChange:
         low: Lower end of its interval.
         high: Upper end.
         measured: Whether both versions were measured.
-        evidence: What carries the prediction.
+        evidence: Comparisons that support the prediction.
     """
 
     package: str
@@ -159,14 +159,14 @@ class Prediction:
     """Predicted speed-up of a stack over the baseline.
 
     Attributes:
-        speedup: Predicted speed-up; 1 where nothing changed that was measured.
+        speedup: Predicted speed-up; 1 if no measured package changed.
         low: Lower end of its interval.
         high: Upper end.
-        score: Cautious log speed-up, which is what the optimiser compares.
-        confidence: Probability that the interval holds, under the model.
+        score: Cautious log speed-up; the optimiser compares stacks by it.
+        confidence: Probability, under the model, that the interval contains the true value.
         workload: Name of the workload.
-        changes: By package.
-        unmeasured: Frameworks of the stack that no comparable observation bears on.
+        changes: Predicted changes by package.
+        unmeasured: Frameworks of the stack that have not been measured on comparable hardware.
     """
 
     speedup: float
@@ -199,21 +199,21 @@ class Effect:
 
 
 class Estimator(Protocol):
-    """What the observations imply for stacks, on one machine and for one workload."""
+    """Predicts the speed of stacks from observations, on one machine and for one workload."""
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         """Return the gains of every candidate version of the given packages.
 
         Args:
-            candidates: By package, newest first.
-            baseline: What speed is compared with.
+            candidates: Candidate versions by package, newest first.
+            baseline: Versions that speed is compared with.
         """
 
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
         """Predict the speed-up of a stack over the baseline."""
 
     def failures(self, name: str) -> Mapping[str, str]:
-        """Return the versions of a package that were seen not to run on comparable hardware, each with its reason."""
+        """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
 
     def is_measured(self, name: str, version: Version) -> bool:
-        """Whether a version was measured on comparable hardware; true of packages that nobody measures."""
+        """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""

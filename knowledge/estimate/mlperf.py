@@ -1,4 +1,4 @@
-"""Scores of MLPerf Training submissions, by the rules of their round."""
+"""Scores of MLPerf Training submissions, computed by the rules of their round."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from knowledge.exchange.mlperf.tree import INDICATOR
 BENCHMARKS = (
     "resnet", "ssd", "maskrcnn", "gnmt", "transformer", "ncf", "minigo", "bert", "dlrm", "rnnt", "unet3d"
 )  # fmt: skip
-"""Order of the columns of the published tables."""
+"""Benchmarks in the order of the columns of the published tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a submission's runs of one benchmark come to.
+    """Score of a submission at one benchmark.
 
     Attributes:
         round_: MLPerf round, such as ``v0.6``.
-        submitter: Who submitted it.
+        submitter: Name of the submitter.
         system: Name of the system in the results.
         division: ``closed`` or ``open``.
         benchmark: Usual name of the benchmark.
         observation: One of the runs, for software, hardware and indicator.
         seconds: Times of the runs that count, ascending.
         all_seconds: Times of all runs that converged, ascending.
-        runs: How many runs there were.
-        failed: How many of them did not converge.
-        target: Quality that the round asks for, or none.
+        runs: Number of runs.
+        failed: Number of runs that did not converge.
+        target: Quality that the round requires, or none.
     """
 
     round_: str
@@ -52,7 +52,7 @@ class Score:
 
     @property
     def minutes(self) -> float | None:
-        """Mean minutes of the runs that count, or none where too many runs did not converge."""
+        """Mean minutes of the runs that count, or none if too many runs did not converge."""
         return statistics.fmean(self.seconds) / 60 if self.seconds else None
 
     @property
@@ -62,7 +62,7 @@ class Score:
 
     @property
     def accelerators(self) -> int | None:
-        """How many accelerators there are, over all machines; none where that is not told, 0 where there are none."""
+        """Number of accelerators of all machines; none if unknown."""
         nodes = self.hardware.nodes
         return None if nodes is None else nodes * sum(a.count for a in self.hardware.accelerators)
 
@@ -70,12 +70,15 @@ class Score:
 def score_submissions(observations: Iterable[Observation]) -> tuple[Score, ...]:
     """Return the scores of all submissions, in order of round, submitter, system and benchmark.
 
-    The fastest and the slowest run are dropped and the rest averaged; a run that did not converge counts as slowest;
-    with more of them than are dropped there is no score ("Benchmark Results",
+    The fastest and the slowest run are dropped and the others averaged. A run that did not converge counts as slowest;
+    if there are more of these than are dropped, there is no score ("Benchmark Results",
     https://github.com/mlcommons/training_policies/blob/master/training_rules.adoc).
 
     Args:
-        observations: Of any kind; those of other indicators are passed over.
+        observations: Observations; those of other indicators are ignored.
+
+    Returns:
+        The scores.
     """
     groups: dict[tuple[str, str, str, str], list[Observation]] = defaultdict(list)
     for o in observations:
@@ -110,15 +113,15 @@ def _score(key: tuple[str, str, str, str], runs: Sequence[Observation]) -> Score
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """What other software gained on identical hardware, or other hardware with the same software.
+    """Speed-up of one score over another: of software on identical hardware, or of hardware with the same software.
 
     Attributes:
-        earlier: What is compared with.
-        later: What is compared.
-        speedup: Minutes of the earlier over minutes of the later.
+        earlier: Score that is compared with.
+        later: Compared score.
+        speedup: Minutes of ``earlier`` divided by minutes of ``later``.
         low: Lower end of its 95 % interval.
-        high: Upper end of it.
-        note: Why the speed-up is not of software alone, or empty.
+        high: Upper end of the interval.
+        note: Why the speed-up is not due to software alone, or empty.
     """
 
     earlier: Score
@@ -135,9 +138,9 @@ class Gain:
 
 
 def software_gains(scores: Iterable[Score]) -> tuple[Gain, ...]:
-    """Return what each round gained on the last one before it, on identical hardware, in the closed division.
+    """Return the gain of each round over the previous one, on identical hardware, in the closed division.
 
-    The best submission of each round stands for it. Order: hardware, benchmark, round.
+    Each round is represented by its best submission. Order: hardware, benchmark, round.
     """
     best: dict[tuple[str, int, str], dict[str, Score]] = defaultdict(dict)
     for s in scores:
@@ -146,30 +149,30 @@ def software_gains(scores: Iterable[Score]) -> tuple[Gain, ...]:
         group = best[s.hardware.identity, s.accelerators, s.benchmark]
         if s.round_ not in group or s.minutes < (group[s.round_].minutes or 0.0):
             group[s.round_] = s
-    found = []
+    gains = []
     for group in best.values():
         rounds = sorted(group)
-        found += [_gain(group[a], group[b]) for a, b in pairwise(rounds)]
-    return tuple(sorted(found, key=lambda g: (g.later.hardware.name, g.later.accelerators or 0, _order(g))))
+        gains += [_gain(group[a], group[b]) for a, b in pairwise(rounds)]
+    return tuple(sorted(gains, key=lambda g: (g.later.hardware.name, g.later.accelerators or 0, _order(g))))
 
 
 def scaling(scores: Iterable[Score]) -> tuple[Gain, ...]:
-    """Return what more accelerators gained over the fewest, with one submitter's software of one round."""
+    """Return the gains of more accelerators over the fewest, with one submitter's software of one round."""
     groups: dict[tuple[str, ...], list[Score]] = defaultdict(list)
     for s in scores:
         if s.minutes is not None and s.accelerators and s.division == "closed":
             kinds = "+".join(a.model for a in s.hardware.accelerators)
             framework = s.observation.framework
             groups[s.round_, s.submitter, s.benchmark, framework, kinds].append(s)
-    found = []
+    gains = []
     for _, members in sorted(groups.items()):
         ordered = sorted(members, key=lambda s: (s.accelerators or 0, s.minutes or 0.0))
-        found += [_gain(ordered[0], later) for later in ordered[1:] if later.accelerators != ordered[0].accelerators]
-    return tuple(found)
+        gains += [_gain(ordered[0], later) for later in ordered[1:] if later.accelerators != ordered[0].accelerators]
+    return tuple(gains)
 
 
 def efficiency(gain: Gain) -> float:
-    """Return the speed-up over the ratio of accelerators: 1 where twice as many take half the time."""
+    """Return the speed-up divided by the ratio of accelerators: 1 if twice as many take half the time."""
     return gain.speedup * (gain.earlier.accelerators or 0) / (gain.later.accelerators or 1)
 
 

@@ -1,9 +1,8 @@
-"""The model of each framework and device: amplitudes that ship with the program, conditioned on a knowledge base.
+"""Models of frameworks by device: amplitudes that ship with the program, conditioned on a knowledge base.
 
-Amplitudes say how much versions, machines and indicators differ in general. They are fitted to the shipped
-observations (`python docs/fits.py`), and not again to whatever a knowledge base comes to hold: a block of a busy
-machine would change what everything else is worth. So adding a block moves a prediction towards that block, by what its
-errors warrant, and adds no more certainty than it has.
+Amplitudes describe how much versions, machines and indicators differ in general. They are fitted to the shipped
+observations (`python docs/fits.py`), and not to other observations of a knowledge base: a block of a busy machine would
+change the weight of all others. So a new block moves predictions towards it according to its errors only.
 """
 
 from __future__ import annotations
@@ -26,32 +25,32 @@ _KIND = "fit"
 _FORMAT = 2
 _SHIPPED = "fits.json"
 USUAL = "usual"
-"""Key of the amplitudes of frameworks and devices of which too little was measured."""
+"""Key of the amplitudes of frameworks and devices with too few measurements."""
 
 
 class ModelCache:
-    """The models of a knowledge base, by framework and device."""
+    """Models of a knowledge base, by framework and device; contrasts are cached in the knowledge base."""
 
     def __init__(self, store: KnowledgeBase) -> None:
-        """Remember where to look; nothing is read before it is asked for."""
+        """Create the cache; the knowledge base is read on first use."""
         self._store = store
         self._read: dict[str, dict[str, Any]] = {}
 
     def process(self, framework: str, device: str) -> GaussianProcess | None:
-        """Return the process of a framework, or none where its versions were not compared."""
+        """Return the Gaussian process of a framework; none if its versions were not compared."""
         contrasts = _unpacked(self._record(framework, device)["contrasts"])
         if not any(c.side.version != c.reference.version for c in contrasts):
             return None
         return GaussianProcess(contrasts, shipped_amplitudes(framework, device))
 
     def runs(self, framework: str, device: str) -> tuple[RunOutcome, ...]:
-        """Return which versions ran, and which did not."""
+        """Return which versions ran, and which failed."""
         rows = self._record(framework, device)["runs"]
         return tuple(RunOutcome(**{**row, "machine": Machine(**row["machine"])}) for row in rows)
 
     @cached_property
     def _state(self) -> str:
-        """Hash of everything that the knowledge base holds."""
+        """Hash of the content of the knowledge base."""
         return content_hash([_FORMAT, EVIDENCE_FORMAT, *(block.state for block in self._store.blocks())])
 
     @cached_property
@@ -61,21 +60,21 @@ class ModelCache:
     def _record(self, framework: str, device: str) -> dict[str, Any]:
         key = f"{framework}/{device}"
         if key not in self._read:
-            kept = self._store.load_derived(_KIND, [(key, self._state)])
-            self._read[key] = kept.get(key) or self._made(key, framework, device)
+            cached = self._store.load_derived(_KIND, [(key, self._state)])
+            self._read[key] = cached.get(key) or self._pack(key, framework, device)
         return self._read[key]
 
-    def _made(self, key: str, framework: str, device: str) -> dict[str, Any]:
-        """Pack contrasts and runs, and keep them."""
-        contrasts = of_framework(self._evidence, framework, device)
+    def _pack(self, key: str, framework: str, device: str) -> dict[str, Any]:
+        """Pack contrasts and runs, and cache them."""
+        contrasts = framework_contrasts(self._evidence, framework, device)
         runs = [asdict(r) for r in self._evidence.runs if (r.framework, r.device) == (framework, device)]
-        made = {"contrasts": pack(contrasts), "runs": runs}
-        self._store.store_derived(_KIND, [(key, self._state, made)])
-        return made
+        record = {"contrasts": pack(contrasts), "runs": runs}
+        self._store.store_derived(_KIND, [(key, self._state, record)])
+        return record
 
 
 def shipped_amplitudes(framework: str, device: str) -> Amplitudes:
-    """Return the amplitudes of a framework on a device, or the usual ones where it has none of its own."""
+    """Return the amplitudes of a framework on a device, or the usual ones if it has none of its own."""
     records = _shipped()
     record = records.get(f"{framework}/{device}", records[USUAL])
     spans = {name: {int(major): count for major, count in majors.items()} for name, majors in record["spans"].items()}
@@ -88,19 +87,19 @@ def _shipped() -> dict[str, Any]:
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
-def of_framework(evidence: BlockEvidence, framework: str, device: str) -> tuple[Contrast, ...]:
-    """Return the contrasts of a framework on a device; of too many, the last blocks'."""
-    found = [c for c in evidence.contrasts if c.framework == framework and c.label.endswith(f"/{device}")]
-    return tuple(found[-MOST_CONTRASTS:])
+def framework_contrasts(evidence: BlockEvidence, framework: str, device: str) -> tuple[Contrast, ...]:
+    """Return the contrasts of a framework on a device; at most :data:`MOST_CONTRASTS`, of the last blocks."""
+    contrasts = [c for c in evidence.contrasts if c.framework == framework and c.label.endswith(f"/{device}")]
+    return tuple(contrasts[-MOST_CONTRASTS:])
 
 
 def frameworks_of(evidence: BlockEvidence) -> tuple[tuple[str, str], ...]:
-    """Return the frameworks and devices that there are contrasts of, sorted."""
+    """Return the frameworks and devices with contrasts, sorted."""
     return tuple(sorted({(c.framework, c.label.rpartition("/")[2]) for c in evidence.contrasts}))
 
 
 def pack(contrasts: Sequence[Contrast]) -> dict[str, Any]:
-    """Return contrasts as tables and rows that name their entries: a tenth of the size."""
+    """Return contrasts as rows that refer to tables of shared values; this takes a tenth of the space."""
     tables: dict[str, dict[str, int]] = {"texts": {}, "machines": {}, "sides": {}}
 
     def place(table: str, value: object) -> int:

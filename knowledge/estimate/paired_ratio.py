@@ -1,7 +1,7 @@
-"""The location of a few paired differences, robust against rounds that something else on the machine slowed down.
+"""Robust location of a few paired differences: rounds that were disturbed by other load have little influence.
 
-A mean follows every disturbed round. The trimmed mean leaves out the smallest and the largest quarter, and the
-Winsorised variance gives its standard error (J. W. Tukey and D. H. McLaughlin, "Less vulnerable confidence and
+The mean is influenced by every disturbed round. The trimmed mean leaves out the smallest and the largest quarter, and
+the Winsorised variance gives its standard error (J. W. Tukey and D. H. McLaughlin, "Less vulnerable confidence and
 significance procedures for location based on a single sample", Sankhya A 25, 1963; R. R. Wilcox, Introduction to Robust
 Estimation and Hypothesis Testing, 3rd edition, 2012, section 4.3). `benchmarks/rounds.py` compares it with the mean,
 with Hodges and Lehmann's estimator and its signed-rank interval, and with the bootstrap of the trimmed mean.
@@ -23,12 +23,11 @@ _FEW = {2: 1.0, 3: 1.35, 4: 1.19, 5: 1.14}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Where paired differences lie.
+    """Location of paired differences, with its uncertainty.
 
     Attributes:
         value: The trimmed mean.
-        variance: Estimated variance of one difference that gives the trimmed mean its standard error: the squared
-            standard error times the number of differences.
+        variance: Squared standard error of the trimmed mean, times the number of differences.
         degrees: Degrees of freedom of the variance.
     """
 
@@ -40,8 +39,9 @@ class Location:
 def locate(differences: Sequence[float]) -> Location:
     """Return the trimmed mean of paired differences, with its variance.
 
-    Up to five differences leave a Winsorised variance fewer than two degrees of freedom. There the ordinary variance
-    stands in its place: one disturbed round then widens the interval, and moves the estimate little.
+    With up to five differences, a Winsorised variance has fewer than two degrees of freedom, so the ordinary variance
+    is
+    used: one disturbed round then widens the interval, and changes the estimate little.
 
     Args:
         differences: Two or more.
@@ -49,13 +49,13 @@ def locate(differences: Sequence[float]) -> Location:
     ordered = sorted(differences)
     count = len(ordered)
     cut = 1 if count == 3 else int(_TRIMMED_SHARE * count)
-    kept = ordered[cut : count - cut]
-    value = statistics.fmean(kept)
+    middle = ordered[cut : count - cut]
+    value = statistics.fmean(middle)
     if count in _FEW:
         return Location(value=value, variance=_FEW[count] * statistics.variance(ordered), degrees=count - 1)
     spread = statistics.variance(winsorised(ordered, cut))
-    squared_error = (count - 1) * spread / (len(kept) * (len(kept) - 1))
-    return Location(value=value, variance=squared_error * count, degrees=_DEGREES_SHARE * (len(kept) - 1))
+    squared_error = (count - 1) * spread / (len(middle) * (len(middle) - 1))
+    return Location(value=value, variance=squared_error * count, degrees=_DEGREES_SHARE * (len(middle) - 1))
 
 
 def winsorised(values: Sequence[float], cut: int) -> list[float]:

@@ -1,6 +1,6 @@
-"""What the observations imply for stacks that nobody measured: gains for the optimiser, predictions for people.
+"""The estimator: gains for the optimiser and predictions for reports, also for stacks that were not measured.
 
-The score is the certainty equivalent of a cautious choice, mean - (risk / 2) x variance (Pratt, "Risk Aversion in the
+The score is the certainty equivalent, mean - (risk / 2) x variance (Pratt, "Risk Aversion in the
 Small and in the Large", Econometrica 32, 1964), of the gain over the baseline
 (:mod:`knowledge.estimate.framework_model`).
 """
@@ -38,35 +38,35 @@ class PosteriorEstimator:
     """The estimator for one machine and one workload; see :class:`knowledge.estimate.interface.Estimator`."""
 
     def __init__(
-        self, fits: ModelCache, *, hardware: HardwareProfile, workload: Workload, frameworks: Collection[str]
+        self, models: ModelCache, *, hardware: HardwareProfile, workload: Workload, frameworks: Collection[str]
     ) -> None:
-        self._fits = fits
+        self._models = models
         self._hardware = hardware
         self._workload = workload
         self._frameworks = frozenset(frameworks)
         self._modelled: dict[str, FrameworkModel | None] = {}
 
     def failures(self, name: str) -> Mapping[str, str]:
-        """Return the versions of a package that were seen not to run on like hardware, each with its reason."""
+        """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
         if name not in self._frameworks:
             return {}
         device = self._device(name)
-        return find_failures(self._fits.runs(name, device), machine_of(self._hardware, device))
+        return find_failures(self._models.runs(name, device), machine_of(self._hardware, device))
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
-        """Return the gains over the baseline of every candidate; the baseline's measured frameworks share equally."""
+        """Return the gains of every candidate; the baseline's measured frameworks share the workload equally."""
         measured = self._measured(baseline)
-        found = []
+        terms = []
         for name in measured:
             modelled = self.model(name)
             if modelled is not None and candidates.get(name):
-                found.append(modelled.gains(candidates, baseline, share=1 / len(measured)))
-        # The luck of any of them could change the stack.
-        comparisons = sum(gains.comparisons for gains in found)
-        return ScoreTerms(frameworks=tuple(replace(gains, comparisons=comparisons) for gains in found))
+                terms.append(modelled.gains(candidates, baseline, share=1 / len(measured)))
+        # Any of these comparisons could change the stack by chance.
+        comparisons = sum(gains.comparisons for gains in terms)
+        return ScoreTerms(frameworks=tuple(replace(gains, comparisons=comparisons) for gains in terms))
 
     def is_measured(self, name: str, version: Version) -> bool:
-        """Whether a comparison bears on a version; true of what is no framework, since nobody measures that."""
+        """Whether a version was compared on comparable hardware; true for packages that are not frameworks."""
         if name not in self._frameworks:
             return True
         modelled = self.model(name)
@@ -114,8 +114,7 @@ class PosteriorEstimator:
 
         Args:
             stack: The stack.
-            settings: By framework of the stack, the settings that are set for it; those that were never measured on
-                it are left out of the answer.
+            settings: Settings by framework of the stack; the result has no effects of settings without measurements.
         """
         return tuple(
             effect
@@ -126,30 +125,30 @@ class PosteriorEstimator:
         )
 
     def _measured(self, names: Iterable[str]) -> list[str]:
-        """Return of which packages versions were compared, sorted."""
+        """Return the packages whose versions were compared, sorted."""
         return sorted(name for name in self._frameworks & set(names) if self.model(name) is not None)
 
     def _counts(self, name: str) -> bool:
-        """Whether a framework has a part in the workload, as far as measurements tell what runs through it."""
-        process = self._fits.process(name, self._device(name))
+        """Whether a framework can belong to the workload, by the backend of its measurements."""
+        process = self._models.process(name, self._device(name))
         return process is None or not self._workload.backends or process.backend in self._workload.backends
 
     def _device(self, framework: str) -> str:
         return "cuda" if self._hardware.gpu and framework != "numpy" else "cpu"
 
     def model(self, name: str) -> FrameworkModel | None:
-        """Return the model of a framework, or none where nothing of the workload compared its versions."""
+        """Return the model of a framework; none if its versions were not compared at an indicator of the workload."""
         if name not in self._modelled:
             device = self._device(name)
             machine = machine_of(self._hardware, device)
-            process = self._fits.process(name, device)
+            process = self._models.process(name, device)
             shares = label_shares(process.contrasts, self._workload, process.amplitudes, machine) if process else {}
             self._modelled[name] = FrameworkModel(name, process, shares, machine) if process and shares else None
         return self._modelled[name]
 
 
 def find_failures(runs: Iterable[RunOutcome], machine: Machine) -> dict[str, str]:
-    """Return the versions that failed on machines of a kind and never ran there; failing to install proves nothing."""
+    """Return the versions that failed and never ran on machines of one kind; failed installations do not count."""
     ran: set[str] = set()
     failed: dict[str, str] = {}
     for run in runs:
@@ -158,7 +157,7 @@ def find_failures(runs: Iterable[RunOutcome], machine: Machine) -> dict[str, str
         if run.status == "ok":
             ran.add(run.version)
         elif run.status not in NO_FAILURE:
-            # An ABI break is of the two, and the rules say which.
-            beside = f" beside numpy {run.numpy}" if run.numpy else ""
-            failed[run.version] = f"{run.status} in block {run.block}{beside}"
+            # The cause may be NumPy's binary interface, which the rules describe.
+            numpy = f" with numpy {run.numpy}" if run.numpy else ""
+            failed[run.version] = f"{run.status} in block {run.block}{numpy}"
     return {version: reason for version, reason in failed.items() if version not in ran}

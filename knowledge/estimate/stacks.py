@@ -1,4 +1,4 @@
-"""Which of the stacks that were measured is faster, for one indicator: what is comparable, and why the rest is not."""
+"""Comparison of measured stacks at one indicator: which runs are comparable, and why the others are not."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from knowledge.estimate.compare import Comparison, References, compare_block, me
 
 
 class NotComparableError(InputError):
-    """Raised when stacks that are to be compared were not measured so that they can be."""
+    """Raised when stacks cannot be compared because they were not measured together."""
 
     code = "not-comparable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackComparisons:
-    """The comparisons of one indicator, and what was not compared.
+    """Comparisons of stacks at one indicator.
 
     Attributes:
-        comparisons: By block, label and arm.
+        comparisons: Comparisons in order of block, label and arm.
         refused: One sentence for each group of runs that is not compared, with the reason.
     """
 
@@ -33,16 +33,16 @@ class StackComparisons:
 
 def stack_name(o: Observation) -> str:
     """Return the framework's version and the settings of a run, for people."""
-    switches = "".join(f" {name}={value}" for name, value in sorted(o.settings.items()))
-    return f"{o.framework} {o.stack.version_of(o.framework) or '(version not told)'}{switches}"
+    settings = "".join(f" {name}={value}" for name, value in sorted(o.settings.items()))
+    return f"{o.framework} {o.stack.version_of(o.framework) or '(unknown version)'}{settings}"
 
 
-def is_machine(hardware: HardwareProfile, wanted: str) -> bool:
-    """Whether a machine is meant by its name, microarchitecture, accelerator model, or a prefix of its identity."""
+def is_machine(hardware: HardwareProfile, name: str) -> bool:
+    """Whether a text is the name, microarchitecture, accelerator model, or a prefix of the identity of a machine."""
     names = {hardware.name, hardware.cpu.microarchitecture, *(a.model for a in hardware.accelerators)}
-    if wanted.lower() in {name.lower() for name in names}:
+    if name.lower() in {known.lower() for known in names}:
         return True
-    return len(wanted) > 5 and hardware.identity.startswith(wanted)
+    return len(name) > 5 and hardware.identity.startswith(name)
 
 
 def compare_stacks(observations: Iterable[Observation], *, stacks: Sequence[str] = ()) -> StackComparisons:
@@ -65,7 +65,7 @@ def compare_stacks(observations: Iterable[Observation], *, stacks: Sequence[str]
     if not stacks:
         return StackComparisons(
             comparisons=compare_block(observations),
-            refused=(*_refused(observations, measured_references(observations)), *_alone(observations)),
+            refused=(*_refused(observations, measured_references(observations)), *_without_reference(observations)),
         )
     _check(observations, frozenset(stacks))
     chosen = frozenset(stacks)
@@ -121,11 +121,15 @@ def _listed(names: Iterable[str]) -> str:
     return " and ".join(f"`{name}`" for name in sorted(names))
 
 
-def _check(observations: tuple[Observation, ...], asked: frozenset[str]) -> None:
-    """Refuse stacks that no one block holds with one indicator."""
-    places: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in asked}
+def _check(observations: tuple[Observation, ...], stacks: frozenset[str]) -> None:
+    """Check that one block measured all stacks at one size of the indicator.
+
+    Raises:
+        NotComparableError: If no block did; the message says what differs.
+    """
+    places: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in stacks}
     for o in observations:
-        if o.status == "ok" and (name := _requirement(o)) in asked:
+        if o.status == "ok" and (name := _requirement(o)) in stacks:
             for key, value in (
                 ("label", o.indicator.label),
                 ("block", o.block),
@@ -133,31 +137,31 @@ def _check(observations: tuple[Observation, ...], asked: frozenset[str]) -> None
                 ("both", f"{o.block} {o.indicator.label}"),
             ):
                 places[name][key].add(value)
-    missing = [name for name in asked if not places[name]]
+    missing = [name for name in stacks if not places[name]]
     if missing:
         raise NotComparableError(
-            f"{_listed(missing)} was not measured with this indicator",
-            hint="`advisor knowledge compare --indicator NAME` lists what was",
+            f"{_listed(missing)} was not measured at this indicator",
+            hint="`advisor knowledge compare --indicator NAME` without `--stack` lists the measured stacks",
         )
-    if set.intersection(*(places[name]["both"] for name in asked)):
+    if set.intersection(*(places[name]["both"] for name in stacks)):
         return
     reasons = {
         "machine": "they were measured on different machines",
-        "label": "they ran other sizes, element types, backends or versions of the indicator",
+        "label": "they ran different sizes, element types, backends or versions of the indicator",
         "block": "they were measured in different blocks, at different times",
     }
     why = next(
-        (reason for key, reason in reasons.items() if not set.intersection(*(places[name][key] for name in asked))),
+        (reason for key, reason in reasons.items() if not set.intersection(*(places[name][key] for name in stacks))),
         "no block ran one size of the indicator on all of them",
     )
     raise NotComparableError(
-        f"{_listed(asked)} cannot be compared: {why}, and ratios across those are not of stacks alone",
-        hint="measure them in one block with `advisor pi run`, or ask `advisor knowledge estimate`",
+        f"{_listed(stacks)} cannot be compared: {why}, so their ratio would not depend on the stacks alone",
+        hint="measure them in one block with `advisor pi run`, or predict the ratio with `advisor knowledge estimate`",
     )
 
 
-def _alone(observations: Iterable[Observation]) -> list[str]:
-    """Tell which runs have no reference to be compared with."""
+def _without_reference(observations: Iterable[Observation]) -> list[str]:
+    """Return one sentence for each group of runs without a reference in their block."""
     references: set[tuple[str, str]] = set()
     others: dict[tuple[str, str], set[str]] = defaultdict(set)
     for o in observations:

@@ -1,4 +1,4 @@
-"""What the runs of one arm and indicator say: median, interval, variation, rates, and the share of the roof."""
+"""Summary of the runs of one arm at one indicator: median, interval, variation, rates, share of the roofline."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SEED = 20201
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roof:
-    """What a machine attains at most, in one element type on one device.
+    """Highest measured rates of a machine, for one element type on one device.
 
     Attributes:
-        flops: Floating-point operations a second; none where it was not measured.
-        bytes: Bytes a second; none where it was not measured.
+        flops: Floating-point operations per second; none if not measured.
+        bytes: Bytes per second; none if not measured.
     """
 
     flops: float | None
@@ -33,21 +33,21 @@ class Summary:
 
     Attributes:
         observation: The first run, for stack, settings and indicator.
-        runs: How many runs succeeded.
-        samples: How many samples they took together.
+        runs: Number of successful runs.
+        samples: Number of samples of all runs together.
         median: Median over rounds of the median seconds per call.
         low: Lower end of the 95 % bootstrap interval of the median.
         high: Upper end of it.
         variation: Coefficient of variation over the rounds' medians.
-        flops: Floating-point operations a second at the median; 0 where that says nothing.
-        bytes: Bytes a second at the median; 0 where that says nothing.
-        items: Items (images, samples) a second at the median; 0 where that says nothing.
-        items_uncertainty: Standard error of the items a second, as tf_cnn_benchmarks prints after the `+/-`.
-        items_jitter: Median absolute deviation of the items a second, scaled to a standard deviation, as
+        flops: Floating-point operations per second at the median; 0 if not applicable.
+        bytes: Bytes per second at the median; 0 if not applicable.
+        items: Items (images, samples) per second at the median; 0 if not applicable.
+        items_uncertainty: Standard error of the items per second, as tf_cnn_benchmarks prints after the `+/-`.
+        items_jitter: Median absolute deviation of the items per second, scaled to a standard deviation, as
             tf_cnn_benchmarks prints it.
-        intensity: Operations a byte; 0 where that says nothing.
-        roof_share: Share of the roof at that intensity; none where the roof was not measured.
-        instabilities: Why it is less sure than it could be.
+        intensity: Operations per byte; 0 if not applicable.
+        roof_share: Share of the roofline at that intensity; none if the roofline was not measured.
+        instabilities: Reasons why the timings are unstable.
     """
 
     observation: Observation
@@ -126,33 +126,34 @@ def _summarise(runs: Sequence[Observation], known: Mapping[RoofKey, Roof]) -> Su
 
 
 def _share(o: Observation, median: float, roof: Roof | None) -> float | None:
-    """Return the attained rate over what the roofline model allows (Williams et al. 2009)."""
+    """Return the measured rate as a share of the rate that the roofline model permits (Williams et al. 2009)."""
     if roof is None or not (o.flops or o.bytes):
         return None
-    at_least = [amount / rate for amount, rate in ((o.flops, roof.flops), (o.bytes, roof.bytes)) if rate and amount]
-    return max(at_least) / median if at_least else None
+    bounds = [amount / rate for amount, rate in ((o.flops, roof.flops), (o.bytes, roof.bytes)) if rate and amount]
+    return max(bounds) / median if bounds else None
 
 
 def bootstrap(rounds: Sequence[Sequence[float]], *, confidence: float = 0.95) -> tuple[float, float]:
     """Return the percentile bootstrap interval of the median over rounds of the median within them.
 
-    Rounds are drawn with replacement, and samples within each drawn round: processes differ more than the samples of
-    one process, so that both must vary (Davison and Hinkley, Bootstrap Methods and their Application, 1997, 3.8).
+    Rounds are drawn with replacement, and samples within each drawn round: processes differ more than
+    the samples of one process, so both are resampled (Davison and Hinkley, Bootstrap Methods and their Application,
+    1997, 3.8).
 
     Args:
-        rounds: Samples of every round.
-        confidence: Of the interval.
+        rounds: Samples of each round.
+        confidence: Confidence of the interval.
     """
     import numpy as np
 
     generator = np.random.default_rng(_SEED)
-    drawn = generator.integers(0, len(rounds), size=(_RESAMPLES, len(rounds)))
-    found = np.empty(drawn.shape)
+    sampled_rounds = generator.integers(0, len(rounds), size=(_RESAMPLES, len(rounds)))
+    round_medians = np.empty(sampled_rounds.shape)
     for number, samples in enumerate(rounds):
-        places = drawn == number
+        places = sampled_rounds == number
         within = generator.integers(0, len(samples), size=(int(places.sum()), len(samples)))
-        found[places] = np.median(np.array(samples)[within], axis=1)
-    medians = np.median(found, axis=1)
+        round_medians[places] = np.median(np.array(samples)[within], axis=1)
+    medians = np.median(round_medians, axis=1)
     tail = 100 * (1 - confidence) / 2
     low, high = np.percentile(medians, [tail, 100 - tail])
     return float(low), float(high)

@@ -1,13 +1,13 @@
-"""Variances that borrow strength from each other: with few rounds, one arm's own spread says little about its noise.
+"""Shrinkage of variances towards a common value: with few rounds, the variance of one arm alone is uncertain.
 
 The empirical Bayes model of G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
 expression in microarray experiments", Statistical Applications in Genetics and Molecular Biology 3(1), 2004, sections
 3 and 6.2: true variances are scaled inverse chi-squared around a common value; how closely is estimated from how much
-the observed variances differ beyond chance. Where they are alike, each is known nearly as well as all together; where
-they are not, each stands for itself.
+the observed variances differ beyond chance. If they are similar, each is known nearly as well as all together; if not,
+each keeps its own value.
 
 Smyth has thousands of independent variances. Here a few arms of one indicator share a reference, so two things are
-added: variances that share noise differ less by chance, and the common value is itself known from few. Without them
+added: variances that share noise differ less by chance, and the common value is itself uncertain. Without these,
 intervals are too short (`python -m benchmarks.rounds --levels`).
 """
 
@@ -19,48 +19,48 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _FEWEST = 6
-"""Fewer variances say too little of how much they differ."""
+"""Minimum number of variances from which their scatter is estimated."""
 _COMMON = 0.25
 """Correlation of two variances of ratios to one reference that is as noisy as the arms: the ratios' own is 1/2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """What the variances have in common.
+    """Common prior of variances.
 
     Attributes:
         variance: The common variance.
-        degrees: How many degrees of freedom it is worth; 0 where nothing is shared.
+        degrees: Weight of the common variance in degrees of freedom; 0 if nothing is shared.
     """
 
     variance: float = 0.0
     degrees: float = 0.0
 
     def moderate(self, variance: float, degrees: float) -> tuple[float, float]:
-        """Return a variance drawn towards the common one, and its degrees of freedom."""
+        """Return a variance shrunk towards the common one, and its degrees of freedom."""
         total = self.degrees + degrees
         return (self.degrees * self.variance + degrees * variance) / total, total
 
 
 def estimate_prior(variances: Sequence[tuple[float, float]]) -> Prior:
-    """Estimate what variances of one indicator's arms have in common, by the moments of their logarithms.
+    """Estimate the common prior of the variances of one indicator's arms, from the moments of their logarithms.
 
     Args:
-        variances: Each with its degrees of freedom; those that are 0 tell nothing. All are of ratios to one reference.
+        variances: Variances of ratios to one reference, each with its degrees of freedom; zeros are ignored.
     """
-    told = [(v, d) for v, d in variances if v > 0 and d > 0]
-    if len(told) < _FEWEST:
+    positive = [(v, d) for v, d in variances if v > 0 and d > 0]
+    if len(positive) < _FEWEST:
         return Prior()
-    centred = [math.log(v) - digamma(d / 2) + math.log(d / 2) for v, d in told]
-    chance = statistics.fmean(trigamma(d / 2) for _, d in told)
+    centred = [math.log(v) - digamma(d / 2) + math.log(d / 2) for v, d in positive]
+    chance = statistics.fmean(trigamma(d / 2) for _, d in positive)
     own, common = (1 - _COMMON) * chance, _COMMON * chance
     excess = max(0.0, statistics.variance(centred) - own)
-    # A true variance lies around the mean of the logarithms by its own excess and by the error of that mean.
-    half = _inverse_trigamma(excess + common + (own + excess) / len(told))
+    # The log of a true variance differs from the mean of the logarithms by its own excess and by the error of the mean.
+    half = _inverse_trigamma(excess + common + (own + excess) / len(positive))
     return Prior(variance=math.exp(statistics.fmean(centred) + digamma(half) - math.log(half)), degrees=2 * half)
 
 
-# Not `scipy.special`, which takes longer to import than to use: each advice estimates these.
+# Not `scipy.special`: every advice needs these functions, and the import takes longer than the computation.
 
 
 def digamma(x: float) -> float:

@@ -1,4 +1,4 @@
-"""Workloads: weights over performance indicators that stand for what a project does."""
+"""Workloads: weights of performance indicators that represent the work of a project."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from knowledge.domain.identity import hash_of_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What a project spends its time on.
+    """Weights of performance indicators that represent the work of a project.
 
     Attributes:
         name: Name, such as ``cnn-training``.
         summary: One line for people.
         weights: Weight of each indicator; they sum to 1.
-        backends: Backends that count; empty counts all.
-        source: Where the weights come from.
-        only: Of some indicators, what a parameter must be where a size has it, such as the model.
+        backends: Backends whose measurements count; all if empty.
+        source: Source of the weights.
+        only: Required parameters by indicator, such as the model; sizes without the parameter count too.
     """
 
     name: str
@@ -33,16 +33,16 @@ class Workload:
     only: Mapping[str, Mapping[str, str]]
 
     def weight_of(self, label: str, family: str) -> float:
-        """Return the weight of one size and type of an indicator, before a family's weight is shared out.
+        """Return the weight of one size and type of an indicator, before its family's weight is divided among them.
 
         Args:
-            label: Label of the indicator run, which spells its parameters.
+            label: Label of the indicator run, which contains its parameters.
             family: Name of the indicator.
         """
-        spelled = label.partition("[")[2].partition("]")[0].split(",")
-        told = dict(word.partition("=")[::2] for word in spelled)
-        wanted = self.only.get(family, {}).items()
-        return self.weights.get(family, 0.0) * all(told.get(key, value) == value for key, value in wanted)
+        words = label.partition("[")[2].partition("]")[0].split(",")
+        parameters = dict(word.partition("=")[::2] for word in words)
+        required = self.only.get(family, {}).items()
+        return self.weights.get(family, 0.0) * all(parameters.get(key, value) == value for key, value in required)
 
 
 @lru_cache(maxsize=1)
@@ -51,10 +51,10 @@ def workload_catalogue() -> Mapping[str, Workload]:
     import yaml
 
     entries = yaml.load(_catalogue_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    found = {}
+    workloads = {}
     for name, entry in sorted(entries.items()):
         total = sum(entry["weights"].values())
-        found[name] = Workload(
+        workloads[name] = Workload(
             name=name,
             summary=entry["summary"],
             weights={indicator: weight / total for indicator, weight in sorted(entry["weights"].items())},
@@ -62,11 +62,11 @@ def workload_catalogue() -> Mapping[str, Workload]:
             source=entry["source"],
             only=entry.get("only", {}),
         )
-    return MappingProxyType(found)
+    return MappingProxyType(workloads)
 
 
 def catalogue_digest() -> str:
-    """Return a hash of the workloads that ship: equal where they say the same."""
+    """Return a hash of the shipped workloads."""
     return hash_of_text(_catalogue_text())
 
 
@@ -78,9 +78,11 @@ def find_workload(name: str) -> Workload:
     """Return a shipped workload.
 
     Raises:
-        InputError: If there is none of that name.
+        InputError: If there is no workload with this name.
     """
     catalogue = workload_catalogue()
     if name not in catalogue:
-        raise InputError(f"there is no workload `{name}`", hint=f"take one of {', '.join(catalogue)}")
+        raise InputError(
+            f"there is no workload `{name}`", hint=f"the workloads are {', '.join(f'`{known}`' for known in catalogue)}"
+        )
     return catalogue[name]

@@ -1,1 +1,1 @@
-"""Observations on their way between knowledge bases: records and files."""
+"""Exchange formats of observations: records and files."""

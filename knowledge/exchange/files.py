@@ -1,4 +1,4 @@
-"""Observation files: JSON Lines, each stack and machine once, then the observations that name them."""
+"""Observation files: JSON Lines with each stack and machine once, before the observations that refer to them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from knowledge.exchange.records import hardware_from, observation_from, stack_fr
 
 _SCHEMAS = (1, 2)
 LARGEST_RATIO = 100
-"""Times its own size that a compressed file may hold: the observations that ship compress to a tenth."""
+"""Largest compression ratio of a file; the shipped observations compress to a tenth."""
 SMALLEST_LIMIT = 16 * 2**20
-"""Bytes that any compressed file may hold, however small it is."""
+"""Decompressed bytes that a compressed file may always contain, for any compression ratio."""
 LONGEST_LINE = 16 * 2**20
-"""Bytes of one line: a service takes no larger delivery."""
+"""Longest line in bytes; a service accepts no larger delivery."""
 MOST_DAMAGED = 10_000
-"""Damaged lines after which a file is given up."""
+"""Number of damaged lines after which reading a file fails."""
 _GZIP = b"\x1f\x8b"
 _SLICE_BYTES = 2**20
 _LARGEST_NUMBER = 2**31 - 1
-"""Largest integer that every database stores."""
+"""Largest integer of the database columns."""
 _LARGEST_COUNT = 2**63 - 1
 
 
@@ -39,8 +39,8 @@ class DamagedLine:
     """A line that is not a record.
 
     Attributes:
-        number: Its number, from 1.
-        reason: What is wrong with it.
+        number: Line number, from 1.
+        reason: Why it is not a record.
     """
 
     number: int
@@ -48,18 +48,18 @@ class DamagedLine:
 
 
 def read_lines(content: bytes, *, where: str, damaged: list[DamagedLine] | None = None) -> Iterator[str]:
-    """Return the lines of a file that may be compressed by gzip, without holding all of them in memory.
+    """Return the lines of a file, which may be compressed with gzip, without keeping all of them in memory.
 
     Args:
-        content: The file.
-        where: Its name, for messages.
-        damaged: Gathers what is wrong; by default that is an error.
+        content: Content of the file.
+        where: Name of the file, for messages.
+        damaged: List to which damage is added; if none, damage is an error.
 
     Returns:
-        The lines. Iterating them raises InputError at one that is no UTF-8 or longer than :data:`LONGEST_LINE` bytes.
+        The lines. Iteration raises InputError at a line that is not UTF-8 or longer than :data:`LONGEST_LINE` bytes.
 
     Raises:
-        InputError: If the compressed file is damaged, or holds more than :data:`LARGEST_RATIO` times its own size.
+        InputError: If the compressed file is damaged, or larger than :data:`LARGEST_RATIO` times its compressed size.
     """
     if content[:2] != _GZIP:
         return _lines(_slices(content), where, damaged)
@@ -69,16 +69,16 @@ def read_lines(content: bytes, *, where: str, damaged: list[DamagedLine] | None 
             size += len(part)
             if size > max(SMALLEST_LIMIT, LARGEST_RATIO * len(content)):
                 raise InputError(
-                    f"`{where}` cannot be read: it holds more than {LARGEST_RATIO} times its own compressed size",
-                    hint="no observations compress that well; if you trust the file, decompress it with `gunzip` first",
+                    f"`{where}` cannot be read: its content is more than {LARGEST_RATIO} times its compressed size",
+                    hint="observations compress less; if you trust the file, decompress it with `gunzip` first",
                 )
     except (EOFError, zlib.error) as error:
-        reason = f"the compressed file is damaged or cut off: {error}"
+        reason = f"the compressed file is damaged or truncated: {error}"
     if reason and damaged is None:
         raise InputError(
-            f"`{where}` cannot be read: {reason}", hint="nothing was stored; `--keep-valid` stores what can be read"
+            f"`{where}` cannot be read: {reason}", hint="nothing was stored; `--keep-valid` stores the readable part"
         )
-    return _lines(_sound_part(content), where, damaged, reason=reason)
+    return _lines(_readable_part(content), where, damaged, reason=reason)
 
 
 def _lines(parts: Iterable[bytes], where: str, damaged: list[DamagedLine] | None, *, reason: str = "") -> Iterator[str]:
@@ -90,14 +90,14 @@ def _lines(parts: Iterable[bytes], where: str, damaged: list[DamagedLine] | None
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
             if damaged is None:
-                raise InputError(f"{where}:{number}: no UTF-8: {error}") from None
+                raise InputError(f"{where}:{number}: not UTF-8: {error}") from None
             yield line.decode("utf-8", "replace")
     if reason and damaged is not None:
         damaged.append(DamagedLine(number=number, reason=reason))
 
 
 def _split(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines as :func:`knowledge.domain.lines.lines_of` does; of one that is too long, its first part."""
+    """Yield lines as :func:`knowledge.domain.lines.lines_of` does; of a line that is too long, only the beginning."""
     rest = bytearray()
     for part in parts:
         first, *others = part.split(b"\n")
@@ -118,19 +118,19 @@ def _slices(content: bytes) -> Iterator[bytes]:
 
 
 def _decompress(content: bytes) -> Iterator[bytes]:
-    """Yield what a gzip file holds, a few MiB at most at a time.
+    """Yield the decompressed content of a gzip file, in parts of a few MiB at most.
 
     Raises:
-        zlib.error: At the first damage.
-        EOFError: If it is cut off.
+        zlib.error: If the file is damaged.
+        EOFError: If it is truncated.
     """
     stream = zlib.decompressobj(wbits=31)
-    # Deflate makes at most 1032 bytes of one (zlib's technical notes).
+    # Deflate decompresses one byte to at most 1032 (zlib's technical notes).
     for start in range(0, len(content), 4096):
         part = content[start : start + 4096]
         while part:
             if stream.eof:
-                # Compressed files may stand one behind the other (RFC 1952), and zeros behind the last.
+                # Several compressed files may be concatenated (RFC 1952), followed by zeros.
                 part = part.lstrip(b"\0")
                 if not part:
                     break
@@ -141,8 +141,8 @@ def _decompress(content: bytes) -> Iterator[bytes]:
         raise EOFError("its end is missing")
 
 
-def _sound_part(content: bytes) -> Iterator[bytes]:
-    """Yield what can be decompressed of a file."""
+def _readable_part(content: bytes) -> Iterator[bytes]:
+    """Yield the content of a file up to the first damage."""
     with suppress(EOFError, zlib.error):
         yield from _decompress(content)
 
@@ -157,8 +157,8 @@ def write_observations(observations: Iterable[Observation], written: set[str] | 
     """Yield the lines of an observation file, without line ends; the same observations give the same lines.
 
     Args:
-        observations: What to write.
-        written: Identities of the stacks and machines that the file has already; new ones are added to it.
+        observations: The observations.
+        written: Identities of the stacks and machines that the file already contains; new ones are added to the set.
     """
     written = set() if written is None else written
     for observation in observations:
@@ -166,7 +166,7 @@ def write_observations(observations: Iterable[Observation], written: set[str] | 
             if value.identity not in written:
                 written.add(value.identity)
                 yield canonical_json({"kind": kind, "id": value.identity, "record": value.record()})
-        # As the canonical JSON of kind, identity and record would be, without writing the record again.
+        # Equal to the canonical JSON of kind, identity and record, without encoding the record again.
         yield f'{{"id":"{observation.identity}","kind":"observation","record":{observation.document}}}'
 
 
@@ -176,18 +176,18 @@ def read_observations(
     """Yield the observations of a file.
 
     Args:
-        lines: Its lines.
-        where: Its name, for messages.
-        damaged: Gathers the lines that are no valid records, which are passed over; by default the first one is an
-            error. More than :data:`MOST_DAMAGED` are one, too.
+        lines: Lines of the file.
+        where: Name of the file, for messages.
+        damaged: List to which lines that are not valid records are added; if none, the first one is an error. More
+            than :data:`MOST_DAMAGED` are always an error.
 
     Raises:
-        InputError: At the first line that is not a valid record; the message names the line. What was yielded before
-            is valid.
+        InputError: At the first line that is not a valid record; the message names the line. Observations that were
+            yielded before are valid.
     """
     stacks: dict[str, Stack] = {}
     machines: dict[str, HardwareProfile] = {}
-    sound = 0
+    valid = 0
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -195,12 +195,12 @@ def read_observations(
             entry = json.loads(line)
             kind, identity, record = entry["kind"], entry["id"], entry["record"]
             if kind == "stack":
-                stacks[identity] = _known_by(stack_from(record), identity)
+                stacks[identity] = _checked(stack_from(record), identity)
             elif kind == "hardware":
-                machines[identity] = _known_by(hardware_from(record), identity)
+                machines[identity] = _checked(hardware_from(record), identity)
             elif kind == "observation":
                 observation = _observation(identity, record, stacks, machines)
-                sound += 1
+                valid += 1
                 yield observation
             else:
                 raise ValueError(f"kind `{kind}` is not `stack`, `hardware` or `observation`")
@@ -209,21 +209,21 @@ def read_observations(
             if damaged is None:
                 raise InputError(
                     f"{where}:{number}: not a record of an observation file: {reason}",
-                    hint=f"the file is damaged or was written by another version; nothing of it was stored, though "
-                    f"{sound} observations before this line are sound: `--keep-valid` stores what is",
+                    hint=f"the file is damaged or was written by another version; nothing was stored, although "
+                    f"{valid} observations before this line are valid: `--keep-valid` stores the valid ones",
                 ) from None
             damaged.append(DamagedLine(number=number, reason=reason))
             if len(damaged) > MOST_DAMAGED:
                 raise InputError(
-                    f"`{where}` cannot be read: more than {MOST_DAMAGED} lines of it are no records",
-                    hint="is it an observation file? Nothing of it was stored",
+                    f"`{where}` cannot be read: more than {MOST_DAMAGED} lines are not records",
+                    hint="check that it is an observation file; nothing was stored",
                 ) from None
 
 
 _Described = TypeVar("_Described", Stack, HardwareProfile)
 
 
-def _known_by(value: _Described, identity: str) -> _Described:
+def _checked(value: _Described, identity: str) -> _Described:
     if value.identity != identity:
         raise ValueError("its content does not match its hash")
     return value
@@ -235,7 +235,7 @@ def _observation(
     if record.get("schema") not in _SCHEMAS:
         raise ValueError(f"schema {record.get('schema')} is not 1 or 2")
     if record["stack"] not in stacks or record["hardware"] not in machines:
-        raise ValueError("its stack or hardware is not in the file before it")
+        raise ValueError("its stack or hardware is missing in the lines before it")
     observation = observation_from(record, stack=stacks[record["stack"]], hardware=machines[record["hardware"]])
     check_observation(observation)
     if observation.identity != identity:
@@ -244,19 +244,19 @@ def _observation(
 
 
 def check_observation(observation: Observation) -> None:
-    """Refuse what no run can have given.
+    """Check the values of an observation.
 
     Raises:
-        ValueError: If a time is no positive number, or samples and status disagree.
+        ValueError: If a time is not a positive number, or samples and status contradict each other.
     """
     if any(not math.isfinite(s) or s <= 0 for s in observation.samples):
         raise ValueError("a sample is not a positive number of seconds")
     if (observation.status == "ok") != bool(observation.samples):
         raise ValueError(f"status `{observation.status}` with {len(observation.samples)} samples")
-    told = {"warmup_seconds": observation.warmup_seconds, "flops": observation.flops, "bytes": observation.bytes}
-    for name, value in told.items():
+    amounts = {"warmup_seconds": observation.warmup_seconds, "flops": observation.flops, "bytes": observation.bytes}
+    for name, value in amounts.items():
         if not math.isfinite(value) or value < 0:
-            raise ValueError(f"`{name}` is {value}, which is no amount")
+            raise ValueError(f"`{name}` is {value}, not a finite number from 0 on")
     if observation.loops < 0 or observation.round < 0 or observation.arm < 0:
         raise ValueError("`loops`, `round` or `slot` is negative")
     if max(observation.round, observation.arm) > _LARGEST_NUMBER:
@@ -267,7 +267,7 @@ def check_observation(observation: Observation) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """Return in one line what is wrong with a record; what UTF-8 cannot write, such as a lone surrogate, is escaped."""
+    """Return the error of a record in one line; characters that UTF-8 cannot encode are escaped."""
     from pydantic import ValidationError
 
     if isinstance(error, ValidationError):

@@ -1,7 +1,7 @@
 """A folder of observation files that grows while a machine measures.
 
-Writing and resuming need the standard library only: the machine that measures may have nothing else to read records
-with. Whoever imports the files checks them (:mod:`knowledge.exchange.files`).
+Writing and resuming need only the standard library, because the measuring machine may have no other packages. The
+import of the files validates them (:mod:`knowledge.exchange.files`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATTERN = "observations-*.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """What identifies an observation within all blocks.
+    """Key of an observation among all blocks.
 
     Attributes:
         block: Name of the block.
@@ -40,14 +40,14 @@ class MeasuredRun:
 
 
 class ObservationFolder:
-    """Observation files in a folder: those of this session grow, those of others are only read.
+    """Observation files in a folder: files of this session are extended, files of other sessions are only read.
 
-    A session is a time without a restart of the machine or a long pause: what was measured in two sessions may have
-    been measured on two machines of one kind, or on a machine in two states.
+    A session is a period without a restart of the machine or a long pause. Measurements of two sessions may come from
+    two similar machines, or from one machine in two states.
     """
 
     def __init__(self, path: Path, *, session: str, limit_bytes: int = LIMIT_BYTES) -> None:
-        """Open a folder, which is made if it does not exist, and read what was measured before.
+        """Open or create a folder, and read the keys of its observations.
 
         Args:
             path: The folder.
@@ -55,7 +55,7 @@ class ObservationFolder:
             limit_bytes: Largest size of one file.
 
         Raises:
-            InputError: If a file in it is damaged elsewhere than at its end.
+            InputError: If a file is damaged, except at its end.
             UnavailableError: If the folder cannot be read or written.
         """
         self._path = path
@@ -63,7 +63,7 @@ class ObservationFolder:
         self._limit = limit_bytes
         self._runs: dict[MeasuredRun, str] = {}
         self._number = 0
-        self._described: set[str] = set()
+        self._written: set[str] = set()
         try:
             path.mkdir(parents=True, exist_ok=True)
             for file in sorted(path.glob(_PATTERN), key=lambda f: (len(f.name), f.name)):
@@ -72,10 +72,10 @@ class ObservationFolder:
             raise UnavailableError(f"the folder `{path}` cannot be used: {error}") from None
 
     def lock(self) -> None:
-        """Keep the folder for this process until it ends; reading it stays possible.
+        """Lock the folder for this process until it ends; other processes can still read it.
 
         Raises:
-            UnavailableError: If another process measures into it.
+            UnavailableError: If another process holds the lock.
         """
         import fcntl
 
@@ -84,14 +84,14 @@ class ObservationFolder:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UnavailableError(
-                f"another process measures into the folder `{self._path}`", hint="wait for it, or name another folder"
+                f"another process writes to the folder `{self._path}`", hint="wait for it, or name another folder"
             ) from None
         except OSError as error:
             raise UnavailableError(f"the folder `{self._path}` cannot be written: {error}") from None
 
     @property
     def runs(self) -> Mapping[MeasuredRun, str]:
-        """What was measured, each with the name of its session."""
+        """Keys of the measured runs, each with the name of its session."""
         return MappingProxyType(self._runs)
 
     def add(self, observations: Iterable[Observation]) -> None:
@@ -110,19 +110,19 @@ class ObservationFolder:
             raise UnavailableError(f"the folder `{self._path}` cannot be written: {error}") from None
 
     def _append(self, observation: Observation) -> None:
-        described = set(self._described)
-        text = _text(observation, described)
+        written = set(self._written)
+        text = _text(observation, written)
         file = self._file()
         if file.exists() and file.stat().st_size + len(text) > self._limit:
             self._number += 1
-            # Each file can be read alone: stack and machine are written again.
-            described = set()
-            file, text = self._file(), _text(observation, described)
+            # Each file is complete: stack and machine are written again.
+            written = set()
+            file, text = self._file(), _text(observation, written)
         with file.open("ab") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        self._described = described
+        self._written = written
 
     def _file(self) -> Path:
         return self._path / f"observations-{self._session}-{self._number:03d}.jsonl"
@@ -132,9 +132,9 @@ class ObservationFolder:
         content = file.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         if session == self._session and number.isdigit():
-            self._number, self._described = int(number), set()
+            self._number, self._written = int(number), set()
             if whole != content:
-                # The process was killed while it wrote: half a line is no observation.
+                # The process was killed during a write: remove the incomplete line.
                 os.truncate(file, len(whole))
         for place, line in enumerate(whole.split(b"\n")[:-1], start=1):
             try:
@@ -144,11 +144,11 @@ class ObservationFolder:
                     indicator = IndicatorRun(**record["indicator"])
                     self._runs[_run(record["block"], record["round"], record["slot"], indicator)] = session
                 elif session == self._session:
-                    self._described.add(entry["id"])
+                    self._written.add(entry["id"])
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise InputError(
                     f"`{file}`, line {place}: not a record of an observation file: {error}",
-                    hint="move the file away to go on; `advisor knowledge import --keep-valid` reads what is sound",
+                    hint="to continue, move the file away; `knowledge import --keep-valid` reads its valid lines",
                 ) from None
 
 
@@ -156,5 +156,5 @@ def _run(block: str, number: int, arm: int, indicator: IndicatorRun) -> Measured
     return MeasuredRun(block=block, round=number, arm=arm, label=indicator.label)
 
 
-def _text(observation: Observation, described: set[str]) -> bytes:
-    return "".join(f"{line}\n" for line in write_observations([observation], described)).encode()
+def _text(observation: Observation, written: set[str]) -> bytes:
+    return "".join(f"{line}\n" for line in write_observations([observation], written)).encode()

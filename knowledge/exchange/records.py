@@ -1,4 +1,4 @@
-"""Observations as plain records: stack and hardware are written once and named by their content hash."""
+"""Conversion of records to observations; records refer to stacks and hardware by content hash."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ def stack_from(record: Any) -> Stack:
     """Build a stack from its record.
 
     Raises:
-        ValueError: If a field is absent, superfluous or of the wrong type.
+        ValueError: If a field is missing, unknown or of the wrong type.
     """
-    built: Stack = _adapter(Stack).validate_python(record)
-    return built
+    stack: Stack = _adapter(Stack).validate_python(record)
+    return stack
 
 
 def hardware_from(record: Any) -> HardwareProfile:
     """Build a hardware profile from its record.
 
     Raises:
-        ValueError: If a field is absent, superfluous or of the wrong type.
+        ValueError: If a field is missing, unknown or of the wrong type.
     """
-    built: HardwareProfile = _adapter(HardwareProfile).validate_python(record)
-    return built
+    profile: HardwareProfile = _adapter(HardwareProfile).validate_python(record)
+    return profile
 
 
 def observation_from(record: dict[str, Any], *, stack: Stack, hardware: HardwareProfile) -> Observation:
     """Build an observation from its record and its stack and hardware, which many observations share.
 
     Raises:
-        ValueError: If a field is absent, superfluous or of the wrong type.
+        ValueError: If a field is missing, unknown or of the wrong type.
     """
-    built: Observation = _adapter(Observation).validate_python({**record, "stack": stack, "hardware": hardware})
-    return built
+    observation: Observation = _adapter(Observation).validate_python({**record, "stack": stack, "hardware": hardware})
+    return observation
 
 
 @cache

@@ -1,1 +1,1 @@
-"""Hardware profiles: detected, shipped, or read from a file."""
+"""Hardware profiles: detected, shipped with the program, or read from a file."""

@@ -1,4 +1,4 @@
-"""Detects the machine: files of the kernel, archspec, and NVML; without archspec or NVML it says what is not known."""
+"""Hardware detection with kernel files, archspec and NVML; what cannot be detected is listed in the profile."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def detect(root: Path = Path("/"), *, nvml: NvmlReading | None = None, machine: 
     """Detect a machine.
 
     Args:
-        root: Where the machine's file system is seen; a recorded machine's folder in tests.
-        nvml: What NVML said; asked of the driver by default.
-        machine: Machine name as ``uname -m`` gives it; this machine's by default.
+        root: Root of the machine's file system; in tests, the folder of a recorded machine.
+        nvml: Result of NVML; read from the driver if none.
+        machine: Machine name as printed by ``uname -m``; this machine's if none.
 
     Returns:
-        The profile, named ``detected``. What could not be read is listed in ``unknown``, never guessed.
+        The profile, named ``detected``. Properties that could not be read are listed in ``unknown``.
     """
     unknown: list[str] = []
     system = "linux" if root != Path("/") else platform.system().lower()
@@ -64,7 +64,7 @@ def _read(root: Path, name: str) -> str:
 
 
 def _cpuinfo(root: Path) -> list[dict[str, str]]:
-    """Return one dictionary a logical processor, as ``/proc/cpuinfo`` lists them."""
+    """Return one dictionary per logical processor, as ``/proc/cpuinfo`` lists them."""
     processors = []
     for block in _read(root, "proc/cpuinfo").strip().split("\n\n"):
         parts = (line.partition(":") for line in lines_of(block))
@@ -83,14 +83,14 @@ def _cpu(root: Path, machine: str, unknown: list[str]) -> Cpu:
     except ImportError:
         microarchitecture = x86_level(features) if machine == "x86_64" else machine
         vendor = first.get("vendor_id", "")
-        unknown.append(f"microarchitecture: `archspec` is not installed; `{microarchitecture}` is what it is at least")
+        unknown.append(f"microarchitecture: `archspec` is not installed; `{microarchitecture}` is a lower bound")
     threads = len(processors) or _count(_read(root, "sys/devices/system/cpu/present"))
     packages = {p["physical id"] for p in processors if "physical id" in p}
     cores = {(p["physical id"], p["core id"]) for p in processors if "physical id" in p and "core id" in p}
     if not processors:
         unknown.append("processors: `/proc/cpuinfo` lists none")
     elif not cores:
-        unknown.append("cores and sockets: `/proc/cpuinfo` does not tell")
+        unknown.append("cores and sockets: `/proc/cpuinfo` does not list them")
     return Cpu(
         architecture=machine,
         microarchitecture=microarchitecture,
@@ -107,19 +107,19 @@ def x86_level(features: Iterable[str]) -> str:
     """Return the highest level of the x86-64 psABI that has all its features, as archspec names it.
 
     Args:
-        features: As the kernel names them.
+        features: Features by the names of the kernel.
     """
-    held = set(features)
+    available = set(features)
     level = "x86_64"
-    for name, needed in _X86_LEVELS.items():
-        if not held.issuperset(needed):
+    for name, required in _X86_LEVELS.items():
+        if not available.issuperset(required):
             break
         level = name
     return level
 
 
 def _microarchitecture(machine: str, fields: dict[str, str], features: Iterable[str]) -> tuple[str, str]:
-    """Name the most specific archspec microarchitecture whose features the processor has."""
+    """Return the most specific archspec microarchitecture whose features the processor has, and the vendor."""
     import archspec.cpu
 
     targets = archspec.cpu.TARGETS
@@ -129,7 +129,7 @@ def _microarchitecture(machine: str, fields: dict[str, str], features: Iterable[
     if not fields and machine == platform.machine() and platform.system() != "Linux":
         host = archspec.cpu.host()
         return host.name, host.vendor
-    # A partial target resolves the features that archspec names otherwise than the kernel.
+    # A partial target resolves features with different names in archspec and the kernel.
     partial = archspec.cpu.Microarchitecture("", [], vendor, set(features), {})
     root = targets[machine]
     fitting = [
@@ -137,8 +137,8 @@ def _microarchitecture(machine: str, fields: dict[str, str], features: Iterable[
         for t in targets.values()
         if t.family == root and t.vendor in ("generic", vendor) and all(feature in partial for feature in t.features)
     ]
-    # As archspec does: of the generic levels only x86 machines tell theirs, and of the named microarchitectures those
-    # count that go beyond the best generic level.
+    # As in archspec: generic levels are detected only on x86, and a named microarchitecture counts only if it is more
+    # specific than the best generic level.
     generic = [t for t in fitting if t.vendor == "generic" and (machine == "x86_64" or t == root)] or [root]
     best = max(generic, key=_specificity)
     named = [t for t in fitting if t.vendor != "generic" and t > best]
@@ -166,14 +166,14 @@ def _memory(root: Path, unknown: list[str]) -> int | None:
         import psutil
 
         return int(psutil.virtual_memory().total)
-    unknown.append("memory: `/proc/meminfo` does not tell")
+    unknown.append("memory: `/proc/meminfo` does not list it")
     return None
 
 
 def _numa_nodes(root: Path, unknown: list[str]) -> int | None:
     nodes = _count(_read(root, "sys/devices/system/node/online"))
     if not nodes:
-        unknown.append("NUMA nodes: `/sys/devices/system/node` does not tell")
+        unknown.append("NUMA nodes: `/sys/devices/system/node` does not list them")
     return nodes or None
 
 
@@ -200,7 +200,7 @@ def _libc(root: Path) -> tuple[str, str]:
 
 
 def _virtualisation(root: Path) -> str:
-    """Name the layers between the machine and this process, the innermost first."""
+    """Return the virtualisation layers between machine and process, the innermost first."""
     layers = []
     if any((root / sign).exists() for sign in _CONTAINER_SIGNS) or re.search(
         r"docker|kubepods|containerd|libpod", _read(root, "proc/1/cgroup")
@@ -208,7 +208,7 @@ def _virtualisation(root: Path) -> str:
         layers.append("container")
     vendor = _read(root, "sys/class/dmi/id/sys_vendor") + _read(root, "sys/class/dmi/id/product_name")
     flags = (_cpuinfo(root) or [{}])[0].get("flags", "").split()
-    known = [name for sign, name in _HYPERVISORS if sign in vendor]
-    if known or "hypervisor" in flags:
-        layers.append(known[0] if known else "virtual machine")
+    hypervisors = [name for sign, name in _HYPERVISORS if sign in vendor]
+    if hypervisors or "hypervisor" in flags:
+        layers.append(hypervisors[0] if hypervisors else "virtual machine")
     return " in ".join(layers)

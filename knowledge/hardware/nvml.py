@@ -1,4 +1,4 @@
-"""What NVML, the NVIDIA driver's library, says of the accelerators."""
+"""Detection of NVIDIA accelerators with NVML, the library of the driver."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from knowledge.domain.hardware import Accelerator, Driver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlReading:
-    """What the driver says.
+    """Result of reading NVML.
 
     Attributes:
         accelerators: Groups of identical devices.
         driver: The driver, or none.
-        problem: Why nothing could be read although there should be a driver, or empty.
+        problem: Why the driver could not be read, or empty.
     """
 
     accelerators: tuple[Accelerator, ...] = ()
@@ -24,7 +24,7 @@ class NvmlReading:
 
 
 def read_nvml() -> NvmlReading:
-    """Ask NVML; a machine without an NVIDIA driver is normal and gives an empty reading."""
+    """Read NVML. Without an NVIDIA driver the result is empty, which is not a problem."""
     try:
         import pynvml
     except ImportError:
@@ -44,12 +44,12 @@ def read_nvml() -> NvmlReading:
 
 
 def group_devices(devices: list[dict[str, Any]], interconnect: str) -> tuple[Accelerator, ...]:
-    """Group devices that are alike.
+    """Group identical devices.
 
     Args:
-        devices: One dictionary a device with ``model``, ``compute_capability``, ``memory_bytes``, ``partition`` and
+        devices: One dictionary per device with ``model``, ``compute_capability``, ``memory_bytes``, ``partition`` and
             ``numa_node``.
-        interconnect: How the devices reach each other.
+        interconnect: Interconnect of the devices.
     """
     groups: dict[tuple[Any, ...], list[int | None]] = {}
     for device in devices:
@@ -101,7 +101,7 @@ def _partition(nvml: Any, handle: Any) -> str:
 
 
 def _interconnect(nvml: Any, handles: list[Any]) -> str:
-    """Say ``nvlink`` where the first two devices reach each other through it, else ``pcie``."""
+    """Return ``nvlink`` if the first two devices are connected by it, else ``pcie``."""
     if len(handles) < 2:
         return ""
     status = _optional(
@@ -111,9 +111,9 @@ def _interconnect(nvml: Any, handles: list[Any]) -> str:
     return "nvlink" if status == nvml.NVML_P2P_STATUS_OK else "pcie"
 
 
-def _optional(nvml: Any, ask: Any) -> Any:
-    """Ask for something that not every device, driver or version of the package supports."""
+def _optional(nvml: Any, query: Any) -> Any:
+    """Return the result of a query that not every device, driver or package version supports; else none."""
     try:
-        return ask()
+        return query()
     except (nvml.NVMLError, AttributeError):
         return None

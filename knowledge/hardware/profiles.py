@@ -1,4 +1,4 @@
-"""Hardware profiles that ship with the program, and those that users write."""
+"""Hardware profiles that ship with the program or that users write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shipped_profile(name: str) -> HardwareProfile:
     """Return a shipped profile.
 
     Raises:
-        InputError: If there is none of that name.
+        InputError: If there is no profile with this name.
     """
     if name not in shipped_names():
         hint = suggest(name, shipped_names(), otherwise="`advisor hardware list` lists the shipped profiles")
@@ -32,7 +32,7 @@ def shipped_profile(name: str) -> HardwareProfile:
 
 
 def find_profile(choice: str) -> HardwareProfile:
-    """Return what ``--hardware`` names: ``detect``, a shipped profile, or a YAML or JSON file.
+    """Return the profile of a ``--hardware`` option: ``detect``, a shipped profile, or a YAML or JSON file.
 
     Raises:
         InputError: If there is no such profile, or the file is not one.
@@ -50,7 +50,7 @@ def find_profile(choice: str) -> HardwareProfile:
 
 
 def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
-    """Read a profile from YAML or JSON; ``source`` lines are for people.
+    """Read a profile from YAML or JSON; the field ``source`` is ignored.
 
     Raises:
         InputError: If it is not a hardware profile; the message names the field.

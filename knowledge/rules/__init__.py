@@ -1,1 +1,1 @@
-"""Curated facts: what must not, should not, or should be together, each with its source."""
+"""Curated rules: package versions that are forbidden or discouraged, each with its source."""

@@ -1,4 +1,4 @@
-"""Reads the rules that ship with the program."""
+"""The catalogue of rules that ship with the program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shipped_rules() -> tuple[Rule, ...]:
     """Return every rule of the catalogue, sorted by identity.
 
     Raises:
-        InputError: If an entry is malformed or two have one identity.
+        InputError: If an entry is malformed or two entries have the same identity.
     """
     folder = importlib.resources.files("knowledge.rules") / "catalogue"
     rules: list[Rule] = []
@@ -28,13 +28,13 @@ def shipped_rules() -> tuple[Rule, ...]:
         if file.name.endswith(".yaml"):
             rules += read_rules(file.read_text(encoding="utf-8"), where=file.name)
     identities = [rule.id for rule in rules]
-    if doubled := {i for i in identities if identities.count(i) > 1}:
-        raise InputError(f"the rule catalogue holds `{min(doubled)}` twice")
+    if duplicates := {i for i in identities if identities.count(i) > 1}:
+        raise InputError(f"the rule catalogue contains `{min(duplicates)}` twice")
     return tuple(sorted(rules, key=lambda rule: rule.id))
 
 
 def catalogue_digest() -> str:
-    """Return a hash of the rules that ship: equal where they say the same."""
+    """Return a hash of the shipped rules."""
     return content_hash([asdict(rule) for rule in shipped_rules()])
 
 
@@ -69,7 +69,7 @@ def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[Rule]:
-    """Return what reads a rule of any kind; making it takes longer than reading a file with it."""
+    """Return the parser of rules, cached because its construction is slow."""
     from pydantic import Field, TypeAdapter
 
     return TypeAdapter(Annotated[Rule, Field(discriminator="kind")])

@@ -1,4 +1,4 @@
-"""Turns the rules into constraints on one machine."""
+"""Evaluation of the rules on one machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Unary = CapabilityRule | RuntimeRule | PublisherTestedRule | CpuOnlyRule | Vend
 
 
 class RuleBook:
-    """The rules as they bear on one machine."""
+    """The rules that apply to one machine."""
 
     def __init__(self, rules: Iterable[Rule], hardware: HardwareProfile) -> None:
         self._hardware = hardware
@@ -40,14 +40,14 @@ class RuleBook:
                 for package in rule.packages if isinstance(rule, RuntimeRule | VendorRule) else (rule.package,):
                     self._unary[package].append(rule)
         self.conflicts: tuple[ConflictRule, ...] = tuple(conflicts)
-        """Pairs of packages that do not work together, on any machine."""
+        """Rules about pairs of packages that do not work together, on any machine."""
 
     def judge(self, name: str, version: Version) -> tuple[Verdict, ...]:
-        """Return what the rules say about one package version on the machine; empty where they are silent."""
+        """Return the verdicts of the rules on one package version; an empty tuple if no rule applies."""
         if not self._hardware.accelerators:
             return ()
-        found = [self._judge(rule, name, version) for rule in self._unary.get(name, ())]
-        return tuple(verdict for verdict in found if verdict is not None)
+        verdicts = [self._judge(rule, name, version) for rule in self._unary.get(name, ())]
+        return tuple(verdict for verdict in verdicts if verdict is not None)
 
     def admits(self, specifier: str, version: Version) -> bool:
         """Whether a rule's specifier admits a version; an empty one admits all."""
@@ -130,7 +130,7 @@ class RuleBook:
         return f"`{rule.package} {version}` was tested by its publisher with CUDA {rule.cuda} and cuDNN {rule.cudnn}"
 
     def _of_another_vendor(self, rule: VendorRule, name: str, version: Version) -> str | None:
-        """Say that a build is for none of the machine's accelerators; of all such versions alike: they are one fact."""
+        """Return why a build supports none of the machine's accelerators; one text for all versions of such builds."""
         hardware = self._hardware
         if any(accelerator.vendor == rule.vendor for accelerator in hardware.accelerators):
             return None
@@ -159,13 +159,13 @@ class RuleBook:
 
 
 def verdict_on(rule: ConflictRule) -> Verdict:
-    """Return what a rule says about two packages that it finds together."""
+    """Return the verdict of a rule about two packages."""
     about: Subject = rule.breaks or "combination"
     return Verdict(rule=rule.id, severity=rule.severity, message=rule.message, source=rule.source, about=about)
 
 
 def runs_on(capability: tuple[int, int], *, machine_code: Iterable[str], ptx: Iterable[str]) -> bool:
-    """Whether code built for some compute capabilities runs on a GPU of one.
+    """Whether code that was built for some compute capabilities runs on a GPU.
 
     Machine code runs within its major version on the same or a newer minor one; PTX on the same or anything newer.
     """

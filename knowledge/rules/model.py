@@ -1,4 +1,4 @@
-"""What a rule says; the catalogue is YAML, one rule an entry, and every entry names its source."""
+"""Types of rules. The catalogue is YAML, with one rule per entry; every entry names its source."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 Severity = Literal["forbidden", "discouraged", "note"]
-"""A stack must not hold what is forbidden, pays a price for what is discouraged, and is told a note."""
+"""A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; a ``note`` is only reported."""
 
 Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only", "vendor"]
-"""What a verdict is about."""
+"""Subject of a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class ConflictRule:
         versions: Specifier of its versions.
         other: The other package.
         other_versions: Specifier of the other's versions.
-        breaks: What does not fit, where that has a name: ``abi`` is the binary interface.
+        breaks: What is incompatible, if it has a name: ``abi`` is the binary interface.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -40,7 +40,7 @@ class ConflictRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapabilityRule:
-    """For which NVIDIA GPUs the wheels of some versions hold code.
+    """NVIDIA GPUs that the wheels of some versions contain code for.
 
     Machine code for compute capability X.Y runs on X.Z with Z >= Y; PTX for X.Y is compiled by the driver for any newer
     capability (CUDA C++ programming guide, "binary compatibility" and "PTX compatibility").
@@ -49,11 +49,11 @@ class CapabilityRule:
         package: The package.
         versions: Specifier of its versions.
         cuda: CUDA runtime version of the build; a local version such as ``+cu126`` names it.
-        default: Whether builds without a local version are this one.
+        default: Whether this is the build without a local version.
         architectures: Machine names of the wheels.
         machine_code: Compute capabilities with machine code.
         ptx: Compute capabilities with PTX.
-        at_least: Least compute capability, where the source names only that.
+        at_least: Minimum compute capability, if the source names only that.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -74,13 +74,13 @@ class CapabilityRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeRule:
-    """What one CUDA runtime version needs of the machine.
+    """Requirements of a CUDA runtime version on the machine.
 
     Attributes:
         cuda: CUDA runtime version, ``major.minor``.
-        packages: Distributions that carry it.
-        driver: Least driver version on Linux.
-        capability: Least compute capability, or none where every GPU of its time is served.
+        packages: Distributions that contain it.
+        driver: Minimum driver version on Linux.
+        capability: Minimum compute capability; none if all GPUs of its time are supported.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -124,7 +124,7 @@ class CpuOnlyRule:
 
     Attributes:
         package: The package.
-        local: Local version of such builds, or none where every build is one.
+        local: Local version of such builds, or none if every build is one.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -144,10 +144,10 @@ class VendorRule:
     Attributes:
         packages: The packages.
         vendor: The vendor, as hardware profiles name it: ``nvidia`` or ``amd``.
-        runtime: What the builds run on, for people: ``CUDA`` or ``ROCm``.
-        instead: What to take for another vendor's accelerator, for people.
-        local: How the local version of such builds begins (``cu`` of ``+cu126``); empty for builds without a local
-            version, none where every build is one.
+        runtime: Runtime of the builds, for people: ``CUDA`` or ``ROCm``.
+        instead: What to use for another vendor's accelerator, for people.
+        local: Prefix of the local version of such builds (``cu`` of ``+cu126``); empty for builds without a local
+            version, none if every build is one.
         os: Systems of the builds, or none for all.
         architectures: Machine names of the builds, or none for all.
     """
@@ -172,14 +172,14 @@ Rule = ConflictRule | CapabilityRule | RuntimeRule | PublisherTestedRule | CpuOn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a rule says about one package version on one machine.
+    """Result of a rule for one package version on one machine.
 
     Attributes:
         rule: Identity of the rule.
-        severity: How bad it is.
+        severity: Severity of the rule.
         message: One sentence, without a final full stop.
-        source: Where the fact comes from.
-        about: What it is about.
+        source: Source of the fact.
+        about: Subject of the verdict.
     """
 
     rule: str

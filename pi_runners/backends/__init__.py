@@ -1,4 +1,4 @@
-"""How each framework spells the operations that indicators are written in."""
+"""Implementations of the operations that indicators use, one for each framework."""
 
 from __future__ import annotations
 
@@ -6,38 +6,31 @@ import importlib
 
 from pi_runners.harness.contract import Backend, Parameters, Unsupported
 
-FRAMEWORKS = {
-    "numpy": "numpy",
-    "tensorflow": "tensorflow",
-    "tensorflow-cpu": "tensorflow",
-    "tensorflow-gpu": "tensorflow",
-    "tf-nightly": "tensorflow",
-    "torch": "torch",
-    "jax": "jax",
-    "onnxruntime": "onnxruntime",
-    "onnxruntime-gpu": "onnxruntime",
-}
-"""Backend of each distribution that provides a framework."""
-
-BACKENDS = {
+_CLASSES = {
     "numpy": "NumpyBackend",
     "tensorflow": "TensorflowBackend",
     "torch": "TorchBackend",
     "jax": "JaxBackend",
     "onnxruntime": "OnnxruntimeBackend",
 }
-"""Class of each backend, in the module of its name."""
+"""Class of each backend; the module has the name of the backend."""
 
 
 def make_backend(name: str, device: str, dtype: str, settings: Parameters) -> Backend:
     """Import a framework and return its backend.
 
+    Args:
+        name: Name of the backend.
+        device: ``cpu`` or ``cuda``.
+        dtype: Element type.
+        settings: Run-time settings by name.
+
     Raises:
-        Unsupported: If the backend, the device or the element type is not to be had.
-        ImportError: If the framework does not import; frameworks may raise anything else, too.
+        Unsupported: If there is no such backend, or it does not support the device or the element type.
+        ImportError: If the framework cannot be imported; a framework may also raise any other exception.
     """
-    if name not in BACKENDS:
+    if name not in _CLASSES:
         raise Unsupported("there is no backend `{}`".format(name))
     module = importlib.import_module("pi_runners.backends." + name)
-    backend: Backend = getattr(module, BACKENDS[name])(device, dtype, settings)
+    backend: Backend = getattr(module, _CLASSES[name])(device, dtype, settings)
     return backend

@@ -1,17 +1,16 @@
-"""The contract of an executor: it brings the tasks of a batch to machines, and tells how each of them ended.
+"""Contract of an executor, which runs the tasks of a batch on machines and reports how each of them ended.
 
-An executor runs commands, and knows nothing of what they measure: results travel in files that a task writes, or in its
-output.
+An executor runs commands and does not interpret their results. A task returns results in files that it writes, or in
+its output.
 
-A batch is submitted under a name of its own. Submitting a name again gives the handle of the batch that is there
-already: whoever submits may be killed between asking and noting the answer, and asks again.
+A batch has a unique name. Submitting a name again returns the handle of the existing batch: a client that was killed
+before it stored the handle can submit again without starting the tasks twice.
 
-An executor keeps nothing in memory that it needs later. Any process that knows a batch and its handle may poll, cancel
-and collect it.
+An executor keeps no state in memory. Any process that has a batch and its handle can poll, cancel and collect it.
 
-A task ends in exactly one of the final states, and stays there. What an engine runs again by itself (a requeue after a
-lost node) is one task all the while. ``lost`` is what ended without anybody having seen how: nothing is known of it,
-and it may be run again.
+A task ends in exactly one of the final states and stays in it. If the engine restarts a task itself, such as a requeue
+after a lost node, it is still the same task. ``lost`` means that the end of the task was not observed; the task may be
+submitted again.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from typing import Literal, Protocol
 from knowledge.domain.errors import InputError, UnavailableError
 
 State = Literal["queued", "running", "done", "failed", "timed-out", "out-of-memory", "cancelled", "lost"]
-"""What a task is doing, or how it ended; all but the first two are final."""
+"""State of a task; all but the first two are final."""
 
-PLACE = "{task}"
-"""A word of a batch's command that stands for the task's number."""
+TASK_NUMBER = "{task}"
+"""Placeholder for the number of the task in the command of a batch."""
 
 
 class ExecutorError(UnavailableError):
-    """Raised when an engine cannot be asked, or refuses what it is asked for."""
+    """Raised when an engine does not answer or rejects a request."""
 
     code = "executor"
 
 
 class RefusedError(ExecutorError):
-    """Raised when an engine refuses a batch, or is not there at all: nothing of it runs."""
+    """Raised when an engine rejects a batch or is not installed; no task of the batch runs."""
 
     code = "refused"
 
@@ -48,15 +47,15 @@ class Batch:
     """Tasks that are submitted together.
 
     Attributes:
-        name: Unique to it: lower-case letters, digits and hyphens, at most 50.
-        command: What each task runs: a program and its arguments. The word :data:`PLACE` stands for the task's number;
-            every other word reaches the program as it is, whatever it holds.
+        name: Unique name: lower-case letters, digits and hyphens, at most 50 characters.
+        command: Program and arguments of each task. The word :data:`TASK_NUMBER` is replaced by the number of the task;
+            all other words are passed on unchanged.
         tasks: Numbers of the tasks.
-        folder: Where the executor keeps what it needs, and the output of the tasks. It is the batch's own.
-        home: What the tasks read and write, where they see the same files as whoever submits.
-        inputs: What tasks read; an executor whose tasks do not see ``home`` brings these files to them.
-        seconds: Longest time of one task; none leaves it to the engine.
-        memory_bytes: Most memory of one task; none leaves it to the engine.
+        folder: Directory of this batch only, for the executor's files and the output of the tasks.
+        home: Directory that the tasks read and write, if they share a file system with the submitting process.
+        inputs: Files that the tasks read; an executor without a shared file system copies them to the tasks.
+        seconds: Time limit of one task; none for the engine's default.
+        memory_bytes: Memory limit of one task; none for the engine's default.
     """
 
     name: str
@@ -69,32 +68,32 @@ class Batch:
     memory_bytes: float | None = None
 
     def __post_init__(self) -> None:
-        # Engines take more, and each reads something into it: Slurm commas, Kubernetes nothing but this.
+        # The names that all engines accept: Kubernetes allows nothing else, and Slurm splits names at commas.
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?", self.name):
             raise InputError(
-                f"`{ascii(self.name)[1:-1]}` is not a name of a batch",
-                hint="take lower-case letters, digits and hyphens between them, at most 50",
+                f"`{ascii(self.name)[1:-1]}` is not a valid name of a batch",
+                hint="use at most 50 lower-case letters and digits, with hyphens between them",
             )
         if not self.command or not self.command[0] or self.command[0].startswith("-") or "\0" in "".join(self.command):
             raise InputError(
-                f"`{ascii(' '.join(self.command))[1:-1]}` is not a command",
-                hint="begin with a program, and use no zero bytes",
+                f"`{ascii(' '.join(self.command))[1:-1]}` is not a valid command",
+                hint="start with a program, and use no zero bytes",
             )
 
     def command_of(self, task: int) -> list[str]:
-        """Return what one task runs."""
-        return [str(task) if word == PLACE else word for word in self.command]
+        """Return the command of one task."""
+        return [str(task) if word == TASK_NUMBER else word for word in self.command]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatus:
-    """What a task is doing.
+    """Status of a task.
 
     Attributes:
-        task: Its number.
-        state: What it is doing.
-        node: Where, or empty where that is not known.
-        reason: Why it is in this state, in the engine's words.
+        task: Number of the task.
+        state: State of the task.
+        node: Name of its node; empty if it is not known.
+        reason: Reason for the state, as the engine reports it.
     """
 
     task: int
@@ -104,16 +103,16 @@ class TaskStatus:
 
     @property
     def final(self) -> bool:
-        """Whether it stays so."""
+        """Whether the state is final."""
         return self.state not in ("queued", "running")
 
 
 class Executor(Protocol):
-    """Where batches run."""
+    """Runs batches of tasks."""
 
     @property
     def sees_files(self) -> bool:
-        """Whether files that tasks write are seen here; else results come back in their output."""
+        """Whether tasks share a file system with this process; otherwise their output contains the results."""
 
     def check(self) -> None:
         """Check, without submitting anything, that the engine can be used from here.
@@ -123,36 +122,36 @@ class Executor(Protocol):
         """
 
     def submit(self, batch: Batch) -> str:
-        """Submit a batch, unless one of its name is there already, and return its handle.
+        """Submit a batch, unless one of the same name exists, and return its handle.
 
         Raises:
-            RefusedError: If the engine refuses it, or is not there; then no task of it runs.
-            ExecutorError: If the engine does not answer; then it may have it all the same.
+            RefusedError: If the engine rejects the batch or is not installed; no task of the batch runs.
+            ExecutorError: If the engine does not answer; it may nevertheless have accepted the batch.
         """
 
     def find(self, batch: Batch) -> str | None:
-        """Return the handle of the batch of this name, or none where the engine knows none.
+        """Return the handle of the batch of this name, or none if the engine has no such batch.
 
         Raises:
             ExecutorError: If the engine cannot be reached.
         """
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
-        """Return the status of every task, in order of the batch's tasks.
+        """Return the status of every task, in the order of the batch's tasks.
 
         Raises:
             ExecutorError: If the engine cannot be reached.
         """
 
     def cancel(self, batch: Batch, handle: str) -> None:
-        """End every task that has not ended; those become ``cancelled``. What has ended stays as it is.
+        """Stop every task that is not in a final state; these tasks become ``cancelled``.
 
         Raises:
             ExecutorError: If the engine cannot be reached.
         """
 
     def output(self, batch: Batch, handle: str, task: int) -> str:
-        """Return what a task has written so far, as far as the engine kept it.
+        """Return the output of a task so far, as far as the engine has stored it.
 
         Raises:
             ExecutorError: If the engine cannot be reached.
@@ -160,12 +159,22 @@ class Executor(Protocol):
 
 
 def shell_command(batch: Batch, variable: str) -> str:
-    """Return a batch's command as words of a POSIX shell, in which a variable such as ``$task`` holds the number."""
-    return " ".join(f'"{variable}"' if word == PLACE else shlex.quote(word) for word in batch.command)
+    """Return the command of a batch for a POSIX shell.
+
+    Args:
+        batch: The batch.
+        variable: Shell expression with the number of the task, such as ``$task``.
+    """
+    return " ".join(f'"{variable}"' if word == TASK_NUMBER else shlex.quote(word) for word in batch.command)
 
 
 def tail_of(path: Path, most: int) -> str:
-    """Return the end of a text file; nothing where there is none."""
+    """Return the end of a text file.
+
+    Args:
+        path: The file; one that cannot be read counts as empty.
+        most: Maximum number of bytes.
+    """
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - most))

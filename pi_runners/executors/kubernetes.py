@@ -1,9 +1,9 @@
 """Runs batches on Kubernetes, through its API: a batch is an Indexed Job.
 
-Tasks see no file of whoever submits: what they read comes in a ConfigMap, what they measure goes out in their output,
-and to a service where one is named. Kubernetes keeps the output as long as the Job (``ttl_hours``), and rotates it at
-10 MiB by default (the kubelet's ``containerLogMaxSize``): a task's output is kept in the batch's folder as soon as it
-was read.
+Tasks share no file system with the submitting process: they read their inputs from a ConfigMap, and write results to
+their output and, if configured, to a service. Kubernetes keeps the output as long as the Job (``ttl_hours``), and
+rotates it at 10 MiB by default (the kubelet's ``containerLogMaxSize``); therefore the output is also stored in the
+batch's directory whenever it is read.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pi_runners.executors.manifests import KubernetesOptions, manifests
 _SECONDS = 30
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _INDEX = "batch.kubernetes.io/job-completion-index"
-# Reasons of a waiting container that will not go away by themselves:
+# Reasons of a waiting container that need an action of the user:
 # https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/images/types.go
-_STUCK = re.compile(r"ImagePull|ErrImage|InvalidImage|CreateContainer|RunContainerError")
+_PERMANENT_REASONS = re.compile(r"ImagePull|ErrImage|InvalidImage|CreateContainer|RunContainerError")
 
 
 class KubernetesExecutor:
@@ -42,94 +42,94 @@ class KubernetesExecutor:
         _ = self._client
 
     def submit(self, batch: Batch) -> str:
-        """Create the Job, unless there is one of that name."""
+        """Create the ConfigMap and the Job, unless they exist."""
         config, job = self.manifests(batch)
-        with self._asking():
-            self._once(self._core.create_namespaced_config_map, config)
-            self._once(self._jobs.create_namespaced_job, job)
-            found = self._read(batch.name)
-            if found is not None:
-                # The ConfigMap goes with the Job.
-                owner = {"apiVersion": "batch/v1", "kind": "Job", "name": batch.name, "uid": found["metadata"]["uid"]}
+        with self._translated_errors():
+            self._create_unless_exists(self._core.create_namespaced_config_map, config)
+            self._create_unless_exists(self._jobs.create_namespaced_job, job)
+            created = self._read_job(batch.name)
+            if created is not None:
+                # As owner of the ConfigMap, the Job takes it along when it is deleted.
+                owner = {"apiVersion": "batch/v1", "kind": "Job", "name": batch.name, "uid": created["metadata"]["uid"]}
                 self._core.patch_namespaced_config_map(
                     batch.name, self._namespace, {"metadata": {"ownerReferences": [owner]}}, _request_timeout=_SECONDS
                 )
         return batch.name
 
     def manifests(self, batch: Batch) -> list[dict[str, Any]]:
-        """Return what is applied to submit a batch: a ConfigMap, then a Job."""
+        """Return the manifests of a batch: a ConfigMap, then a Job."""
         return manifests(batch, self.options, self._hardware)
 
     def find(self, batch: Batch) -> str | None:
-        """Return the Job's name, if there is one."""
-        with self._asking():
-            return None if self._read(batch.name) is None else batch.name
+        """Return the name of the Job, or none if there is no such Job."""
+        with self._translated_errors():
+            return None if self._read_job(batch.name) is None else batch.name
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
         """Return the status of every task."""
-        with self._asking():
-            job = self._read(handle)
+        with self._translated_errors():
+            job = self._read_job(handle)
             pods = self._pods(handle) if job is not None else {}
         if job is None:
-            gone = "the Job is gone: it was deleted, or its time to live is over"
-            return tuple(TaskStatus(task=task, state="lost", reason=gone) for task in batch.tasks)
+            reason_lost = "the Job does not exist any more: it was deleted, or its time to live is over"
+            return tuple(TaskStatus(task=task, state="lost", reason=reason_lost) for task in batch.tasks)
         status = job.get("status", {})
-        done, failed = _indexes(status.get("completedIndexes")), _indexes(status.get("failedIndexes"))
-        stopped = bool(job["spec"].get("suspend"))
-        told = []
+        completed, failed = _indexes(status.get("completedIndexes")), _indexes(status.get("failedIndexes"))
+        suspended = bool(job["spec"].get("suspend"))
+        statuses = []
         for index, task in enumerate(batch.tasks):
             pod = pods.get(index, [{}])[-1]
-            state, reason = _running(pod)
-            if index in done:
+            state, reason = _active_state(pod)
+            if index in completed:
                 state, reason = "done", ""
             elif index in failed:
-                state, reason = _ended(pod)
-            elif stopped:
+                state, reason = _failed_state(pod)
+            elif suspended:
                 state, reason = "cancelled", ""
             node = str(pod.get("spec", {}).get("nodeName", ""))
-            told.append(TaskStatus(task=task, state=state, node=node, reason=reason))
-        return tuple(told)
+            statuses.append(TaskStatus(task=task, state=state, node=node, reason=reason))
+        return tuple(statuses)
 
     def cancel(self, batch: Batch, handle: str) -> None:
-        """Suspend the Job: what runs is ended, and the output of what has ended stays."""
+        """Suspend the Job, which stops its running tasks; the output of all tasks is stored first."""
         for task in batch.tasks:
             self.output(batch, handle, task)
-        with self._asking():
-            if self._read(handle) is not None:
+        with self._translated_errors():
+            if self._read_job(handle) is not None:
                 self._jobs.patch_namespaced_job(
                     handle, self._namespace, {"spec": {"suspend": True}}, _request_timeout=_SECONDS
                 )
 
     def output(self, batch: Batch, handle: str, task: int) -> str:
-        """Return what a task has written so far, in all its pods."""
-        kept = batch.folder / f"task-{task}.log"
-        with self._asking():
+        """Return the output of a task so far, of all its pods."""
+        log_file = batch.folder / f"task-{task}.log"
+        with self._translated_errors():
             pods = self._pods(handle).get(batch.tasks.index(task), [])
-            told = "".join(self._log(pod["metadata"]["name"]) for pod in pods)
-        if told:
+            text = "".join(self._log(pod["metadata"]["name"]) for pod in pods)
+        if text:
             batch.folder.mkdir(parents=True, exist_ok=True)
-            kept.write_text(told, encoding="utf-8")
-        elif kept.exists():
-            # Its pods are gone.
-            told = kept.read_text(encoding="utf-8")
-        return told
+            log_file.write_text(text, encoding="utf-8")
+        elif log_file.exists():
+            # The pods were deleted.
+            text = log_file.read_text(encoding="utf-8")
+        return text
 
     def _log(self, pod: str) -> str:
         from kubernetes.client import ApiException
 
         try:
-            # Bytes: the client would read text that looks like JSON as such, and print it in Python's way.
-            answer = self._core.read_namespaced_pod_log(
+            # As bytes: the client would parse output that looks like JSON, and return its Python representation.
+            response = self._core.read_namespaced_pod_log(
                 pod, self._namespace, _preload_content=False, _request_timeout=_SECONDS
             )
         except ApiException as error:
             if error.status in (400, 404):
-                # It has not begun, or is gone.
+                # The pod has not started, or was deleted.
                 return ""
             raise
-        return str(answer.data.decode("utf-8", "replace"))
+        return str(response.data.decode("utf-8", "replace"))
 
-    def _once(self, create: Any, manifest: dict[str, Any]) -> None:
+    def _create_unless_exists(self, create: Any, manifest: dict[str, Any]) -> None:
         from kubernetes.client import ApiException
 
         try:
@@ -138,34 +138,34 @@ class KubernetesExecutor:
             if error.status != 409 or "AlreadyExists" not in str(error.body):
                 raise
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read_job(self, name: str) -> dict[str, Any] | None:
         from kubernetes.client import ApiException
 
         try:
-            answer = self._jobs.read_namespaced_job(
+            response = self._jobs.read_namespaced_job(
                 name, self._namespace, _preload_content=False, _request_timeout=_SECONDS
             )
         except ApiException as error:
             if error.status == 404 and _kind(error) != "namespaces":
                 return None
             raise
-        found: dict[str, Any] = json.loads(answer.data)
-        return found
+        job: dict[str, Any] = json.loads(response.data)
+        return job
 
     def _pods(self, job: str) -> dict[int, list[dict[str, Any]]]:
         """Return the pods of a Job by completion index, oldest first."""
-        answer = self._core.list_namespaced_pod(
+        response = self._core.list_namespaced_pod(
             self._namespace,
             label_selector=f"batch.kubernetes.io/job-name={job}",
             _preload_content=False,
             _request_timeout=_SECONDS,
         )
-        found: dict[int, list[dict[str, Any]]] = {}
-        for pod in sorted(json.loads(answer.data)["items"], key=lambda p: str(p["metadata"]["creationTimestamp"])):
+        pods: dict[int, list[dict[str, Any]]] = {}
+        for pod in sorted(json.loads(response.data)["items"], key=lambda p: str(p["metadata"]["creationTimestamp"])):
             index = pod["metadata"].get("annotations", {}).get(_INDEX)
             if index is not None:
-                found.setdefault(int(index), []).append(pod)
-        return found
+                pods.setdefault(int(index), []).append(pod)
+        return pods
 
     @cached_property
     def _client(self) -> Any:
@@ -186,9 +186,9 @@ class KubernetesExecutor:
         except (config.ConfigException, OSError) as error:
             raise RefusedError(
                 f"no cluster is configured: {' '.join(str(error).split())}",
-                hint="name a file with `--engine kubeconfig=FILE`, or write plain YAML with `--render DIR`",
+                hint="set a file with `--engine kubeconfig=FILE`, or write YAML files with `--render DIR`",
             ) from None
-        # Whoever asks decides whether to ask again.
+        # The caller decides whether to retry.
         settings.retries = False
         return client.ApiClient(settings)
 
@@ -211,28 +211,28 @@ class KubernetesExecutor:
         from kubernetes import config
 
         try:
-            contexts, current = config.list_kube_config_contexts(self.options.kubeconfig or None)
+            contexts, active = config.list_kube_config_contexts(self.options.kubeconfig or None)
         except config.ConfigException:
-            # Inside a cluster: the pod's own.
+            # Inside a cluster: the namespace of this pod.
             return tail_of(_OWN_NAMESPACE, 300).strip() or "default"
-        chosen = next((c for c in contexts if c["name"] == self.options.context), current)
-        return str(chosen["context"].get("namespace", "default"))
+        context = next((c for c in contexts if c["name"] == self.options.context), active)
+        return str(context["context"].get("namespace", "default"))
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Turn what the client raises into one sentence."""
-        self._client  # noqa: B018 - a missing client is told before its errors are looked for
+    def _translated_errors(self) -> Iterator[None]:
+        """Replace exceptions of the client by errors with one sentence."""
+        self._client  # noqa: B018 - reports a missing client before its exceptions are imported
         import urllib3
         from kubernetes.client import ApiException
 
         try:
             yield
         except ApiException as error:
-            raise _refusal(error, self._namespace) from None
+            raise _error_from(error, self._namespace) from None
         except urllib3.exceptions.HTTPError as error:
             raise ExecutorError(
                 f"the cluster's API cannot be reached: {' '.join(str(error).split())[-300:]}",
-                hint="what was submitted goes on; the same command follows it when the API is back",
+                hint="submitted tasks continue; repeat the command when the API is reachable again",
             ) from None
 
 
@@ -243,44 +243,44 @@ def _kind(error: Any) -> str:
         return ""
 
 
-def _refusal(error: Any, namespace: str) -> ExecutorError:
+def _error_from(error: Any, namespace: str) -> ExecutorError:
     try:
         cause = str(json.loads(error.body)["message"])
     except (TypeError, ValueError, KeyError):
         cause = str(error.reason)
     if error.status == 429 or error.status >= 500:
         return ExecutorError(
-            f"the cluster's API answers with {error.status}: {cause}",
-            hint="what was submitted goes on; the same command follows it when the API is well again",
+            f"the cluster's API failed with status {error.status}: {cause}",
+            hint="submitted tasks continue; repeat the command when the API works again",
         )
     hints = {
         401: "the kubeconfig's token is wrong or has expired: sign in again",
-        403: f"your account may not do that in namespace `{namespace}`: ask for rights on jobs, pods and configmaps",
-        404: f"is namespace `{namespace}` the right one? name it with `--engine namespace=NAME`",
-        422: "change the option that it names with `--engine NAME=VALUE`",
+        403: f"your account has no permission in namespace `{namespace}`: ask for rights on jobs, pods and configmaps",
+        404: f"check whether namespace `{namespace}` is right, or choose one with `--engine namespace=NAME`",
+        422: "change the option in the message with `--engine NAME=VALUE`",
     }
     hint = hints.get(error.status, "")
     if "quota" in cause:
-        hint = "the namespace's quota refuses it: ask for less (`cpus`, `memory`, `gpus`), or wait"
-    return RefusedError(f"Kubernetes refuses: {cause}", hint=hint)
+        hint = "the namespace's quota is exceeded: request less (`cpus`, `memory`, `gpus`), or wait"
+    return RefusedError(f"Kubernetes rejects the request: {cause}", hint=hint)
 
 
 def _indexes(text: str | None) -> set[int]:
-    """Read ``1,3-5`` as the Job's status writes it."""
-    found: set[int] = set()
+    """Return the indexes in a list such as ``1,3-5``, the format of a Job's status."""
+    indexes: set[int] = set()
     for part in (text or "").split(","):
         first, _, last = part.partition("-")
         if first:
-            found.update(range(int(first), int(last or first) + 1))
-    return found
+            indexes.update(range(int(first), int(last or first) + 1))
+    return indexes
 
 
-def _running(pod: dict[str, Any]) -> tuple[State, str]:
-    """Return what a pod that has not ended does, and what it waits for."""
+def _active_state(pod: dict[str, Any]) -> tuple[State, str]:
+    """Return the state of a pod that has not ended, and the reason if it waits."""
     status = pod.get("status", {})
     for container in status.get("containerStatuses", ()):
         waiting = container.get("state", {}).get("waiting", {})
-        if _STUCK.search(str(waiting.get("reason", ""))):
+        if _PERMANENT_REASONS.search(str(waiting.get("reason", ""))):
             return "queued", f"{waiting['reason']}: {waiting.get('message', '')}".strip(": ")
     for condition in status.get("conditions", ()):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -288,15 +288,15 @@ def _running(pod: dict[str, Any]) -> tuple[State, str]:
     return ("running" if status.get("phase") == "Running" else "queued"), ""
 
 
-def _ended(pod: dict[str, Any]) -> tuple[State, str]:
-    """Return how a pod failed, and why."""
+def _failed_state(pod: dict[str, Any]) -> tuple[State, str]:
+    """Return the final state of a failed pod, and the reason."""
     status = pod.get("status", {})
     if status.get("reason") == "DeadlineExceeded":
-        return "timed-out", "it ran longer than it may"
+        return "timed-out", "the task exceeded its time limit"
     for container in status.get("containerStatuses", ()):
         ended = container.get("state", {}).get("terminated", {})
         if ended.get("reason") == "OOMKilled":
-            return "out-of-memory", "its container was killed for its memory"
+            return "out-of-memory", "the container exceeded its memory limit"
         if ended:
             return "failed", f"exit status {ended.get('exitCode')}"
-    return "failed", str(status.get("message") or status.get("reason") or "its pod failed")
+    return "failed", str(status.get("message") or status.get("reason") or "the pod failed")

@@ -1,7 +1,8 @@
-"""Runs batches on this machine, one task at a time, under a supervisor of their own.
+"""Runs batches on this machine, one task at a time, in a supervisor process for each batch.
 
-The supervisor goes on when whoever submitted ends. It holds a lock on a file of the batch's folder, and so does the
-task that it runs: as long as the lock is held somebody is alive, whatever process numbers say.
+The supervisor continues after the submitting process ends. The supervisor and its running task hold a lock on a file in
+the batch's directory: while the lock is held, at least one of them is alive. Process numbers alone do not show that,
+since the system reuses them.
 """
 
 from __future__ import annotations
@@ -53,54 +54,55 @@ class LocalExecutor:
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
-                        # The supervisor takes the lock over: there is no moment at which nobody holds it.
+                        # The supervisor inherits the lock, so that the lock is held without interruption.
                         pass_fds=(lock.fileno(),),
                         start_new_session=True,
                     )
         except OSError as error:
             raise RefusedError(
-                f"no process can be started on this machine: {error}", hint="the same command goes on when it can"
+                f"the supervisor process cannot be started: {error}",
+                hint="free memory, disk space or processes, then repeat the command to continue",
             ) from None
         return batch.name
 
     def find(self, batch: Batch) -> str | None:
-        """Return the batch's handle, if it was submitted."""
+        """Return the handle of the batch if it was submitted."""
         return batch.name if (batch.folder / "batch.json").exists() else None
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
         """Return the status of every task."""
         with _lock(batch.folder) as lock:
             alive = lock is None
-            # Read while nobody can begin or end: who holds the lock is the only one who writes.
-            told = {task: _read(batch.folder / STATUS.format(task=task)) for task in batch.tasks}
-        return tuple(_status(task, told[task], alive=alive) for task in batch.tasks)
+            # If the lock was free, no task starts or ends while the documents are read: only its holder writes them.
+            documents = {task: _read(batch.folder / STATUS.format(task=task)) for task in batch.tasks}
+        return tuple(_status(task, documents[task], alive=alive) for task in batch.tasks)
 
     def cancel(self, batch: Batch, handle: str) -> None:
-        """End every task that has not ended."""
+        """Stop every task that is not in a final state."""
         folder = batch.folder
         (folder / "cancelled").touch()
-        tasks = [STATUS.format(task=task) for task in batch.tasks]
-        # SIGTERM first: a process that SIGKILL ended cannot report that it was cancelled.
-        for name in tasks:
-            _end(_read(folder / name), signal.SIGTERM)
-        begun = time.monotonic()
+        status_files = [STATUS.format(task=task) for task in batch.tasks]
+        # SIGTERM first: after SIGKILL, a process cannot report that it was cancelled.
+        for name in status_files:
+            _signal(_read(folder / name), signal.SIGTERM)
+        start = time.monotonic()
         while True:
             with _lock(folder) as lock:
                 if lock is not None:
                     self._mark_cancelled(batch)
                     return
-            if time.monotonic() > begun + _GRACE_SECONDS:
-                for name in ("supervisor.json", *tasks):
-                    _end(_read(folder / name), signal.SIGKILL)
-            if time.monotonic() > begun + _GRACE_SECONDS + _PATIENCE_SECONDS:
+            if time.monotonic() > start + _GRACE_SECONDS:
+                for name in ("supervisor.json", *status_files):
+                    _signal(_read(folder / name), signal.SIGKILL)
+            if time.monotonic() > start + _GRACE_SECONDS + _PATIENCE_SECONDS:
                 raise ExecutorError(
-                    f"batch `{batch.name}` does not end: a process of it ignores SIGKILL",
-                    hint="see `ps` for processes in state D; the same command tries again",
+                    f"batch `{batch.name}` cannot be stopped: one of its processes does not react to SIGKILL",
+                    hint="look for processes in state D with `ps`, then repeat the command",
                 )
             time.sleep(0.05)
 
     def output(self, batch: Batch, handle: str, task: int) -> str:
-        """Return what a task has written so far."""
+        """Return the output of a task so far."""
         return tail_of(batch.folder / OUTPUT.format(task=task), _MOST_OUTPUT)
 
     def _mark_cancelled(self, batch: Batch) -> None:
@@ -112,7 +114,7 @@ class LocalExecutor:
 
 @contextlib.contextmanager
 def _lock(folder: Path) -> Any:
-    """Yield the batch's lock, held, or none where it is another's."""
+    """Yield the lock file of the batch with the lock held, or none if another process holds the lock."""
     try:
         file: IO[str] = (folder / "lock").open("a")
     except OSError as error:
@@ -123,33 +125,38 @@ def _lock(folder: Path) -> Any:
         except BlockingIOError:
             yield None
             return
-        # Closing the file gives the lock back, unless another process holds the same opened file.
+        # Closing the file releases the lock, unless another process has inherited the open file.
         yield file
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found
+    return document
 
 
-def _status(task: int, told: dict[str, Any], *, alive: bool) -> TaskStatus:
+def _status(task: int, document: dict[str, Any], *, alive: bool) -> TaskStatus:
     node = os.uname().nodename
-    if told.get("final"):
-        return TaskStatus(task=task, state=told["state"], node=node, reason=told.get("reason", ""))
+    if document.get("final"):
+        return TaskStatus(task=task, state=document["state"], node=node, reason=document.get("reason", ""))
     if not alive:
-        return TaskStatus(task=task, state="lost", node=node, reason="the process that watched it is gone")
-    return TaskStatus(task=task, state="running" if told else "queued", node=node if told else "")
+        return TaskStatus(
+            task=task, state="lost", node=node, reason="its supervisor has ended without reporting a result"
+        )
+    return TaskStatus(task=task, state="running" if document else "queued", node=node if document else "")
 
 
-def _end(process: dict[str, Any], how: signal.Signals) -> None:
-    """Signal a process group, if it is still the one that was noted: process numbers are given again."""
+def _signal(document: dict[str, Any], number: signal.Signals) -> None:
+    """Send a signal to the process group in a status document, if its process is still the same.
+
+    The start time is compared, since the system reuses process numbers.
+    """
     import psutil
 
-    if process.get("final") or "pid" not in process:
+    if document.get("final") or "pid" not in document:
         return
     with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
-        if abs(psutil.Process(process["pid"]).create_time() - process["started"]) < 1.0:
-            os.killpg(process["pid"], how)
+        if abs(psutil.Process(document["pid"]).create_time() - document["started"]) < 1.0:
+            os.killpg(document["pid"], number)

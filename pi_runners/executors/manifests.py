@@ -1,4 +1,4 @@
-"""Kubernetes manifests of a batch: an Indexed Job and the ConfigMap with what its tasks read.
+"""Kubernetes manifests of a batch: an Indexed Job, and a ConfigMap with the inputs of its tasks.
 
 Sources: the Job, Pod, security context and affinity references of https://kubernetes.io/docs/reference/kubernetes-api/;
 backoffLimitPerIndex is beta since 1.29 and stable since 1.33
@@ -18,45 +18,45 @@ from knowledge.domain.hardware import HardwareProfile
 from pi_runners.executors.base import Batch, RefusedError, shell_command
 
 INPUTS = "/campaign"
-"""Where tasks find the batch's inputs."""
+"""Directory of the batch's inputs in the container."""
 SCRATCH = "/scratch"
-"""The one place where tasks may write."""
-_MOST_BYTES = 1_000_000
+"""The only writable directory in the container."""
+_MAX_INPUT_BYTES = 1_000_000
 _WRONG_INPUT = 2
-"""Exit status of what will fail again in the same way; see the exit codes of the command line."""
+"""Exit status of tasks that would fail again in the same way; see the exit codes of the command line."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _USER = 65532
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesOptions:
-    """What a batch asks of Kubernetes.
+    """Options of a batch on Kubernetes.
 
     Attributes:
-        image: Image that holds this program (see the Containerfile), and CUDA and cuDNN where the stack takes them from
-            the system.
-        namespace: Namespace; the context's own where none is named.
-        context: Context of the kubeconfig; its current one where none is named.
-        kubeconfig: File; the usual ones, or the pod's own account, where none is named.
-        gpus: ``nvidia.com/gpu`` of each task; one where the campaign computes on GPUs and none is named.
-        cpus: Processors of each task, requested and limited alike: whole ones may be pinned by the kubelet.
-        memory: Memory of each task, such as ``16Gi``, requested and limited alike.
-        disk: Room for environments, such as ``20Gi``.
-        at_most: So many tasks at a time; all by default.
-        minutes: Longest time of a task.
-        retries: So often is a failed task run again by Kubernetes itself.
-        ttl_hours: How long an ended Job and its output are kept.
-        exclusive: Whether no two tasks of this program share a node.
-        node_selector: Labels that a node must have, ``name=value`` with commas.
-        tolerations: Taints that are tolerated, by key, with commas; ``nvidia.com/gpu`` always where GPUs are asked.
-        service_account: Service account of the pods, whose token they do not get.
-        pull_secret: Secret with which the image is pulled.
+        image: Container image with this program (see the Containerfile), and with CUDA and cuDNN if the stack uses the
+            system's.
+        namespace: Namespace; by default that of the context.
+        context: Context of the kubeconfig; by default the current one.
+        kubeconfig: Path of the kubeconfig; by default the usual files, or the service account of the pod.
+        gpus: Number of GPUs (``nvidia.com/gpu``) of each task; by default one if the campaign computes on GPUs.
+        cpus: Processors of each task, as request and limit; the kubelet can pin whole processors.
+        memory: Memory of each task, such as ``16Gi``, as request and limit.
+        disk: Disk space for environments, such as ``20Gi``.
+        at_most: Maximum number of concurrent tasks; by default no limit.
+        minutes: Time limit of a task in minutes.
+        retries: Number of times that Kubernetes restarts a failed task.
+        ttl_hours: Hours after which an ended Job and its output are deleted.
+        exclusive: Whether to run at most one task of this program on each node.
+        node_selector: Required labels of the node, ``NAME=VALUE`` separated by commas.
+        tolerations: Keys of tolerated taints, separated by commas; ``nvidia.com/gpu`` is added if GPUs are requested.
+        service_account: Service account of the pods; its token is not mounted.
+        pull_secret: Secret for pulling the image.
         pull_policy: ``Always``, ``IfNotPresent`` or ``Never``.
         priority_class: Priority class.
         runtime_class: Runtime class, such as ``nvidia``.
-        uv_cache_claim: Persistent volume claim with uv's cache, shared by the nodes.
-        push: Address of a knowledge base's service, to which tasks also push what they measure.
-        token_secret: Secret whose key ``token`` holds the token for it.
+        uv_cache_claim: Persistent volume claim for uv's cache, shared by the nodes.
+        push: URL of a knowledge base service, to which tasks also push their observations.
+        token_secret: Secret with the token for that service, under the key ``token``.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -91,12 +91,12 @@ def manifests(batch: Batch, options: KubernetesOptions, hardware: HardwareProfil
 
     Args:
         batch: The batch.
-        options: What it asks for.
-        hardware: What its tasks were planned for; none lets them run on any node.
+        options: Options of the batch.
+        hardware: Hardware for which the tasks were planned; none allows any node.
 
     Raises:
-        InputError: If an option is not what Kubernetes takes.
-        RefusedError: If what its tasks read is too large for a ConfigMap, or its command is not UTF-8.
+        InputError: If the value of an option is not valid.
+        RefusedError: If the inputs are too large for a ConfigMap, or the command is not valid UTF-8.
     """
     labels = {
         "app.kubernetes.io/name": "seshat",
@@ -118,14 +118,14 @@ def manifests(batch: Batch, options: KubernetesOptions, hardware: HardwareProfil
 
 
 def _inputs(files: tuple[Path, ...]) -> dict[str, str]:
-    found = {file.name: base64.b64encode(file.read_bytes()).decode() for file in files}
-    size = sum(map(len, found.values()))
-    if size > _MOST_BYTES:
+    contents = {file.name: base64.b64encode(file.read_bytes()).decode() for file in files}
+    size = sum(map(len, contents.values()))
+    if size > _MAX_INPUT_BYTES:
         raise RefusedError(
-            f"the campaign's plan takes {size / 1e6:.1f} MB, a ConfigMap 1 MB",
-            hint="split the matrix: fewer stacks or indicators in each",
+            f"the campaign's plan has {size / 1e6:.1f} MB, a ConfigMap at most 1 MB",
+            hint="split the matrix into several with fewer stacks or indicators",
         )
-    return found
+    return contents
 
 
 def _job(
@@ -141,7 +141,7 @@ def _job(
         "ttlSecondsAfterFinished": options.ttl_hours * 3600,
         "podFailurePolicy": {
             "rules": [
-                # A node that was drained, preempted or lost is no failure of the task.
+                # A drained, preempted or lost node does not count as a failure of the task.
                 {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
                 {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [_WRONG_INPUT]}},
             ]
@@ -169,7 +169,7 @@ def _pod(
         "volumes": [
             {"name": "campaign", "configMap": {"name": batch.name}},
             {"name": "scratch", "emptyDir": {"sizeLimit": options.disk}},
-            # Processes of one framework exchange tensors there; the default of 64 MiB is too small.
+            # Frameworks exchange tensors between processes there; the default of 64 MiB is too small.
             {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
         ],
     }
@@ -194,26 +194,26 @@ def _labels(text: str) -> dict[str, str]:
         if not name or not sign:
             raise InputError(
                 f"option `node-selector` of executor `kubernetes`: `{name}{sign}{value}` is not a label",
-                hint="write it as `NAME=VALUE`, several with commas",
+                hint="write labels as `NAME=VALUE`, separated by commas",
             )
     return {name: value for name, _, value in pairs}
 
 
-def _verbatim(text: str) -> str:
-    """Return a word of a container's command such that Kubernetes passes it on as it is.
+def _escaped(text: str) -> str:
+    """Escape a word of a container's command.
 
-    It replaces ``$(NAME)`` by a variable of the container, and ``$$`` by ``$``:
+    Kubernetes replaces ``$(NAME)`` by a variable of the container, and ``$$`` by ``$``:
     https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#entrypoint.
 
     Raises:
-        RefusedError: If it is not UTF-8, which no manifest can hold.
+        RefusedError: If the word is not valid UTF-8, which a manifest cannot contain.
     """
     try:
         text.encode()
     except UnicodeEncodeError:
         raise RefusedError(
-            f"the command `{ascii(text)[1:-1]}` is not UTF-8, and Kubernetes takes nothing else",
-            hint="name files and options in UTF-8",
+            f"the command `{ascii(text)[1:-1]}` is not valid UTF-8, which Kubernetes requires",
+            hint="use UTF-8 in the names of files and in options",
         ) from None
     return text.replace("$", "$$")
 
@@ -225,7 +225,7 @@ def _container(batch: Batch, options: KubernetesOptions) -> dict[str, Any]:
         "memory": memory,
         **({"nvidia.com/gpu": str(options.gpus)} if options.gpus else {}),
     }
-    # The n-th task is the one of completion index n.
+    # Completion index n runs the n-th task.
     script = (
         "i=0; for task in $TASKS; do [ $i -eq $JOB_COMPLETION_INDEX ] && break; i=$((i + 1)); done; "
         f"exec {shell_command(batch, '$task')}"
@@ -252,11 +252,11 @@ def _container(batch: Batch, options: KubernetesOptions) -> dict[str, Any]:
         "name": "runner",
         "image": options.image,
         "imagePullPolicy": options.pull_policy,
-        "command": ["/bin/sh", "-c", _verbatim(script)],
+        "command": ["/bin/sh", "-c", _escaped(script)],
         "workingDir": SCRATCH,
         "env": environment,
-        # Requests equal limits: the pod is of the class Guaranteed, and whole processors are its own under the static
-        # policy of the kubelet.
+        # Requests equal limits, so the pod has the class Guaranteed; under the kubelet's static policy, whole
+        # processors are then reserved for it.
         "resources": {"requests": resources, "limits": resources},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -269,8 +269,8 @@ def _container(batch: Batch, options: KubernetesOptions) -> dict[str, Any]:
 
 
 def _affinity(options: KubernetesOptions, labels: dict[str, str], hardware: HardwareProfile | None) -> dict[str, Any]:
-    """Return where a pod may run: nodes as planned for, and none that measures already."""
-    found: dict[str, Any] = {}
+    """Return the affinity of a pod: nodes with the planned hardware, and no node that already measures."""
+    affinity: dict[str, Any] = {}
     if hardware is not None:
         terms = [
             {
@@ -286,16 +286,16 @@ def _affinity(options: KubernetesOptions, labels: dict[str, str], hardware: Hard
                 {"key": "nvidia.com/gpu.compute.minor", "operator": "In", "values": [str(minor)]},
             ]
         if hardware.driver is not None and hardware.driver.newest_cuda:
-            least = int(hardware.driver.newest_cuda.partition(".")[0])
-            terms.append({"key": "nvidia.com/cuda.runtime.major", "operator": "Gt", "values": [str(least - 1)]})
-        found["nodeAffinity"] = {
+            major_version = int(hardware.driver.newest_cuda.partition(".")[0])
+            terms.append({"key": "nvidia.com/cuda.runtime.major", "operator": "Gt", "values": [str(major_version - 1)]})
+        affinity["nodeAffinity"] = {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": terms}]}
         }
     if options.exclusive:
-        same = {name: labels[name] for name in ("app.kubernetes.io/name", "app.kubernetes.io/component")}
-        found["podAntiAffinity"] = {
+        runner_labels = {name: labels[name] for name in ("app.kubernetes.io/name", "app.kubernetes.io/component")}
+        affinity["podAntiAffinity"] = {
             "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"labelSelector": {"matchLabels": same}, "topologyKey": "kubernetes.io/hostname"}
+                {"labelSelector": {"matchLabels": runner_labels}, "topologyKey": "kubernetes.io/hostname"}
             ]
         }
-    return found
+    return affinity

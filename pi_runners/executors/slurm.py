@@ -1,7 +1,7 @@
 """Runs batches on Slurm, through ``sbatch``, ``squeue`` and ``scancel``: a batch is a job array.
 
-What a task does and how it ended is asked of ``squeue``. Slurm forgets ended jobs after ``MinJobAge``; so each task
-also leaves the exit status of its command in the batch's folder, which must be on a file system that all nodes share.
+``squeue`` reports the states of the tasks. Slurm forgets ended jobs after ``MinJobAge``, so each task also writes
+the exit status of its command into the batch's directory, which must be on a file system that all nodes share.
 
 Sources: sbatch(1), srun(1), squeue(1), job_array.html, and the job states of ``squeue --helpstate``
 (https://slurm.schedmd.com/archive/slurm-22.05.11/).
@@ -55,42 +55,48 @@ _STATES: dict[str, State] = {
     "PREEMPTED": "lost",
 }
 
-# What sbatch says, and what to do about it.
+# Patterns in the error messages of sbatch, each with a hint for the user.
 _REFUSALS = (
-    (r"partition", "`sinfo` lists the partitions; name one with `--engine partition=NAME`"),
-    (r"QOS|account|limit|quota", "the cluster's limits refuse it: ask for less, or name `--engine account=NAME`"),
-    (r"gres|generic resource", "`sinfo -o '%P %G'` lists what the nodes have; change `--engine gres=...`"),
-    (r"feature|node configuration|memory specification", "no node of the partition is like that: ask for less"),
-    (r"permission|denied|authori[sz]", "your user may not submit there: ask the cluster's operator"),
-    (r"unrecognized option", "this Slurm lacks that option; containers need the Pyxis plug-in (`--container-image`)"),
+    (r"partition", "`sinfo` lists the partitions; choose one with `--engine partition=NAME`"),
+    (
+        r"QOS|account|limit|quota",
+        "a limit of the cluster is exceeded: request less, or choose an account with `--engine account=NAME`",
+    ),
+    (r"gres|generic resource", "`sinfo -o '%P %G'` lists the resources of the nodes; change `--engine gres=...`"),
+    (r"feature|node configuration|memory specification", "no node of the partition has these features: request less"),
+    (
+        r"permission|denied|authori[sz]",
+        "your account has no permission to submit there: ask the cluster's administrator",
+    ),
+    (r"unrecognized option", "this Slurm does not support that option; `--container-image` needs the Pyxis plug-in"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmOptions:
-    """What a batch asks of Slurm.
+    """Options of a batch on Slurm.
 
     Attributes:
-        partition: Partition; the cluster's default one where none is named.
-        account: Account that is charged.
+        partition: Partition; by default the cluster's default partition.
+        account: Account to charge.
         qos: Quality of service.
         constraint: Features that a node must have.
         gres: Generic resources of each task, such as ``gpu:1``.
-        nodelist: Only on these nodes.
-        exclude: Not on these nodes.
-        exclusive: Whether a task has its node to itself, so that nothing runs beside a measurement.
-        cpus: Processors of each task; all of the node's where it is exclusive and none is named.
+        nodelist: Nodes to use; by default all.
+        exclude: Nodes not to use.
+        exclusive: Whether to reserve the whole node for each task, so that nothing else runs during a measurement.
+        cpus: Number of processors of each task; by default all processors of an exclusive node.
         memory: Memory of each task, such as ``16G``.
-        minutes: Longest time of a task; the partition's default where none is named.
-        at_most: So many tasks at a time.
-        cpu_bind: How processes are bound to processors (``srun --cpu-bind``).
-        mem_bind: How memory is bound to NUMA nodes (``srun --mem-bind``); empty leaves it to the cluster.
-        container_image: Image to run in (``srun --container-image``, with the Pyxis plug-in).
-        container_mounts: What the container sees of the node (``--container-mounts``); the campaign's folder always.
-        python: Interpreter on the nodes that has this program; the one that runs it here where none is named.
-        scratch: Folder of a node for environments; ``$TMPDIR`` or ``/tmp`` where none is named.
-        uv_cache: Folder of uv's cache, shared or a node's own; the user's where none is named.
-        setup: Shell line that runs before each task, such as ``module load python``.
+        minutes: Time limit of a task in minutes; by default the partition's limit.
+        at_most: Maximum number of concurrent tasks; by default no limit.
+        cpu_bind: Binding of processes to processors (``srun --cpu-bind``).
+        mem_bind: Binding of memory to NUMA nodes (``srun --mem-bind``); by default the cluster's setting.
+        container_image: Container image to run in (``srun --container-image``, needs the Pyxis plug-in).
+        container_mounts: Additional mounts (``--container-mounts``) beside the campaign's directory.
+        python: Interpreter on the nodes in which this program is installed; by default the path of the current one.
+        scratch: Directory on a node for environments; by default ``$TMPDIR`` or ``/tmp``.
+        uv_cache: Directory of uv's cache, shared or local to a node; by default the user's cache.
+        setup: Shell command to run before each task, such as ``module load python``.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -130,55 +136,57 @@ class SlurmExecutor:
         _require("sbatch")
 
     def submit(self, batch: Batch) -> str:
-        """Submit a job array, unless the cluster has one of that name."""
-        if found := self.find(batch):
-            return found
+        """Submit a job array, unless the cluster has one of the same name."""
+        if existing := self.find(batch):
+            return existing
         try:
             arguments = self.arguments(batch)
             batch.folder.mkdir(parents=True, exist_ok=True)
             script = batch.folder / "job.sh"
             script.write_bytes(os.fsencode(self.script(batch)))
-            # For people: what was asked for beside the script.
+            # For troubleshooting: the options are not in the script.
             (batch.folder / "sbatch.json").write_text(json.dumps(arguments, indent=1), encoding="utf-8")
         except OSError as error:
             raise ExecutorError(f"`{batch.folder}` cannot be written: {error.strerror}") from None
-        done = _ask("sbatch", "--parsable", *arguments, "--", str(script))
-        handle = done.partition(";")[0].strip()
+        output = _run("sbatch", "--parsable", *arguments, "--", str(script))
+        handle = output.partition(";")[0].strip()
         if not handle.isdigit():
-            raise ExecutorError(f"`sbatch` answered with no job number: {handle!r}")
+            raise ExecutorError(f"`sbatch` returned no job number: {handle!r}")
         return handle
 
     def find(self, batch: Batch) -> str | None:
-        """Return the array's number where the cluster knows the batch's name."""
-        found = _ask("squeue", "--noheader", "--states=all", "--me", f"--name={batch.name}", "--format=%F").split()
-        return found[0] if found else None
+        """Return the number of the job array of this name, or none if the cluster has no such array."""
+        numbers = _run("squeue", "--noheader", "--states=all", "--me", f"--name={batch.name}", "--format=%F").split()
+        return numbers[0] if numbers else None
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
         """Return the status of every task."""
-        told = self._told(batch, handle)
-        return tuple(_explained(batch, told.get(task) or self._left(batch, task)) for task in batch.tasks)
+        statuses = self._queue_statuses(batch, handle)
+        return tuple(
+            _with_memory_cause(batch, statuses.get(task) or self._status_from_file(batch, task)) for task in batch.tasks
+        )
 
     def cancel(self, batch: Batch, handle: str) -> None:
-        """End every task that has not ended."""
+        """Stop every task that is not in a final state."""
         (batch.folder / "cancelled").touch()
         try:
-            _ask("scancel", f"--name={batch.name}", handle)
+            _run("scancel", f"--name={batch.name}", handle)
         except ExecutorError as error:
-            # There is nothing to cancel where the cluster has forgotten all of it.
+            # The cluster has forgotten the array: there is nothing to cancel.
             if "invalid job id" not in error.message.lower():
                 raise
 
     def output(self, batch: Batch, handle: str, task: int) -> str:
-        """Return what a task has written so far."""
+        """Return the output of a task so far."""
         return tail_of(batch.folder / f"task-{task}.log", _MOST_OUTPUT)
 
     def arguments(self, batch: Batch) -> list[str]:
         """Return the options of ``sbatch`` for a job array.
 
-        They are no ``#SBATCH`` lines of the script: there, a value with a space or a newline would be several options.
+        They are not ``#SBATCH`` lines in the script: there, a space or newline in a value would start another option.
 
         Raises:
-            InputError: If the folder cannot be named to ``sbatch``.
+            InputError: If ``sbatch`` does not support the name of the directory.
         """
         o = self.options
         tasks = ",".join(map(str, batch.tasks)) + (f"%{o.at_most}" if o.at_most else "")
@@ -187,7 +195,7 @@ class SlurmExecutor:
         values = {
             "job-name": batch.name,
             "array": tasks,
-            "output": f"{_pattern(batch)}/task-%a.log",
+            "output": f"{_file_pattern(batch)}/task-%a.log",
             "open-mode": "append",
             "partition": o.partition,
             "account": o.account,
@@ -207,10 +215,10 @@ class SlurmExecutor:
         """Return the batch script of a job array.
 
         Raises:
-            InputError: If the campaign's folder cannot be named to a container.
+            InputError: If container mounts do not support the name of the campaign's directory.
         """
         o = self.options
-        # A command comes first: what follows is not searched for options.
+        # A command comes first: after it, sbatch does not look for `#SBATCH` options.
         lines = [f"status={shlex.quote(str(batch.folder))}/exit-{_INDEX}"]
         if o.uv_cache:
             lines.append(f"export UV_CACHE_DIR={shlex.quote(o.uv_cache)}")
@@ -220,7 +228,7 @@ class SlurmExecutor:
             'rm -f -- "$status"',
             self._step(batch),
             "code=$?",
-            # Whole or not at all, also on a network file system.
+            # A rename is atomic, also on a network file system.
             'echo "$code $SLURMD_NODENAME" > "$status.$SLURM_JOB_ID" && mv -- "$status.$SLURM_JOB_ID" "$status"',
             "exit $code",
         ]
@@ -229,41 +237,42 @@ class SlurmExecutor:
     def _step(self, batch: Batch) -> str:
         o = self.options
         words = ["srun", "--ntasks=1"]
-        # A step does not inherit the processors of its batch job since Slurm 22.05.
+        # Since Slurm 22.05, a step does not inherit the number of processors of its job.
         words += [f"--cpus-per-task={o.cpus}"] if o.cpus else []
         words += [f"--cpu-bind={o.cpu_bind}"] if o.cpu_bind else []
         words += [f"--mem-bind={o.mem_bind}"] if o.mem_bind else []
         if o.container_image:
-            mounts = [_mount(batch.home), *([o.container_mounts] if o.container_mounts else [])]
+            mounts = [_container_mount(batch.home), *([o.container_mounts] if o.container_mounts else [])]
             words += [f"--container-image={o.container_image}", f"--container-mounts={','.join(mounts)}"]
         return f"{shlex.join(words)} -- {shell_command(batch, _INDEX)}"
 
-    def _told(self, batch: Batch, handle: str) -> dict[int, TaskStatus]:
-        """Return what the cluster says of an array's tasks; nothing of those that it has forgotten.
+    def _queue_statuses(self, batch: Batch, handle: str) -> dict[int, TaskStatus]:
+        """Return the statuses that the cluster reports, by task; tasks that it has forgotten are absent.
 
-        A controller that lost its files counts jobs from one again: a number alone may be another batch's.
+        The job is selected by number and name: a controller that lost its state counts jobs from 1 again, so the number
+        alone may belong to another batch.
         """
-        of_batch = (f"--jobs={handle}", f"--name={batch.name}")
+        selection = (f"--jobs={handle}", f"--name={batch.name}")
         try:
-            lines = _ask("squeue", "--noheader", "--states=all", "--array", *of_batch, "--format=%K|%T|%N|%r")
+            lines = _run("squeue", "--noheader", "--states=all", "--array", *selection, "--format=%K|%T|%N|%r")
         except ExecutorError as error:
             if "invalid job id" in error.message.lower():
                 return {}
             raise
-        told = {}
+        statuses = {}
         for line in lines_of(lines):
             task, state, node, reason = line.split("|", 3)
             if task.isdigit():
-                told[int(task)] = TaskStatus(
+                statuses[int(task)] = TaskStatus(
                     task=int(task),
                     state=_STATES.get(state, "running"),
                     node=node,
                     reason="" if reason in ("None", "Resources", "Priority") else reason,
                 )
-        return told
+        return statuses
 
-    def _left(self, batch: Batch, task: int) -> TaskStatus:
-        """Return what a task left in the batch's folder, where the cluster has forgotten it."""
+    def _status_from_file(self, batch: Batch, task: int) -> TaskStatus:
+        """Return the status of a task that the cluster has forgotten, from the exit status that the task wrote."""
         code, _, node = tail_of(batch.folder / f"exit-{task}", 200).strip().partition(" ")
         if code == "0":
             return TaskStatus(task=task, state="done", node=node)
@@ -271,41 +280,47 @@ class SlurmExecutor:
             return TaskStatus(task=task, state="failed", node=node, reason=f"exit status {code}")
         if (batch.folder / "cancelled").exists():
             return TaskStatus(task=task, state="cancelled")
-        return TaskStatus(task=task, state="lost", reason="the cluster no longer knows it, and it left no exit status")
+        return TaskStatus(
+            task=task, state="lost", reason="the cluster has no record of it, and it wrote no exit status"
+        )
 
 
-def _explained(batch: Batch, status: TaskStatus) -> TaskStatus:
-    """Tell a task that was killed for its memory from one that failed: without control groups Slurm only prints it."""
+def _with_memory_cause(batch: Batch, status: TaskStatus) -> TaskStatus:
+    """Return ``out-of-memory`` instead of ``failed`` for a task that was killed at its memory limit.
+
+    Without control groups, Slurm reports the reason only in the output of the task.
+    """
     if status.state != "failed":
         return status
-    said = _MEMORY.search(tail_of(batch.folder / f"task-{status.task}.log", 4000))
-    return replace(status, state="out-of-memory", reason=said[0]) if said else status
+    match = _MEMORY.search(tail_of(batch.folder / f"task-{status.task}.log", 4000))
+    return replace(status, state="out-of-memory", reason=match[0]) if match else status
 
 
-def _pattern(batch: Batch) -> str:
-    """Return the folder as a file name pattern of sbatch, in which ``%`` begins a field.
+def _file_pattern(batch: Batch) -> str:
+    """Return the batch's directory as a file name pattern of sbatch, in which ``%`` starts a field.
 
     Raises:
-        InputError: If it holds a backslash, after which sbatch reads no fields.
+        InputError: If it contains a backslash, which makes sbatch ignore the fields.
     """
     text = str(batch.folder)
     if "\\" in text:
         raise InputError(
-            f"`{text}` holds a backslash, which sbatch does not take in a folder", hint="name another `--home`"
+            f"`{text}` contains a backslash, which sbatch does not support in a path",
+            hint="choose another directory with `--home`",
         )
     return text.replace("%", "%%")
 
 
-def _mount(folder: Path) -> str:
-    """Return what shows a folder at the same place in a container.
+def _container_mount(folder: Path) -> str:
+    """Return the ``--container-mounts`` entry that mounts a directory at the same path in the container.
 
     Raises:
-        InputError: If its name would be read as several places.
+        InputError: If the path contains a separator of that option.
     """
     if re.search("[:,]", str(folder)):
         raise InputError(
-            f"`{folder}` holds a colon or a comma, which `--container-mounts` does not take in a folder",
-            hint="name another `--home`",
+            f"`{folder}` contains a colon or a comma, which `--container-mounts` does not support in a path",
+            hint="choose another directory with `--home`",
         )
     return f"{folder}:{folder}"
 
@@ -313,20 +328,21 @@ def _mount(folder: Path) -> str:
 def _require(program: str) -> None:
     if shutil.which(program) is None:
         raise RefusedError(
-            f"Slurm is not installed here: there is no `{program}`",
+            f"Slurm is not installed on this machine: `{program}` was not found",
             hint="run this on a login node of the cluster, or measure with `--executor local`",
         )
 
 
-def _ask(program: str, *arguments: str) -> str:
-    """Run one of Slurm's programs and return what it printed.
+def _run(program: str, *arguments: str) -> str:
+    """Run one of Slurm's programs and return its standard output.
 
     Raises:
-        ExecutorError: If it is not there, does not answer, or refuses.
+        RefusedError: If the program is not installed or rejects the request.
+        ExecutorError: If the controller does not answer.
     """
     _require(program)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, *arguments],
             capture_output=True,
             encoding="utf-8",
@@ -334,27 +350,28 @@ def _ask(program: str, *arguments: str) -> str:
             check=False,
             timeout=_SECONDS,
             stdin=subprocess.DEVNULL,
-            # Another language's messages would not be understood, and variables of a surrounding job would be obeyed.
+            # English messages, and no options from the environment of a surrounding job.
             env={k: v for k, v in os.environ.items() if not k.startswith(("SBATCH_", "SQUEUE_"))} | {"LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired as error:
-        told = (error.stderr or b"").decode("utf-8", "replace").strip().splitlines()
+        error_lines = (error.stderr or b"").decode("utf-8", "replace").strip().splitlines()
+        detail = f": {error_lines[0]}" if error_lines else ""
         raise ExecutorError(
-            f"Slurm does not answer: `{program}` gave nothing in {_SECONDS} seconds{': ' + told[0] if told else ''}",
-            hint="what was submitted goes on; the same command follows it when the controller is back",
+            f"Slurm does not answer: `{program}` printed nothing in {_SECONDS} seconds{detail}",
+            hint="submitted tasks continue; repeat the command when the controller is reachable again",
         ) from None
-    if done.returncode:
-        raise _refused(program, done.stderr)
-    return done.stdout
+    if process.returncode:
+        raise _error_from(program, process.stderr)
+    return process.stdout
 
 
-def _refused(program: str, text: str) -> ExecutorError:
+def _error_from(program: str, text: str) -> ExecutorError:
     lines = [re.sub(rf"^{program}: (error: )?", "", line).strip() for line in text.strip().splitlines()]
     cause = "; ".join(dict.fromkeys(line for line in lines if line and not line.startswith("Try ")))
     if re.search(r"unable to contact|connection refused|configuration source|communication", cause, re.IGNORECASE):
         return ExecutorError(
             f"Slurm's controller cannot be reached: {cause}",
-            hint="what was submitted goes on; the same command follows it when the controller is back",
+            hint="submitted tasks continue; repeat the command when the controller is reachable again",
         )
     hint = next((hint for pattern, hint in _REFUSALS if re.search(pattern, cause, re.IGNORECASE)), "")
     return RefusedError(f"Slurm refuses (`{program}`): {cause}", hint=hint)

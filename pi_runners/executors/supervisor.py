@@ -1,4 +1,4 @@
-"""Runs the tasks of a local batch, one after another: ``python -m pi_runners.executors.supervisor FOLDER LOCK``."""
+"""Supervisor of a local batch: ``python -m pi_runners.executors.supervisor FOLDER LOCK`` runs its tasks in order."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ OUTPUT = "task-{task}.log"
 
 
 def supervise(folder: Path, lock: int) -> None:
-    """Run what a batch asks for; what a former supervisor ended is not run again.
+    """Run the tasks of a batch, until all have ended or the batch is cancelled.
 
     Args:
-        folder: The batch's folder.
-        lock: Descriptor of its lock file, which is held.
+        folder: Directory of the batch.
+        lock: File descriptor of the batch's lock file, with the lock held.
     """
-    asked = json.loads((folder / "batch.json").read_text(encoding="utf-8"))
+    batch = json.loads((folder / "batch.json").read_text(encoding="utf-8"))
     write_document(folder / "supervisor.json", _identity(os.getpid()))
-    for task, command in asked["tasks"]:
+    for task, command in batch["tasks"]:
         if (folder / "cancelled").exists():
             return
-        _run(folder, task, command, asked, lock)
+        _run(folder, task, command, batch, lock)
 
 
-def _run(folder: Path, task: int, command: list[str], asked: dict[str, Any], lock: int) -> None:
+def _run(folder: Path, task: int, command: list[str], batch: dict[str, Any], lock: int) -> None:
     status = folder / STATUS.format(task=task)
     with (folder / OUTPUT.format(task=task)).open("ab") as output:
         try:
@@ -45,36 +45,36 @@ def _run(folder: Path, task: int, command: list[str], asked: dict[str, Any], loc
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                # Should this process die, the task still holds the lock: nobody takes it for lost while it runs.
+                # If the supervisor dies, the task still holds the lock and is not reported as lost while it runs.
                 pass_fds=(lock,),
             )
         except OSError as error:
             write_document(status, {"state": "failed", "reason": f"{command[0]}: {error.strerror}", "final": True})
             return
         write_document(status, {"state": "running", **_identity(process.pid)})
-        late = False
-        with Sampler(process.pid, memory_limit_bytes=asked["memory_bytes"], stop=lambda: _kill(process.pid)) as sampler:
+        timed_out = False
+        with Sampler(process.pid, memory_limit_bytes=batch["memory_bytes"], stop=lambda: _kill(process.pid)) as sampler:
             try:
-                process.wait(timeout=asked["seconds"])
+                process.wait(timeout=batch["seconds"])
             except subprocess.TimeoutExpired:
-                late = True
+                timed_out = True
             finally:
                 _kill(process.pid)
                 process.wait()
     if sampler.exceeded:
-        state, reason = "out-of-memory", f"killed above {asked['memory_bytes']:.3g} bytes"
-    elif late:
-        state, reason = "timed-out", f"killed after {asked['seconds']:g} seconds"
+        state, reason = "out-of-memory", f"killed above {batch['memory_bytes']:.3g} bytes"
+    elif timed_out:
+        state, reason = "timed-out", f"killed after {batch['seconds']:g} seconds"
     elif process.returncode == 0:
         state, reason = "done", ""
     elif (folder / "cancelled").exists():
         state, reason = "cancelled", ""
     else:
-        state, reason = "failed", _ended(process.returncode)
+        state, reason = "failed", _exit_reason(process.returncode)
     write_document(status, {"state": state, "reason": reason, "final": True})
 
 
-def _ended(code: int) -> str:
+def _exit_reason(code: int) -> str:
     return f"exit status {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
 
 
@@ -90,7 +90,7 @@ def _identity(pid: int) -> dict[str, Any]:
 
 
 def write_document(path: Path, document: dict[str, Any]) -> None:
-    """Write a JSON file completely or not at all."""
+    """Write a JSON file atomically."""
     write_atomically(path, json.dumps(document))
 
 

@@ -1,4 +1,4 @@
-"""What an indicator and a backend agree on."""
+"""Contract between indicators and backends: the operations, computations with checks, and the sampling plan."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 Parameters = Dict[str, Any]
 Array = Any
-"""A framework's own array, or a symbol for one while a graph is traced."""
+"""Array of a framework, or a symbol for an array while a graph is traced."""
 
 LEARNING_RATE = 0.01
 
 
 class Unsupported(Exception):
-    """Raised when a backend cannot run an indicator with these parameters on this device."""
+    """Raised when a backend does not support an indicator with these parameters on this device."""
 
 
 class Trial(NamedTuple):
     """A computation with its check.
 
     Attributes:
-        run: Starts the computation and returns its result, which the device may still be working on.
-        check: Takes a result; returns the relative error of the result against a reference.
-        tolerance: Largest relative error accepted.
+        run: Starts the computation and returns its result, which the device may still be computing.
+        check: Returns the relative error of a result, compared with a reference.
+        tolerance: Maximum accepted relative error.
     """
 
     run: Callable[[], Any]
@@ -33,14 +33,14 @@ class Trial(NamedTuple):
 
 
 class SamplingPlan(NamedTuple):
-    """How an indicator is to be sampled.
+    """Number and duration of the samples of an indicator.
 
     Attributes:
-        samples: How many samples to take; up to three times as many where they vary.
-        min_seconds: Least duration of one sample; calls are repeated within it.
-        max_warmup_seconds: The warm-up ends here even where the timings have not settled.
-        instruments: Directory of measuring libraries that are no part of the stack, or none.
-        archive: The program that holds the harness, for indicators that start processes of their own.
+        samples: Number of samples; up to three times as many if they vary.
+        min_seconds: Minimum duration of one sample; short calls are repeated within it.
+        max_warmup_seconds: Maximum duration of the warm-up, even if the timings are not steady.
+        instruments: Directory of measuring libraries that are not part of the stack, or none.
+        archive: Path of the program's archive, for indicators that start processes.
     """
 
     samples: int
@@ -51,16 +51,17 @@ class SamplingPlan(NamedTuple):
 
 
 class Backend:
-    """How one framework spells the operations that indicators and models are written in.
+    """Implementation of the operations of indicators and models in one framework.
 
-    A function over arrays, such as ``lambda b, x, w: b.convolution(x, w, ...)``, is written once; :meth:`compile`,
-    :meth:`pullback` and :meth:`train` make it what the framework's users would run. Arrays are made from bytes:
-    byte ``b`` stands for ``(b - 127.5) / 127.5``, or for ``b - 128`` where the element type is int8, so that every
-    framework computes on the very same numbers.
+    A function over arrays, such as ``lambda b, x, w: b.convolution(x, w, ...)``, is written once. :meth:`compile`,
+    :meth:`pullback` and :meth:`train` turn it into what users of the framework would run.
 
-    Shapes are given with channels first, ``(batch, channels, *spatial)`` and ``(filters, channels, *kernel)``; what
-    :meth:`images` and :meth:`filters` return has the framework's native layout, and :meth:`image_index` and
-    :meth:`filter_index` translate.
+    Arrays are made from bytes, so that every framework computes with the same numbers: byte ``b`` is the number
+    ``(b - 127.5) / 127.5``, or ``b - 128`` for the element type int8.
+
+    Shapes have channels first: ``(batch, channels, *spatial)`` and ``(filters, channels, *kernel)``. The results of
+    :meth:`images` and :meth:`filters` have the framework's native layout; :meth:`image_index` and :meth:`filter_index`
+    translate indices.
     """
 
     name = ""
@@ -76,21 +77,21 @@ class Backend:
 
     @property
     def precision(self) -> str:
-        """Element type that bounds the error: that of mixed precision where it is on."""
+        """Element type that determines the error: that of mixed precision if it is enabled."""
         amp = self.settings.get("amp", "off")
         return self.dtype if amp == "off" else str(amp)
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions and build facts of the framework, text or numbers by name."""
+        """Return versions and build options of the framework by name."""
         raise Unsupported("this backend does not describe itself")
 
     def synchronise(self, result: Any) -> None:
-        """Wait until the device has finished what led to ``result``."""
+        """Wait until the device has computed ``result``."""
 
     # Arrays
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
-        """Make an array of the backend's element type: ``offset`` plus ``scale`` times what the bytes stand for."""
+        """Make an array of the backend's element type: ``offset`` plus ``scale`` times the numbers of the bytes."""
         raise self._lacks("arrays")
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
@@ -118,7 +119,7 @@ class Backend:
         return self.read_all(result, index)[0]
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        """Return every element behind the first axes' indices or slices, as Python numbers."""
+        """Return all elements at the indices or slices of the first axes, as Python numbers."""
         raise self._lacks("arrays")
 
     def shape_of(self, result: Any) -> Tuple[int, ...]:
@@ -126,7 +127,7 @@ class Backend:
         return tuple(int(length) for length in result.shape)
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Whether every element behind the first axes' indices is finite, by the framework's own word."""
+        """Return whether all elements at the indices of the first axes are finite, as the framework computes it."""
         total = sum(self.read_all(result, index))
         return math.isfinite(total.real) and math.isfinite(total.imag)
 
@@ -135,49 +136,52 @@ class Backend:
     def compile(
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
     ) -> Callable[[], Any]:
-        """Return a call of ``function(backend, *arrays, *weights)``, as the framework's users would make it fast.
+        """Return a call of ``function(backend, *arrays, *weights)`` that is compiled as users of the framework do it.
 
-        ``weights`` never change: a framework that prepares a model for inference may fold them in.
+        Args:
+            function: The function.
+            arrays: Its inputs.
+            weights: Constant inputs, which a framework may fold into a model for inference.
         """
-        held = (*arrays, *weights)
-        return lambda: function(self, *held)
+        operands = (*arrays, *weights)
+        return lambda: function(self, *operands)
 
     def pullback(
         self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
     ) -> Callable[[], Sequence[Array]]:
-        """Return a call that gives the gradients of every array, from the gradient of the result."""
+        """Return a call that computes the gradients of all arrays from the gradient of the result."""
         raise self._lacks("backward pass")
 
     def train(
         self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
     ) -> "Training":
-        """Return what trains ``weights`` by gradient descent on ``loss(backend, weights, *batch)``."""
+        """Return a training of ``weights`` by gradient descent on ``loss(backend, weights, *batch)``."""
         raise self._lacks("training")
 
     def reference(self) -> "Backend":
-        """Return a backend of the same framework and device that computes more exactly than half types do."""
+        """Return a backend of the same framework and device with single precision."""
         return type(self)(self.device, "float32", {})
 
     # Transfers
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
-        """Return calls that copy ``raw`` from host to device and back, through page-locked memory where possible."""
+        """Return two calls: copy ``raw`` from host to device and back, through page-locked memory if possible."""
         raise self._lacks("transfers: its arrays are in main memory")
 
     # Operations
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
-        """Multiply the last two axes; int8 gives int32."""
+        """Matrix product over the last two axes; int8 inputs give int32 results."""
         raise self._lacks("matmul")
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
-        """Convolve images with filters; ``padding`` zeros are added on both sides of each spatial axis."""
+        """Convolution of images with filters; ``padding`` zeros are added on both sides of each spatial axis."""
         raise self._lacks("convolution")
 
     def recurrent(
         self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
     ) -> Callable[..., Array]:
-        """Return a function of ``x`` (timesteps, batch, inputs) that gives every hidden state.
+        """Return a function of ``x`` (timesteps, batch, inputs) that computes all hidden states.
 
         Args:
             cell: ``vanilla`` (tanh), ``lstm`` or ``gru`` (reset applied after the product, as cuDNN).
@@ -195,27 +199,27 @@ class Backend:
         return self.matmul(self.softmax(self.scale(scores, width**-0.5)), v)
 
     def scale(self, x: Array, factor: float) -> Array:
-        """Multiply by a number."""
+        """Product with a number."""
         return x * factor
 
     def add(self, x: Array, y: Array) -> Array:
-        """Add, with broadcasting."""
+        """Sum, with broadcasting."""
         return x + y
 
     def multiply(self, x: Array, y: Array) -> Array:
-        """Multiply, with broadcasting."""
+        """Product of elements, with broadcasting."""
         return x * y
 
     def copy(self, x: Array) -> Array:
-        """Copy to fresh memory."""
+        """Copy to newly allocated memory."""
         raise self._lacks("copy that is not optimised away")
 
     def gather(self, table: Array, indices: Array) -> Array:
-        """Take rows of a table."""
+        """Rows of a table by index."""
         raise self._lacks("embedding")
 
     def relu(self, x: Array) -> Array:
-        """Rectify."""
+        """Rectified linear unit."""
         raise self._lacks("relu")
 
     def tanh(self, x: Array) -> Array:
@@ -223,23 +227,23 @@ class Backend:
         raise self._lacks("tanh")
 
     def total(self, x: Array) -> Array:
-        """Sum the last axis."""
+        """Sum over the last axis."""
         raise self._lacks("reduction")
 
     def largest(self, x: Array) -> Array:
-        """Take the largest of the last axis."""
+        """Maximum over the last axis."""
         raise self._lacks("reduction")
 
     def softmax(self, x: Array) -> Array:
-        """Exponentials of the last axis over their sum."""
+        """Softmax over the last axis."""
         raise self._lacks("softmax")
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
-        """Normalise the last axis."""
+        """Layer normalisation over the last axis."""
         raise self._lacks("layer normalisation")
 
     def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
-        """Normalise each channel of images: by the batch in training, by a mean of 0 and a variance of 1 otherwise."""
+        """Normalise each channel of images: by the batch in training, otherwise by mean 0 and variance 1."""
         raise self._lacks("batch normalisation")
 
     def fft(self, x: Array) -> Array:
@@ -247,11 +251,11 @@ class Backend:
         raise self._lacks("fft")
 
     def sort(self, x: Array) -> Array:
-        """Sort the last axis, smallest first."""
+        """Sort along the last axis in ascending order."""
         raise self._lacks("sort")
 
     def pool(self, x: Array, size: int) -> Array:
-        """Take the largest of non-overlapping windows of images."""
+        """Maximum over non-overlapping windows of images."""
         raise self._lacks("pooling")
 
     def spatial_mean(self, x: Array) -> Array:
@@ -259,19 +263,19 @@ class Backend:
         raise self._lacks("pooling")
 
     def upsample(self, x: Array) -> Array:
-        """Repeat every spatial element of images twice along each axis."""
+        """Repeat every pixel of images twice along each spatial axis."""
         raise self._lacks("upsampling")
 
     def join_channels(self, x: Array, y: Array) -> Array:
-        """Put the channels of images behind each other."""
+        """Concatenate images along the channel axis."""
         raise self._lacks("concatenation")
 
     def join(self, x: Array, y: Array) -> Array:
-        """Put the last axes behind each other."""
+        """Concatenate along the last axis."""
         raise self._lacks("concatenation")
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        """Give the elements another shape."""
+        """Change the shape of an array."""
         raise self._lacks("reshape")
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
@@ -291,16 +295,16 @@ class Backend:
 
 
 class Training(NamedTuple):
-    """A model being trained.
+    """Training of a model.
 
     Attributes:
-        step: Makes one step; the result's first element is the loss before it, the second the squared norm of the
+        step: Makes one step; the result's first element is the loss before the step, the second the squared norm of the
             gradient.
-        loss: Reads the loss of a step's result.
-        squared_norm: Reads the squared norm of a step's result.
+        loss: Returns the loss of a step's result.
+        squared_norm: Returns the squared norm of a step's result.
         feed: Replaces the batch.
-        evaluator: Makes a call of ``function(backend, weights, *arrays)`` on the weights of the moment.
-        weights: Returns the weights of the moment; the next step may change them in place.
+        evaluator: Returns a call of ``function(backend, weights, *arrays)`` with the current weights.
+        weights: Returns the current weights; the next step may change them in place.
     """
 
     step: Callable[[], Any]
@@ -316,31 +320,31 @@ _CHUNK_BYTES = 2**22
 
 
 def decode(raw: bytes, dtype: str) -> List[float]:
-    """Return the numbers that bytes stand for."""
+    """Return the numbers of bytes; see :class:`Backend`."""
     if dtype == "int8":
         return [float(byte - 128) for byte in raw]
     return [_NUMBERS[byte] for byte in raw]
 
 
 def random_bytes(seed: int, count: int) -> bytes:
-    """Return reproducible random bytes; at their most, they take their own size and one chunk of memory."""
-    drawn = random.Random(seed)
+    """Return reproducible random bytes; the peak memory is their own size plus one chunk."""
+    generator = random.Random(seed)
     if 0 < count <= _CHUNK_BYTES:
-        return drawn.getrandbits(8 * count).to_bytes(count, "little")
-    # `getrandbits` counts bits in a C int: it gives 256 MiB at most. The chunks are what one call would give.
-    made = io.BytesIO()
-    # The whole length at once: what grows step by step is copied.
-    made.seek(max(0, count - 1))
-    made.write(bytes(min(1, count)))
-    made.seek(0)
+        return generator.getrandbits(8 * count).to_bytes(count, "little")
+    # `getrandbits` counts bits in a C int, so one call gives at most 256 MiB. Chunks give the same bytes as one call.
+    stream = io.BytesIO()
+    # Allocate the whole length first: a growing stream is copied.
+    stream.seek(max(0, count - 1))
+    stream.write(bytes(min(1, count)))
+    stream.seek(0)
     for start in range(0, count, _CHUNK_BYTES):
         length = min(_CHUNK_BYTES, count - start)
-        made.write(drawn.getrandbits(8 * length).to_bytes(length, "little"))
-    return made.getvalue()
+        stream.write(generator.getrandbits(8 * length).to_bytes(length, "little"))
+    return stream.getvalue()
 
 
 def product(lengths: Sequence[int]) -> int:
-    """Return how many elements a shape has."""
+    """Return the number of elements of a shape."""
     total = 1
     for length in lengths:
         total *= length

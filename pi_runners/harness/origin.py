@@ -1,8 +1,8 @@
-"""Where an exception comes from: the measured framework, or this harness.
+"""Finds the origin of an exception: the measured framework, or this program.
 
-What the framework raises is knowledge about its version. What inputs, checks and timing raise is not, and neither is a
-backend of ours that names what a version does not have. The innermost frame that belongs to one of them decides; frames
-of the standard library belong to whom called it.
+An exception of the framework says something about its version. An exception of the program's inputs, checks and timing
+does not, and neither does a call of a backend that does not fit the version's interface. The innermost frame that
+belongs to the framework or to this program decides; frames of the standard library count as their caller's.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Optional
 from pi_runners.harness.contract import Backend
 
 MISUSE = (AttributeError, TypeError, NameError, LookupError, AssertionError)
-"""What a backend of ours raises itself where it does not know a version of its framework.
+"""Exceptions in a backend's own frame that mean that its call does not fit the framework's version.
 
-C code of a framework raises some of these, too, and then without a frame of its own. Both say that our call was wrong,
-and nothing of how the version does with a right one."""
+C code of a framework raises some of them, too, and has no frame of its own. In both cases the call was wrong; this
+says nothing about the version's behaviour with a correct call."""
 
 
 def is_ours(error: BaseException, instruments: Optional[str] = None) -> bool:
-    """Whether an exception says nothing of the framework.
+    """Return whether an exception comes from this program, not from the framework.
 
     Args:
         error: The exception, with its traceback.
-        instruments: Directory of measuring libraries, which are no part of the stack.
+        instruments: Directory of measuring libraries, which are not part of the stack.
     """
     if isinstance(error, KeyboardInterrupt):
         return True

@@ -1,4 +1,4 @@
-"""Warm-up to a steady state, calibrated loops, samples."""
+"""Times computations: warm-up until the timings are steady, calibration of loops, samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WINDOW = 4
 _SETTLED_SHARE = 0.05
 _WIDEST_SPREAD = 0.05
 _MOST_SAMPLES = 3
-"""At most this many times the samples of the plan."""
+"""Maximum number of samples, as a multiple of the plan's."""
 
 
 class ClockError(Exception):
@@ -25,7 +25,7 @@ class Timing(NamedTuple):
         samples: Seconds per call.
         loops: Calls per sample.
         warmup_seconds: Time spent before the first sample.
-        steady: Whether the warm-up had stopped getting faster.
+        steady: Whether the timings had stopped decreasing at the end of the warm-up.
     """
 
     samples: List[float]
@@ -34,7 +34,7 @@ class Timing(NamedTuple):
     steady: bool
 
     def document(self) -> Dict[str, Any]:
-        """Return it as JSON-ready values."""
+        """Return the timing as JSON-ready values."""
         return {
             "status": "ok",
             "samples": rounded(self.samples),
@@ -45,25 +45,30 @@ class Timing(NamedTuple):
 
 
 def rounded(seconds: List[float]) -> List[float]:
-    """Round to what a clock can tell.
+    """Round seconds to six significant digits.
 
-    Six digits are a millionth of a sample: what is behind them is the clock's noise, and doubles the size of a file.
+    Further digits are noise of the clock, and would double the size of observation files.
     """
     return [float("{:.6g}".format(value)) for value in seconds]
 
 
 def time_calls(run: Callable[[], Any], synchronise: Callable[[Any], None], loops: int) -> float:
-    """Return seconds per call over ``loops`` calls, the device's work included; no result outlives them.
+    """Return the seconds per call over some calls, including the work of the device.
+
+    Args:
+        run: Starts the computation.
+        synchronise: Waits for the device.
+        loops: Number of calls.
 
     Raises:
-        ClockError: If the clock stood still or went back.
+        ClockError: If the clock did not advance.
     """
     synchronise(None)
     result = None
-    # Monotonic: setting the machine's time does not touch it.
+    # A monotonic clock: changes of the system's time do not affect it.
     started = time.perf_counter()
     for _ in range(loops):
-        # Let go first: with the last result still held, every call would need fresh memory, and time page faults.
+        # Free the last result first; otherwise every call needs fresh memory, and page faults are timed.
         result = None
         result = run()
     synchronise(result)
@@ -76,29 +81,29 @@ def time_calls(run: Callable[[], Any], synchronise: Callable[[Any], None], loops
 
 
 def measure(run: Callable[[], Any], synchronise: Callable[[Any], None], plan: SamplingPlan) -> Timing:
-    """Time a computation: warm up until it is steady, find how often to call it in a sample, take the samples.
+    """Warm up a computation, calibrate the number of calls in a sample, and take the samples.
 
     Args:
         run: Starts the computation.
         synchronise: Waits for the device.
-        plan: How many samples, how long each, how long a warm-up at most.
+        plan: Number and duration of samples, maximum duration of the warm-up.
     """
     return measure_stretches(lambda loops: time_calls(run, synchronise, loops), plan)
 
 
 def measure_stretches(time_stretch: Callable[[int], float], plan: SamplingPlan) -> Timing:
-    """Warm up until stretches of calls stop getting faster, find how many calls a sample takes, take the samples.
+    """Warm up until stretches of calls stop getting faster, calibrate the calls of a sample, take the samples.
 
-    A warm-up ends when the faster one of two stretches is no more than 5 % faster than that of the two before them.
-    Other work on the machine only ever makes a stretch slower: it must not keep a warm-up from ending, as a limit on
-    the spread would. Those last two stretches ran in the steady state, and so they are the first two samples.
+    The warm-up ends when the faster of the last two stretches is at most 5 % faster than the faster of the two before
+    them. Other work on the machine only makes a stretch slower; a limit on the spread would let it prolong the warm-up.
+    The last two stretches ran in the steady state, so they are the first two samples.
 
-    Samples are added, up to three times as many, while their quartiles lie more than 5 % apart: where other work slows
-    about half of them down, the median of a few is now one speed, now the other.
+    Samples are added, up to three times the plan's number, while their quartiles differ by more than 5 %: where other
+    work slows about half of the samples down, the median of a few samples jumps between two speeds.
 
     Args:
         time_stretch: Makes a number of calls and returns the seconds per call.
-        plan: How many samples, how long each, how long a warm-up at most.
+        plan: Number and duration of samples, maximum duration of the warm-up.
     """
     loops, spent, steady = 1, 0.0, False
     recent: List[float] = []
@@ -106,7 +111,7 @@ def measure_stretches(time_stretch: Callable[[int], float], plan: SamplingPlan) 
         seconds = time_stretch(loops)
         spent += seconds * loops
         if seconds * loops < plan.min_seconds:
-            # Not more than tenfold at once: the first calls are slower than those to come.
+            # At most tenfold in one step: the first calls are slower than later ones.
             loops = max(loops + 1, min(loops * 10, int(plan.min_seconds / seconds) + 1))
             recent = []
             continue
@@ -121,7 +126,7 @@ def measure_stretches(time_stretch: Callable[[int], float], plan: SamplingPlan) 
 
 
 def are_enough(samples: List[float], least: int) -> bool:
-    """Whether there are so many samples that no more are needed: three times the least, or quartiles that agree."""
+    """Return whether no more samples are needed: their quartiles agree, or there are three times the minimum."""
     if len(samples) < least or len(samples) >= _MOST_SAMPLES * least:
         return len(samples) >= least
     ordered, quarter = sorted(samples), len(samples) // 4

@@ -1,4 +1,4 @@
-"""Runs the indicators of one request in this interpreter and writes one JSON line for each."""
+"""Runs the indicators of one request in this interpreter, and writes one JSON line for each."""
 
 from __future__ import annotations
 
@@ -18,48 +18,64 @@ from pi_runners.indicators import INDICATORS
 
 
 def main() -> int:
-    """Do what the first argument names: ``measure`` a request, or play a part that an indicator asked for."""
+    """Run the part that the first argument names.
+
+    ``measure`` measures a request; ``startup`` and ``rank`` are child processes of indicators.
+    """
     part, arguments = sys.argv[1], sys.argv[2:]
     if part == "startup":
         from pi_runners.indicators.startup import start
 
         sys.stdout.write(json.dumps(describe_end(lambda: start(*arguments))) + "\n")
     elif part == "rank":
-        from pi_runners.indicators.communication_rank import take_part
+        from pi_runners.indicators.communication_rank import run_rank
 
-        take_part(*arguments)
+        run_rank(*arguments)
     else:
         measure_request(*arguments)
     return 0
 
 
 def measure_request(request_path: str, output_path: str) -> None:
-    """Read a request and append one result for each of its indicators."""
+    """Read a request, and append one result for each of its indicators to a file.
+
+    Args:
+        request_path: Path of the request.
+        output_path: Path of the results, one JSON line each.
+    """
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
     try:
         apply_settings(request["backend"], request["settings"])
-        refused = None
+        unsupported = None
     except Unsupported as error:
-        refused = str(error)
+        unsupported = str(error)
     with open(output_path, "a", encoding="utf-8") as output:
         for number, entry in enumerate(request["indicators"]):
             started = time.time(), time.perf_counter()
-            if refused is not None:
-                document: Dict[str, Any] = {"status": "unsupported", "failure": refused}
+            if unsupported is not None:
+                document: Dict[str, Any] = {"status": "unsupported", "failure": unsupported}
             else:
                 document = run_indicator(request, entry)
             document.update(number=number, started=started[0], seconds=time.perf_counter() - started[1])
-            # What sets the machine's time moves this clock and not the other; samples come from the other.
+            # A change of the system's time shows in this clock only; samples use the monotonic clock.
             document["clock_jump"] = round(time.time() - started[0] - document["seconds"], 3)
-            # One line an indicator, at once: a crash in the next one must not lose this one.
+            # Flushed after each indicator, so that a crash in the next one does not lose this result.
             output.write(json.dumps(document) + "\n")
             output.flush()
             os.fsync(output.fileno())
 
 
 def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, Any]:
-    """Run one indicator; every way it can fail is a result."""
+    """Run one indicator; a failure is a result, too.
+
+    Args:
+        request: The request.
+        entry: The request's entry of the indicator.
+
+    Returns:
+        The result, as JSON-ready values.
+    """
     document: Dict[str, Any] = {"environment": describe_process()}
     try:
         backend = make_backend(request["backend"], entry["device"], entry["dtype"], request["settings"])
@@ -67,7 +83,7 @@ def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, A
     except Unsupported as error:
         return dict(document, status="unsupported", failure=str(error))
     except BaseException as error:
-        # BaseException: a framework may call `sys.exit` or raise what is no Exception while it is imported.
+        # BaseException: while it is imported, a framework may call `sys.exit` or raise other exceptions.
         status = "harness-error" if is_ours(error) else "import-error"
         return dict(document, status=status, failure=traceback.format_exc()[-2000:])
     document.update(describe_end(lambda: _measure(backend, request, entry), request.get("instruments")))
@@ -76,7 +92,12 @@ def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, A
 
 
 def describe_end(measure: Callable[[], Dict[str, Any]], instruments: Optional[str] = None) -> Dict[str, Any]:
-    """Return what a measurement returns, or how it failed: the framework's failure, or ours."""
+    """Return the result of a measurement, or its failure.
+
+    Args:
+        measure: The measurement.
+        instruments: Directory of measuring libraries, whose failures are not the framework's.
+    """
     try:
         return measure()
     except Unsupported as error:
@@ -94,17 +115,20 @@ def _measure(backend: Backend, request: Dict[str, Any], entry: Dict[str, Any]) -
         instruments=request.get("instruments"),
         archive=sys.argv[0],
     )
-    measured = INDICATORS[entry["name"]].measure(backend, entry["parameters"], plan)
-    if "metrics" in measured:
-        measured["metrics"] = {name: float("{:.6g}".format(value)) for name, value in measured["metrics"].items()}
-    return measured
+    document = INDICATORS[entry["name"]].measure(backend, entry["parameters"], plan)
+    if "metrics" in document:
+        document["metrics"] = {name: float("{:.6g}".format(value)) for name, value in document["metrics"].items()}
+    return document
 
 
 def failure_class(error: BaseException) -> str:
-    """Return the status that a framework's exception stands for; many say in words what they have no kernel for."""
+    """Return the status for an exception of a framework.
+
+    Many frameworks report a missing kernel only in the message of the exception.
+    """
     text = "{} {}".format(type(error).__name__, error).lower()
-    memory = ("memoryerror", "outofmemory", "out of memory", "resourceexhausted", "oom when allocating")
-    absent = (
+    memory_words = ("memoryerror", "outofmemory", "out of memory", "resourceexhausted", "oom when allocating")
+    unsupported_words = (
         "notimplemented",
         "not implemented",
         "unimplemented",
@@ -112,13 +136,13 @@ def failure_class(error: BaseException) -> str:
         "allowed values",
         "does not support",
     )
-    if any(word in text for word in memory):
+    if any(word in text for word in memory_words):
         return "out-of-memory"
-    return "unsupported" if any(word in text for word in absent) else "error"
+    return "unsupported" if any(word in text for word in unsupported_words) else "error"
 
 
 def load_average() -> Any:
-    """Return the machine's one-minute load average, or none where the system has none."""
+    """Return the one-minute load average, or none if the system does not report it."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
@@ -126,8 +150,8 @@ def load_average() -> Any:
 
 
 def describe_process() -> Dict[str, Any]:
-    """Return what may change speed outside the stack."""
-    described: Dict[str, Any] = {
+    """Return facts outside the stack that may affect speed, by name."""
+    facts: Dict[str, Any] = {
         "python": platform.python_version(),
         "python_build": " ".join(platform.python_build()),
         "python_compiler": platform.python_compiler(),
@@ -138,10 +162,10 @@ def describe_process() -> Dict[str, Any]:
     }
     try:
         with open("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") as file:
-            described["cpu_governor"] = file.read().strip()
+            facts["cpu_governor"] = file.read().strip()
     except OSError:
-        described["cpu_governor"] = None
+        facts["cpu_governor"] = None
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS"):
         if name in os.environ:
-            described[name] = os.environ[name]
-    return described
+            facts[name] = os.environ[name]
+    return facts

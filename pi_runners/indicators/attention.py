@@ -12,7 +12,7 @@ from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
 from pi_runners.indicators.indicator import ITEM_BYTES, Operation, Parameter
 
 _WORK = 2**24
-"""Products that a check may take: about half a second."""
+"""Maximum number of products in a check: about half a second."""
 _TOLERANCE = {"float64": 1e-9, "float32": 4e-3, "float16": 2e-2, "bfloat16": 1e-1}
 
 
@@ -38,31 +38,31 @@ class Attention(Operation):
     }
 
     def parameters_for(self, parameters: Parameters, backend: str) -> Parameters:
-        """What has no fused operator says that it is composed."""
+        """Add ``algorithm`` for backends without a fused operator."""
         return dict(parameters, **({} if backend == "torch" else {"algorithm": "composed"}))
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """The algorithm is no parameter of the user's."""
+        """Return what is wrong with parameters; ``algorithm`` is not a parameter of the user."""
         return super().complaints({k: v for k, v in parameters.items() if k != "algorithm"})
 
     def flops(self, parameters: Parameters) -> float:
-        """Two products; the softmax is not counted."""
+        """Return the operations of the two products; the softmax is not included."""
         p = parameters
         return float(4 * p["batch"] * p["heads"] * p["length"] ** 2 * p["width"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Q, K and V read once, the result written once."""
+        """Return the bytes of Q, K and V, read once, and of the result, written once."""
         p = parameters
         return float(4 * ITEM_BYTES[dtype] * p["batch"] * p["heads"] * p["length"] * p["width"])
 
     def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
-        """The scores, too, scaled, and their exponentials; fused kernels never hold them."""
+        """Return the memory of the scores, scaled scores and exponentials, which fused kernels do not store."""
         p = parameters
         scores = 0 if backend == "torch" else p["batch"] * p["heads"] * p["length"] ** 2
         return float(3 * ITEM_BYTES[dtype] * scores)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare every row with the definition, or some where there are many."""
+        """Compare all rows with the definition, or some rows of a large result."""
         p = parameters
         shape = (p["batch"], p["heads"], p["length"], p["width"])
         heads, length, width = p["batch"] * p["heads"], p["length"], p["width"]
@@ -71,31 +71,31 @@ class Attention(Operation):
         run = backend.compile(lambda back, q, k, v: back.attention(q, k, v, width), arrays)
         numbers = whole_numbers("float32")
         field = field_bytes(width * 512**2)
-        # Probabilities in whole numbers: with a value and the sum of a row they fill a field.
+        # Probabilities as integers over `one`: their sums with the values must fit into a field.
         one = 2 ** min(50 if backend.dtype == "float64" else 28, 53 - length.bit_length())
 
         def head(which: int, number: int) -> bytes:
             return raws[which][number * length * width : (number + 1) * length * width]
 
         def check(result: Any) -> float:
-            made = Result(backend, result, shape)
-            if not made.sound:
+            elements = Result(backend, result, shape)
+            if not elements.sound:
                 return math.inf
-            places = pick(heads * length, max(2, min(EVERY // width, _WORK // (length * width))))
-            errors = [0.0 if len(places) == heads * length or made.finite() else math.inf]
-            for number in sorted({place // length for place in places}):
+            rows = pick(heads * length, max(2, min(EVERY // width, _WORK // (length * width))))
+            errors = [0.0 if len(rows) == heads * length or elements.finite() else math.inf]
+            for number in sorted({row // length for row in rows}):
                 keys = [pack(head(1, number)[j::width], field, numbers) for j in range(width)]
                 values = [pack(head(2, number)[t * width : (t + 1) * width], 8, numbers) for t in range(length)]
-                for i in [place % length for place in places if place // length == number]:
+                for i in [row % length for row in rows if row // length == number]:
                     query = numbers.row(head(0, number)[i * width : (i + 1) * width])
                     scores = unpack(sum(map(mul, query, keys)), length, field)
-                    powers = _softmax([score / 255**2 / math.sqrt(width) for score in scores])
-                    sums = unpack(sum(map(mul, [round(e * one) for e in powers], values)), width, 8)
+                    weights = _softmax([score / 255**2 / math.sqrt(width) for score in scores])
+                    sums = unpack(sum(map(mul, [round(e * one) for e in weights], values)), width, 8)
                     expected = [x / 255 / one for x in sums]
-                    # Root of the sum of squared terms, for values of mean square 1 / 3.
-                    scale = math.sqrt(math.fsum(e * e for e in powers) / 3)
-                    found = made.row((*divmod(number, p["heads"]), i))
-                    errors.append(difference(found, expected, scale))
+                    # Root of the sum of squared terms, for values with mean square 1 / 3.
+                    scale = math.sqrt(math.fsum(e * e for e in weights) / 3)
+                    actual = elements.row((*divmod(number, p["heads"]), i))
+                    errors.append(difference(actual, expected, scale))
             return worst_error(errors)
 
         return Trial(run, check, _TOLERANCE[backend.precision])
@@ -103,6 +103,6 @@ class Attention(Operation):
 
 def _softmax(scores: List[float]) -> List[float]:
     top = max(scores)
-    powers = [math.exp(score - top) for score in scores]
-    total = math.fsum(powers)
-    return [power / total for power in powers]
+    weights = [math.exp(score - top) for score in scores]
+    total = math.fsum(weights)
+    return [power / total for power in weights]

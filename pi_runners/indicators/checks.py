@@ -1,9 +1,9 @@
-"""What all numerical checks share: which elements are compared, and that nothing wrong compares as right.
+"""Functions for numerical checks: selection of the compared elements, and comparisons that NaN cannot pass.
 
-A result of up to ``EVERY`` elements is compared element by element, or in signed sums of a few of its rows, so that one
-wrong element fails the check wherever it is. Of a larger result the first, the last and fresh random rows are compared.
-Whether all its elements are finite the framework says itself; up to ``FINITE`` of them are also read. A single finite
-wrong element of a larger result is found only where it is in a row that was compared.
+In a result of up to ``EVERY`` elements, all elements are compared, one by one or in signed sums of a few rows; so any
+wrong element fails the check. In a larger result, the first, the last and random rows are compared; the framework
+computes whether all elements are finite, and up to ``FINITE`` of them are also read. A single wrong but finite element
+of a larger result is detected only in a compared row.
 """
 
 from __future__ import annotations
@@ -17,58 +17,58 @@ from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple
 from pi_runners.harness.contract import Backend, decode, product
 
 EVERY = 2**20
-"""Elements up to which all are compared: about a quarter of a second in Python."""
+"""Maximum number of elements of which all are compared: about a quarter of a second in Python."""
 
 FINITE = 2**24
-"""Elements up to which all are read to see that they are finite: about half a second in Python."""
+"""Maximum number of elements that are read to check that they are finite: about half a second in Python."""
 
 GROUP = 16
-"""Rows in a signed sum: one wrong element must be off by 4 tolerances to be found, for a sixteenth of the work."""
+"""Rows in a signed sum: a sixteenth of the work, but a single wrong element is detected only from 4 tolerances on."""
 
-_fresh = random.Random()
+_random = random.Random()
 
 
 def worst_error(errors: Iterable[float]) -> float:
-    """Return the largest error; infinity where one is no number, or where there is none at all."""
-    found = list(errors)
-    # `max` alone would pass over what is no number: `max(0.0, nan)` is 0.
-    return max(found) if found and all(map(math.isfinite, found)) else math.inf
+    """Return the largest error; infinity if an error is not finite, or if there are none."""
+    values = list(errors)
+    # `max` alone may ignore NaN: `max(0.0, nan)` is 0.
+    return max(values) if values and all(map(math.isfinite, values)) else math.inf
 
 
-def difference(found: Sequence[Any], expected: Sequence[Any], scale: float = 1.0) -> float:
-    """Return the largest difference of two rows over a scale; infinity where their lengths differ."""
-    if len(found) != len(expected):
+def difference(actual: Sequence[Any], expected: Sequence[Any], scale: float = 1.0) -> float:
+    """Return the largest difference of two rows, divided by a scale; infinity if their lengths differ."""
+    if len(actual) != len(expected):
         return math.inf
-    # Infinity minus infinity is no number, which `worst_error` notices.
-    return worst_error(map(abs, map(sub, found, expected))) / scale
+    # Infinity minus infinity is NaN, which `worst_error` detects.
+    return worst_error(map(abs, map(sub, actual, expected))) / scale
 
 
 def pick(count: int, most: int) -> List[int]:
-    """Return all of ``count`` places, or the first, the last, and fresh random ones, ``most`` in all."""
+    """Return all indices below ``count``, or at most ``most`` of them: the first, the last and random ones."""
     if count <= max(1, most):
         return list(range(count))
-    inner = _fresh.sample(range(1, count - 1), max(0, min(most, count) - 2)) if count > 2 else []
-    return sorted({0, count - 1, *inner} if most > 1 else {_fresh.randrange(count)})
+    inner = _random.sample(range(1, count - 1), max(0, min(most, count) - 2)) if count > 2 else []
+    return sorted({0, count - 1, *inner} if most > 1 else {_random.randrange(count)})
 
 
 def pick_groups(count: int, most: int) -> List[List[int]]:
-    """Split ``count`` rows into groups for signed sums; all groups, or ``most`` of them."""
+    """Split ``count`` rows into groups for signed sums, and return all groups or at most ``most`` of them."""
     starts = range(0, count, GROUP)
     return [list(range(starts[i], min(count, starts[i] + GROUP))) for i in pick(len(starts), most)]
 
 
 def random_signs(count: int) -> List[int]:
-    """Return fresh random signs, 1 or -1."""
-    return [_fresh.choice((1, -1)) for _ in range(count)]
+    """Return random signs, 1 or -1."""
+    return [_random.choice((1, -1)) for _ in range(count)]
 
 
 def decoded_row(raw: bytes, columns: int, i: int) -> List[float]:
-    """Return the numbers that row ``i`` of random bytes stands for."""
+    """Return the numbers of row ``i`` of random bytes."""
     return decode(raw[i * columns : (i + 1) * columns], "float32")
 
 
 def signed_sum(rows: Iterable[Sequence[Any]], signs: Sequence[int]) -> List[Any]:
-    """Return the sum of rows, each times its sign; empty where their lengths differ, so that it equals no sum."""
+    """Return the sum of rows with signs; empty if their lengths differ, so that it equals no sum."""
     total: List[Any] = []
     for number, (row, sign) in enumerate(zip(rows, signs)):
         if number == 0:
@@ -81,15 +81,15 @@ def signed_sum(rows: Iterable[Sequence[Any]], signs: Sequence[int]) -> List[Any]
 
 
 class ReferenceFailedError(Exception):
-    """Raised when what a result is to be compared with could not be computed: nothing is known of the result."""
+    """Raised when the reference of a check cannot be computed; this is not a failure of the framework's result."""
 
 
 @contextmanager
 def making_reference() -> Iterator[None]:
-    """Let an error inside count as one of the check, also where the code of a framework raised it.
+    """Count an exception inside the block as a failure of the check, even if the framework raises it.
 
     Raises:
-        ReferenceFailedError: Instead of any exception inside.
+        ReferenceFailedError: Instead of any exception inside the block.
     """
     try:
         yield
@@ -98,11 +98,11 @@ def making_reference() -> Iterator[None]:
 
 
 class Result:
-    """A result of a framework as its elements, in the framework's own layout.
+    """Elements of a framework's result, in the framework's layout.
 
     Attributes:
-        sound: Whether it has the shape that it must have; nothing else may be asked where it has not.
-        whole: Whether it is small enough to be compared as a whole.
+        sound: Whether the result has the expected shape; otherwise nothing else may be used.
+        whole: Whether the result is small enough to compare all elements.
     """
 
     def __init__(self, backend: Backend, array: Any, shape: Sequence[int]) -> None:
@@ -112,7 +112,7 @@ class Result:
         self._elements = backend.read_all(array, ()) if self.sound and self.whole else []
 
     def row(self, index: Tuple[int, ...]) -> List[Any]:
-        """Return the elements behind the first axes' indices."""
+        """Return the elements at the indices of the first axes."""
         if not self.whole:
             return self._backend.read_all(self._array, index)
         size = product(self._shape[len(index) :])
@@ -120,7 +120,7 @@ class Result:
         return self._elements[start : start + size]
 
     def channel(self, image: int, channel: int) -> List[Any]:
-        """Return the pixels of one channel, of images in native layout."""
+        """Return the pixels of one channel of images in native layout."""
         if not self._backend.channels_last:
             return self.row((image, channel))
         if not self.whole:
@@ -131,12 +131,12 @@ class Result:
         return self._elements[start + channel : start + pixels * channels : channels]
 
     def finite(self) -> bool:
-        """Whether all elements are finite: by the framework's own word, and by reading up to ``FINITE`` of them."""
-        if not all(self._backend.all_finite(self._array, place) for place in stretches(self._shape, FINITE)):
+        """Return whether all elements are finite: the framework computes it, and up to ``FINITE`` of them are read."""
+        if not all(self._backend.all_finite(self._array, place) for place in blocks_of(self._shape, FINITE)):
             return False
-        places = list(stretches(self._shape, EVERY))
-        chosen = pick(len(places), max(1, FINITE // EVERY))
-        return all(_is_finite(self._backend.read_all(self._array, places[i])) for i in chosen)
+        blocks = list(blocks_of(self._shape, EVERY))
+        indices = pick(len(blocks), max(1, FINITE // EVERY))
+        return all(_is_finite(self._backend.read_all(self._array, blocks[i])) for i in indices)
 
     def _place(self, index: Tuple[int, ...]) -> int:
         place = 0
@@ -146,20 +146,20 @@ class Result:
 
 
 def _is_finite(elements: List[Any]) -> bool:
-    # A sum is finite only where all its terms are; the elements are far too small to overflow one.
+    # A sum is finite only if all its terms are; correct elements are far too small to overflow it.
     total = sum(elements)
     return math.isfinite(total.real) and math.isfinite(total.imag)
 
 
-def stretches(shape: Tuple[int, ...], most: int) -> Iterator[Tuple[Any, ...]]:
-    """Yield indices that divide a shape into parts of at most ``most`` elements."""
+def blocks_of(shape: Tuple[int, ...], most: int) -> Iterator[Tuple[Any, ...]]:
+    """Yield indices that split a shape into blocks of at most ``most`` elements."""
     if product(shape) <= most:
         yield ()
         return
     inner = product(shape[1:])
     if inner > most:
         for i in range(shape[0]):
-            for rest in stretches(shape[1:], most):
+            for rest in blocks_of(shape[1:], most):
                 yield (i, *rest)
     else:
         step = most // inner
@@ -175,21 +175,21 @@ def row_errors(
     scale: float = 1.0,
     most: int = EVERY,
 ) -> float:
-    """Return the largest error of a result's rows, the parts behind its first axis.
+    """Return the largest error over the rows of a result, the parts along its first axis.
 
     Args:
-        backend: Reads the result.
+        backend: Backend that reads the result.
         array: The result.
-        shape: Shape that it must have.
-        expected: Gives the elements of a row.
-        scale: What differences are divided by.
-        most: How many elements may be compared, where fewer than ``EVERY``.
+        shape: Expected shape.
+        expected: Returns the expected elements of a row.
+        scale: Divisor of the differences.
+        most: Maximum number of compared elements, at most ``EVERY``.
     """
     result = Result(backend, array, shape)
     if not result.sound:
         return math.inf
-    chosen = pick(shape[0], min(most, EVERY) // max(1, product(shape[1:])))
-    errors = [difference(result.row((i,)), expected(i), scale) for i in chosen]
-    if len(chosen) < shape[0] and not result.finite():
+    rows = pick(shape[0], min(most, EVERY) // max(1, product(shape[1:])))
+    errors = [difference(result.row((i,)), expected(i), scale) for i in rows]
+    if len(rows) < shape[0] and not result.finite():
         return math.inf
     return worst_error(errors)

@@ -38,11 +38,11 @@ class Communication(Indicator):
         "seconds per operation (latency: half of a round trip; parameter server: one push and pull by every worker)"
     )
     parameters = {  # noqa: RUF012
-        "pattern": Parameter("what is done", choices=tuple(PATTERNS)),
-        "processes": Parameter("processes; a parameter server is one of them", least=1, most=1024),
-        "elements": Parameter("elements of the array that is sent; 0 where a payload says it", least=0, default=0),
+        "pattern": Parameter("communication pattern", choices=tuple(PATTERNS)),
+        "processes": Parameter("number of processes, including a parameter server", least=1, most=1024),
+        "elements": Parameter("elements of the array to send; 0 for patterns with a payload", least=0, default=0),
         "payload": Parameter(
-            "sizes of the ten buffers that a parameter server sends",
+            "sizes of the ten buffers of a parameter server",
             choices=("none", "uniform", "random", "skewed"),
             default="none",
         ),
@@ -61,54 +61,54 @@ class Communication(Indicator):
         for size, count, n in (("small", 2, 2**18), ("medium", 4, 2**22), ("large", 8, 2**26))
     }
     notes = (
-        "Timed are the calls of the operation, with the device's work. Each rank times its own calls and the slowest "
-        "rank's time counts. Before a sample, outside of its time, the ranks fill their buffers with new numbers and "
-        "wait for each other at a barrier; after it, every rank checks all elements that it received (scaling: the "
-        "weights).",
-        "An all-reduce sums in place. So that sums do not grow to infinity over the calls of a sample, the ranks' "
-        "numbers cancel out: the first call sums them, all others sum zeros. Single calls before the measurement sum "
-        "other numbers.",
-        "Scaling: the step (forward pass, backward pass, all-reduce of all gradients in one message, update) is timed; "
-        "every rank has another batch. Single steps before the measurement are compared with the mean of all ranks' "
-        "gradients; at the end all ranks must hold the same weights.",
-        "The rank that ends first with a failure is named with its own error output, and the others are stopped.",
-        "Up to version 1, filling the array of an all-reduce and a broadcast of a number before each stretch counted "
-        "as well, rank 0's time counted alone, and only rank 0 checked one element.",
+        "The timed region is the calls of the operation, including the work of the device. Each rank times its own "
+        "calls; the time of the slowest rank is used. Before a sample, outside the timed region, the ranks fill their "
+        "buffers with new numbers and wait for each other at a barrier. After it, every rank checks all elements that "
+        "it received (scaling: the weights).",
+        "An all-reduce sums in place. The ranks' numbers cancel out, so that sums do not grow to infinity over the "
+        "calls of a sample: the first call sums these numbers, the others sum zeros. Single calls before the "
+        "measurement sum other numbers.",
+        "Scaling: the timed step is a forward pass, a backward pass, an all-reduce of all gradients in one message, "
+        "and an update; every rank has its own batch. Single steps before the measurement are compared with the mean "
+        "gradient of all ranks; at the end, all ranks must have the same weights.",
+        "If a rank fails, the others are stopped, and the error output of the first failed rank is reported.",
+        "Version 1 also timed filling the array of an all-reduce and a broadcast of one number before each stretch, "
+        "used the time of rank 0 only, and checked one element on rank 0 only.",
     )
     backends = ("torch",)
     dtypes = ("float32", "float16", "bfloat16")
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Also refuse a pattern that lacks what it sends."""
-        found = super().complaints(parameters)
+        """Also reject parameters that do not fit the pattern."""
+        messages = super().complaints(parameters)
         p = self.complete(parameters)
-        if found:
-            return found
+        if messages:
+            return messages
         if p["pattern"] == "parameter_server" and p["payload"] == "none":
             return ["`payload` of a parameter server must be uniform, random or skewed"]
         if p["pattern"] in ("all_reduce", "broadcast", "latency", "bandwidth") and not p["elements"]:
-            return ["`elements` of `{}` is not given".format(p["pattern"])]
+            return ["`elements` of `{}` is missing".format(p["pattern"])]
         if p["pattern"] != "scaling" and p["processes"] < 2:
-            return ["`processes` of `{}` must be 2 at least".format(p["pattern"])]
+            return ["`processes` of `{}` must be at least 2".format(p["pattern"])]
         if p["pattern"] in ("latency", "bandwidth") and p["processes"] > 2:
             return ["`processes` of `{}` must be 2".format(p["pattern"])]
         return []
 
     def flops(self, parameters: Parameters) -> float:
-        """Only training computes."""
+        """Return the operations of the training step; the other patterns do not compute."""
         if parameters["pattern"] != "scaling":
             return 0.0
         model = MODELS["cnn"]
         return float(3 * parameters["processes"] * model.count(model.sets["small"])[0])
 
     def items(self, parameters: Parameters) -> float:
-        """Images of a step, of all processes."""
+        """Return the images of a step over all processes."""
         if parameters["pattern"] != "scaling":
             return 0.0
         return float(parameters["processes"] * MODELS["cnn"].sets["small"]["batch"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """The payload."""
+        """Return the bytes of the payload."""
         p = self.complete(parameters)
         if p["pattern"] == "parameter_server":
             return float((p["processes"] - 1) * 2 * sum(buffer_bytes(p["payload"])))
@@ -117,15 +117,15 @@ class Communication(Indicator):
         return float(ITEM_BYTES[dtype] * p["elements"])
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Two arrays in every process, and the framework itself."""
+        """Return the memory of two arrays and of the framework in every process."""
         return float(parameters["processes"] * (2 * self.bytes_moved(parameters, dtype) + 3e8))
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
-        """Start the processes; the first one measures."""
+        """Start one process for each rank, and return the results of rank 0."""
         p = self.complete(parameters)
         processes = p["processes"]
         if backend.device == "cuda" and _devices() < processes:
-            raise Unsupported("{} processes need as many GPUs; there are {}".format(processes, _devices()))
+            raise Unsupported("{} processes need one GPU each; there are {}".format(processes, _devices()))
         with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
             request = {
                 "parameters": p,
@@ -149,9 +149,9 @@ def _devices() -> int:
 
 
 def _run_ranks(command: Sequence[str], folder: str, processes: int) -> Dict[str, Any]:
-    """Start the ranks and return what they found; the first one that fails ends all of them.
+    """Start the ranks and return their result; if one fails, all others are stopped.
 
-    They stay in the process group of this process, so that whoever ends the group ends them as well.
+    The ranks stay in the process group of this process, so that they are killed together with it.
     """
     ranks: List[subprocess.Popen[bytes]] = []
     ends: queue.Queue[int] = queue.Queue()
@@ -178,7 +178,7 @@ def _report_end(rank: subprocess.Popen[bytes], number: int, ends: queue.Queue[in
 
 
 def _failure(folder: str, first: int, exit_status: int, processes: int) -> Dict[str, Any]:
-    """Return why a measurement failed, from the rank that ended first; a wrong result explains other failures."""
+    """Return the failure: a wrong result of any rank, otherwise the failure of the rank that ended first."""
     documents = [_document(folder, number) for number in (first, *range(processes))]
     wrong = [d for d in documents if d is not None and d["status"] == "wrong-result"]
     if wrong:
@@ -202,11 +202,11 @@ def _ending(exit_status: int) -> str:
 
 
 def _result(documents: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Return what rank 0 measured, with the largest error of all ranks."""
+    """Return the result of rank 0, with the largest error of all ranks."""
     states = [document.pop("state") for document in documents]
     others = [number for number, state in enumerate(states) if state != states[0]]
     if others:
-        message = "rank {} holds other weights than rank 0 after the last step".format(others[0])
+        message = "after the last step, rank {} has other weights than rank 0".format(others[0])
         return {"status": "wrong-result", "failure": message}
     return {**documents[0], "error": max(document["error"] for document in documents)}
 
@@ -216,7 +216,7 @@ def _errors_path(folder: str, rank: int) -> str:
 
 
 def _document(folder: str, rank: int) -> Optional[Dict[str, Any]]:
-    """Return what a rank left behind; none where it ended without a word."""
+    """Return the document of a rank, or none if the rank wrote none."""
     try:
         with open(document_path(folder, rank), encoding="utf-8") as file:
             document: Dict[str, Any] = json.load(file)

@@ -1,8 +1,8 @@
-"""Patterns of communication: the operation of each, what every rank sends, and the check of what it received.
+"""Communication patterns: the operation, the numbers that every rank sends, and the check of the received numbers.
 
-Every rank sends numbers of its own, which change with every stretch of calls, so that a check sees what was not
-delivered, what came from another rank and what is left from an earlier stretch. The numbers are whole and so small
-that every element type holds them, and their sums, exactly. All elements are compared.
+Every rank sends its own numbers, which change with every stretch of calls. A check therefore detects missing messages,
+messages of a wrong rank and messages of an earlier stretch. The numbers are small integers, which every element type
+represents exactly, as well as their sums. All elements are compared.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pi_runners.harness.contract import LEARNING_RATE, product, random_bytes
 from pi_runners.indicators.models import MODELS
 
 _VALUES = 61
-"""Buffers hold 1 to this. A prime number: the numbers of two ranks, buffers or stretches differ by a shift."""
+"""Buffers contain the numbers 1 to this prime number; those of two ranks, buffers or stretches are shifted."""
 _CHUNK = _VALUES * 2**14
-"""Elements that are copied or compared at a time. The numbers repeat after 61, so every chunk holds the same ones."""
+"""Elements that are copied or compared in one step. The numbers repeat after 61, so all chunks are equal."""
 _BUFFERS = 10
 _SMALL, _MEDIUM, _LARGE = 10, 10 * 1024, 1024 * 1024
-"""Bytes of a payload's small, medium and large buffers: three kinds as in TF-gRPC-Bench, the sizes are ours."""
+"""Bytes of the small, medium and large buffers of a payload: three kinds as in TF-gRPC-Bench, with other sizes."""
 _GRADIENT_TOLERANCE = {"float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
-"""Relative error allowed in the mean gradient; one rank's own gradient is far beyond it."""
+"""Accepted relative error of the mean gradient; the gradient of a single rank has a far larger error."""
 
 
 class WrongResultError(Exception):
-    """Raised when a rank holds something else than the operation should have given it."""
+    """Raised when a rank has a wrong result of the operation."""
 
     def __init__(self, message: str, error: float, tolerance: float) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class WrongResultError(Exception):
 
 
 def buffer_bytes(payload: str) -> List[int]:
-    """Return the sizes of the ten buffers: equal thirds of each kind in turn, drawn, or mostly large ones."""
+    """Return the sizes of the ten buffers: the kinds in turn (uniform), random, or mostly large (skewed)."""
     if payload == "skewed":
         return [_LARGE] * 6 + [_MEDIUM] * 3 + [_SMALL]
     if payload == "random":
@@ -47,13 +47,13 @@ def buffer_bytes(payload: str) -> List[int]:
 
 
 class Pattern(ABC):
-    """What one rank does.
+    """Operation of one rank.
 
     Attributes:
         rank: Number of this process.
-        size: How many processes there are.
-        operations: Operations of one call; a sample is the time of one operation.
-        tolerance: Largest relative error accepted.
+        size: Number of processes.
+        operations: Operations in one call; a sample is the time of one operation.
+        tolerance: Maximum accepted relative error.
     """
 
     operations = 1
@@ -83,30 +83,30 @@ class Pattern(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Do the operation once."""
+        """Run the operation once."""
 
     @abstractmethod
     def check(self, stretch: int, calls: int) -> float:
-        """Return the largest relative error of what this rank holds after a stretch of calls.
+        """Return the largest relative error of this rank's buffers after a stretch of calls.
 
         Raises:
-            WrongResultError: If it is above the tolerance, or not a number.
+            WrongResultError: If it exceeds the tolerance or is NaN.
         """
 
     def synchronise(self, result: Any) -> None:
-        """Wait for the GPU; Gloo has sent and received when it returns."""
+        """Wait for the GPU; Gloo's operations are complete when they return."""
         if self._device == "cuda":
             self._torch.cuda.synchronize()
 
     def state(self) -> str:
-        """Return a hash of what must be the same on every rank at the end."""
+        """Return a hash of the state that must be equal on all ranks at the end."""
         return ""
 
     def _empty(self, elements: int, dtype: Any = None) -> Any:
         return self._torch.zeros(elements, device=self._device, dtype=dtype or self._dtype)
 
     def _numbers(self, count: int, sender: int, stretch: int, buffer: int = 0) -> Any:
-        """Return the first elements of what a rank sends in a stretch."""
+        """Return the first elements that a rank sends in a stretch."""
         places = self._torch.arange(count, device=self._device)
         return (places + (3 * sender + stretch + 7 * buffer)) % _VALUES + 1
 
@@ -117,7 +117,7 @@ class Pattern(ABC):
             part.copy_(chunk[: part.numel()])
 
     def _compare(self, tensor: Any, numbers: Callable[[int], Any], origin: str) -> float:
-        """Compare all elements with what they must be."""
+        """Compare all elements with the expected numbers."""
         chunk = numbers(min(_CHUNK, tensor.numel()))
         plain = chunk.to(tensor.dtype)
         worst = 0.0
@@ -127,12 +127,12 @@ class Pattern(ABC):
                 continue
             expected = chunk[: part.numel()].double()
             error = (part.double() - expected).abs() / expected.abs().clamp(min=1.0)
-            # Not `error > tolerance`, which NaN passes.
+            # Not `error > tolerance`, which is false for NaN.
             wrong = ~(error <= self.tolerance)
             if bool(wrong.any()):
                 place = int(wrong.nonzero()[0])
                 raise WrongResultError(
-                    "rank {} holds {} in element {} of what {}, instead of {}".format(
+                    "rank {} has {} in element {} of what {}, instead of {}".format(
                         self.rank, float(part[place]), start + place, origin, float(expected[place])
                     ),
                     float(error[place]),
@@ -143,17 +143,17 @@ class Pattern(ABC):
 
 
 class AllReduce(Pattern):
-    """The sum over all ranks, in place.
+    """Sum over all ranks, in place.
 
-    The sum of sums grows with every call, up to infinity. So a stretch of more than one call sums numbers that cancel
-    out: every call after the first sums zeros, which takes the same time.
+    Repeated sums would grow to infinity. A stretch of more than one call therefore sums numbers that cancel out: every
+    call after the first sums zeros, which takes the same time.
     """
 
     def _make(self) -> None:
         self._array = self._empty(self._request["parameters"]["elements"])
 
     def prepare(self, stretch: int, calls: int) -> None:
-        """Fill in this rank's summand."""
+        """Fill the buffer with this rank's summand."""
         self._fill(self._array, lambda count: self._summand(count, self.rank, stretch, calls))
 
     def run(self) -> None:
@@ -169,7 +169,7 @@ class AllReduce(Pattern):
         return self._compare(self._array, total, "the all-reduce summed up")
 
     def _summand(self, count: int, rank: int, stretch: int, calls: int) -> Any:
-        """Numbers of alternating sign; their partial sums stay small enough to be exact."""
+        """Return numbers of alternating sign, so that partial sums stay small and exact."""
         if calls == 1:
             return self._numbers(count, rank, stretch) * (1 - 2 * (rank % 2))
         factor = 1 - 2 * (rank % 2)
@@ -179,17 +179,17 @@ class AllReduce(Pattern):
 
 
 class Broadcast(Pattern):
-    """From rank 0 to all."""
+    """Broadcast from rank 0 to all ranks."""
 
     def _make(self) -> None:
         self._array = self._empty(self._request["parameters"]["elements"])
 
     def prepare(self, stretch: int, calls: int) -> None:
-        """Every rank has numbers of its own, so that one that received nothing is noticed."""
+        """Fill each rank's buffer with its own numbers, so that a missing message is detected."""
         self._fill(self._array, lambda count: self._numbers(count, self.rank, stretch))
 
     def run(self) -> None:
-        """Send to all."""
+        """Broadcast the buffer."""
         self._dist.broadcast(self._array, src=0)
 
     def check(self, stretch: int, calls: int) -> float:
@@ -198,10 +198,10 @@ class Broadcast(Pattern):
 
 
 class Exchange(Pattern):
-    """Rank 0 sends to rank 1, which answers: with as much (a round trip), or with one element (bandwidth)."""
+    """Rank 0 sends to rank 1, which answers with as many elements (latency) or with one element (bandwidth)."""
 
     answer: Optional[int] = None
-    """Elements of the answer; as many as were sent, where this is none."""
+    """Elements of the answer; none for as many as in the message."""
 
     def _make(self) -> None:
         elements = self._request["parameters"]["elements"]
@@ -210,12 +210,12 @@ class Exchange(Pattern):
         self._received = self._empty(back if self.rank == 0 else there)
 
     def prepare(self, stretch: int, calls: int) -> None:
-        """Fill what is sent, and clear what is received: no number that is sent is 0."""
+        """Fill the send buffers, and clear the receive buffers; sent numbers are never 0."""
         self._fill(self._sent, lambda count: self._numbers(count, self.rank, stretch))
         self._received.zero_()
 
     def run(self) -> None:
-        """There and back."""
+        """Send and receive once."""
         if self.rank == 0:
             self._dist.send(self._sent, 1)
             self._dist.recv(self._received, 1)
@@ -240,13 +240,13 @@ class Latency(Exchange):
 
 
 class Bandwidth(Exchange):
-    """A large message; the answer tells the sender that it arrived."""
+    """A large message, which a short answer confirms."""
 
     answer = 1
 
 
 class ParameterServer(Pattern):
-    """Every worker pushes ten buffers to rank 0, which then answers each with ten of the same sizes."""
+    """Every worker pushes ten buffers to rank 0, and then pulls ten buffers of the same sizes."""
 
     def _make(self) -> None:
         self._sizes = buffer_bytes(self._request["parameters"]["payload"])
@@ -258,7 +258,7 @@ class ParameterServer(Pattern):
         return [self._empty(size, self._torch.uint8) for size in self._sizes]
 
     def prepare(self, stretch: int, calls: int) -> None:
-        """Fill what is sent, and clear what is received: no number that is sent is 0."""
+        """Fill the send buffers, and clear the receive buffers; sent numbers are never 0."""
         for number, buffer in enumerate(self._sent):
             self._fill(buffer, self._numbers_of(self.rank, stretch, number))
         for buffers in self._received.values():
@@ -285,7 +285,7 @@ class ParameterServer(Pattern):
                 self._dist.recv(buffer, other)
 
     def check(self, stretch: int, calls: int) -> float:
-        """Compare every buffer with what its sender sent."""
+        """Compare every buffer with the numbers of its sender."""
         return max(
             self._compare(
                 buffer, self._numbers_of(other, stretch, number), "rank {} sent in buffer {}".format(other, number)
@@ -299,7 +299,7 @@ class ParameterServer(Pattern):
 
 
 class Scaling(Pattern):
-    """One data-parallel step: gradients on a batch of the rank's own, their mean over all ranks, one update."""
+    """A data-parallel step: gradients of the rank's own batch, mean over all ranks, update."""
 
     def _make(self) -> None:
         from pi_runners.backends.torch import TorchBackend
@@ -313,26 +313,26 @@ class Scaling(Pattern):
         self._mean: Any = None
 
     def prepare(self, stretch: int, calls: int) -> None:
-        """Begin again with the same weights on every rank, and another batch on each."""
+        """Reset the weights, which are equal on all ranks, and the batch, which differs."""
         self._batch = self._batch_of(self.rank, stretch)
         with self._torch.no_grad():
             for weight, initial in zip(self._weights, self._initial):
                 weight.copy_(initial)
 
     def run(self) -> None:
-        """Make one step."""
+        """Run one step."""
         self._mean = None
-        # One message for all gradients, as data-parallel frameworks bundle them.
+        # One message for all gradients, since data-parallel frameworks bundle them, too.
         self._mean = self._gradient(self._weights, self._batch)
         self._dist.all_reduce(self._mean)
         self._mean /= self.size
         self._update(self._weights, self._mean)
 
     def check(self, stretch: int, calls: int) -> float:
-        """Compare one step's gradient with the mean over the batches of all ranks, and the update with the gradient."""
+        """Compare the gradient with the mean over the batches of all ranks, and the update with the gradient."""
         with self._torch.no_grad():
-            held = self._joined(self._weights)
-        if not bool(self._torch.isfinite(held).all()):
+            weights = self._joined(self._weights)
+        if not bool(self._torch.isfinite(weights).all()):
             raise self._wrong("weights that are not finite after {} steps".format(calls), float("nan"))
         if calls > 1:
             return 0.0
@@ -343,7 +343,7 @@ class Scaling(Pattern):
             raise self._wrong("a gradient that is not the mean of all ranks' gradients", error)
         updated = self._weights_again()
         self._update(updated, self._mean)
-        if not bool((held == self._joined(updated)).all()):
+        if not bool((weights == self._joined(updated)).all()):
             raise self._wrong("weights that are not those after one step", float("nan"))
         return error
 
@@ -353,7 +353,7 @@ class Scaling(Pattern):
         return hashlib.sha256(array("d", numbers).tobytes()).hexdigest()
 
     def _wrong(self, what: str, error: float) -> WrongResultError:
-        message = "rank {} holds {}: relative error {:.3g}".format(self.rank, what, error)
+        message = "rank {} has {}: relative error {:.3g}".format(self.rank, what, error)
         return WrongResultError(message, error, self.tolerance)
 
     def _weights_again(self) -> List[Any]:

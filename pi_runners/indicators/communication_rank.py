@@ -1,10 +1,10 @@
-"""One process (rank) of the communication indicator: it takes part in the stretches of calls that rank 0 asks for.
+"""One process (rank) of the communication indicator, which runs the stretches of calls that rank 0 requests.
 
-A stretch is a number of calls of the operation. Before it, every rank fills its buffers with numbers of its own for
-this stretch, and all ranks meet at a barrier. Then each rank times its calls, the device's work included; the slowest
-rank's time counts, since a message is delivered when the last one has it. After it, every rank checks what it holds.
-Buffers, barrier and check are not timed, and neither is what the ranks tell each other about stretches: that goes
-through the file in which they met, not through the operations that are measured.
+A stretch is a number of calls of the operation. Before a stretch, every rank fills its buffers with its own numbers for
+this stretch, and all ranks wait at a barrier. Then each rank times its calls, including the work of the device; the
+time of the slowest rank is used, since a message is delivered when the last rank has it. After the stretch, every rank
+checks its buffers. Buffers, barrier and check are not timed. The ranks exchange requests and timings through a file
+store, not through the measured operations.
 """
 
 from __future__ import annotations
@@ -20,14 +20,19 @@ from pi_runners.harness.origin import MISUSE
 from pi_runners.harness.timing import measure_stretches, rounded, time_calls
 from pi_runners.indicators.communication_patterns import PATTERNS, WrongResultError
 
-MEETING_SECONDS = 120.0
-"""Longest wait for another rank: the first time each must import the framework, which takes long on a busy machine."""
+PEER_TIMEOUT_SECONDS = 120.0
+"""Maximum wait for another rank; importing the framework takes long on a busy machine."""
 _CHECKED_CALLS = 3
-"""Stretches of one call before anything is timed: what one left behind must not pass for the result of the next."""
+"""Stretches of one call before the measurement; several, so that the result of one cannot pass for that of the next."""
 
 
-def take_part(path: str, rank_text: str) -> None:
-    """Be one rank; leave a document about how it went in the folder of the request."""
+def run_rank(path: str, rank_text: str) -> None:
+    """Run one rank, and write its result as a document into the directory of the request.
+
+    Args:
+        path: Path of the request.
+        rank_text: Number of the rank.
+    """
     rank = int(rank_text)
     with open(path, encoding="utf-8") as file:
         request = json.load(file)
@@ -46,21 +51,21 @@ def _measure(request: Dict[str, Any], rank: int) -> Dict[str, Any]:
     import torch.distributed as dist
 
     p, device = request["parameters"], request["device"]
-    # Gloo may look for a network; the processes of this machine meet on loopback.
+    # Gloo may choose a network interface; processes of one machine use loopback.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if device == "cuda":
         torch.cuda.set_device(rank)
     else:
-        # Together the processes use the machine once.
+        # All processes together use each processor once.
         torch.set_num_threads(max(1, torch.get_num_threads() // p["processes"]))
     store = dist.FileStore(os.path.join(request["folder"], "meeting"), p["processes"])
-    store.set_timeout(timedelta(seconds=MEETING_SECONDS))
+    store.set_timeout(timedelta(seconds=PEER_TIMEOUT_SECONDS))
     dist.init_process_group(
         "nccl" if device == "cuda" else "gloo",
         store=store,
         rank=rank,
         world_size=p["processes"],
-        timeout=timedelta(seconds=MEETING_SECONDS),
+        timeout=timedelta(seconds=PEER_TIMEOUT_SECONDS),
     )
     stretches = Stretches(PATTERNS[p["pattern"]](torch, dist, rank, request), dist, store)
     document = stretches.lead(SamplingPlan(**request["plan"])) if rank == 0 else stretches.follow()
@@ -69,7 +74,7 @@ def _measure(request: Dict[str, Any], rank: int) -> Dict[str, Any]:
 
 
 class Stretches:
-    """The stretches of one measurement, counted alike by every rank."""
+    """The stretches of one measurement; every rank numbers them in the same way."""
 
     def __init__(self, pattern: Any, dist: Any, store: Any) -> None:
         self._pattern, self._dist, self._store = pattern, dist, store
@@ -77,7 +82,7 @@ class Stretches:
         self._error = 0.0
 
     def lead(self, plan: SamplingPlan) -> Dict[str, Any]:
-        """Check, then measure; the other ranks follow."""
+        """Request the stretches of the check and of the measurement (rank 0)."""
         for _ in range(_CHECKED_CALLS):
             self._time(1)
         timing = measure_stretches(self._time, plan)
@@ -87,7 +92,7 @@ class Stretches:
         return {**document, **self._findings()}
 
     def follow(self) -> Dict[str, Any]:
-        """Do what rank 0 asks for, until it asks for nothing more."""
+        """Run the stretches that rank 0 requests, until it requests no more (other ranks)."""
         while True:
             calls = int(self._store.get(self._key("calls")))
             if not calls:
@@ -96,7 +101,7 @@ class Stretches:
             self._number += 1
 
     def _time(self, calls: int) -> float:
-        """Return the slowest rank's seconds per call over a stretch."""
+        """Run a stretch on all ranks, and return the seconds per call of the slowest rank."""
         self._store.set(self._key("calls"), str(calls))
         seconds = [self._run(calls)]
         seconds += [float(self._store.get(self._key("seconds", rank))) for rank in range(1, self._pattern.size)]
@@ -107,7 +112,7 @@ class Stretches:
         self._pattern.prepare(self._number, calls)
         self._dist.barrier()
         seconds = time_calls(self._pattern.run, self._pattern.synchronise, calls)
-        # The check raises an error where the result is not finite, so that no NaN is lost here.
+        # The check raises an error if the result is not finite, so `max` never sees NaN.
         self._error = max(self._error, self._pattern.check(self._number, calls))
         return seconds
 
@@ -125,19 +130,19 @@ def _failure(error: BaseException) -> Dict[str, Any]:
         return {"status": "unsupported", "failure": str(error)}
     from pi_runners.harness.worker import failure_class
 
-    # Patterns call PyTorch themselves, and its C code leaves no frame: what it raises there looks like ours.
+    # Patterns call PyTorch directly, and its C code has no frame: these exceptions seem to come from this program.
     status = "harness-error" if isinstance(error, (*MISUSE, ArithmeticError)) else failure_class(error)
     return {"status": status, "failure": traceback.format_exc()[-2000:]}
 
 
 def _fail(folder: str, rank: int, document: Dict[str, Any]) -> NoReturn:
-    """Leave a document and end at once: a library that waits for the other ranks could keep this one from ending."""
+    """Write a document and exit at once; a normal exit could wait for other ranks in a library."""
     _write(folder, rank, document)
     os._exit(1)
 
 
 def document_path(folder: str, rank: int) -> str:
-    """Return where a rank leaves its document."""
+    """Return the path of a rank's document."""
     return os.path.join(folder, "rank-{}.json".format(rank))
 
 

@@ -30,11 +30,11 @@ class Convolution(Operation):
         self.parameters = {
             "batch": Parameter("images"),
             "channels": Parameter("channels of an image"),
-            "filters": Parameter("filters, the channels of the result"),
-            "size": Parameter("length of every spatial axis", default=0, least=0),
-            "kernel": Parameter("length of every axis of a filter", default=0, least=0),
-            "stride": Parameter("step along every axis", default=1),
-            "groups": Parameter("groups of channels; as many as channels is depthwise", default=1),
+            "filters": Parameter("filters, which are the channels of the result"),
+            "size": Parameter("length of the spatial axes", default=0, least=0),
+            "kernel": Parameter("length of the axes of a filter", default=0, least=0),
+            "stride": Parameter("step along all axes", default=1),
+            "groups": Parameter("groups of channels; equal to `channels` for a depthwise convolution", default=1),
             "direction": Parameter("what is computed", choices=("forward", "backward"), default="forward"),
         }
         for axis in _AXES[axes]:
@@ -42,49 +42,49 @@ class Convolution(Operation):
                 ("", "length"),
                 ("kernel_", "filter's length"),
                 ("stride_", "step"),
-                ("pad_", "margin"),
+                ("pad_", "padding"),
             ):
                 least = 0 if kind == "pad_" else 1
                 self.parameters[kind + axis] = Parameter(
-                    "{} along this axis, where it differs".format(meaning), default=-1, least=min(least, -1)
+                    "{} along this axis, if different".format(meaning), default=-1, least=min(least, -1)
                 )
         self.sets = _SETS[axes]
 
     def parameters_for(self, parameters: Parameters, backend: str) -> Parameters:
-        """NumPy has no convolution: it says that it goes through im2col."""
+        """Add ``algorithm`` for NumPy, which has no convolution and uses im2col."""
         return dict(parameters, **({"algorithm": "im2col"} if backend == "numpy" else {}))
 
     def supports(self, parameters: Parameters, backend: str) -> bool:
-        """Only frameworks that learn have a backward pass."""
+        """Return whether a backend supports the direction; only frameworks for training have a backward pass."""
         return backend in (LEARNING if parameters.get("direction") == "backward" else ALL)
 
     def geometry(self, p: Parameters) -> Geometry:
-        """Return the lengths along the spatial axes; margins keep the size unless they are given."""
+        """Return the lengths along the spatial axes; the default padding keeps the size."""
 
-        def along(kind: str, common: Callable[[int], int]) -> Tuple[int, ...]:
-            given = [p.get(kind + axis, -1) for axis in _AXES[self._axes]]
-            return tuple(g if g >= 0 else common(i) for i, g in enumerate(given))
+        def per_axis(kind: str, common: Callable[[int], int]) -> Tuple[int, ...]:
+            lengths = [p.get(kind + axis, -1) for axis in _AXES[self._axes]]
+            return tuple(n if n >= 0 else common(i) for i, n in enumerate(lengths))
 
-        spatial = along("", lambda i: int(p["size"]))
-        kernel = along("kernel_", lambda i: int(p["kernel"]))
-        stride = along("stride_", lambda i: int(p["stride"]))
-        padding = along("pad_", lambda i: kernel[i] // 2)
+        spatial = per_axis("", lambda i: int(p["size"]))
+        kernel = per_axis("kernel_", lambda i: int(p["kernel"]))
+        stride = per_axis("stride_", lambda i: int(p["stride"]))
+        padding = per_axis("pad_", lambda i: kernel[i] // 2)
         out = tuple((n + 2 * m - k) // s + 1 for n, m, k, s in zip(spatial, padding, kernel, stride))
         return Geometry(spatial, kernel, stride, padding, out)
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Also refuse what leaves no result."""
-        found = super().complaints({k: v for k, v in parameters.items() if k != "algorithm"})
-        if found:
-            return found
+        """Also reject combinations without a result."""
+        messages = super().complaints({k: v for k, v in parameters.items() if k != "algorithm"})
+        if messages:
+            return messages
         p = self.complete(parameters)
         for axis in _AXES[self._axes]:
             for name in (axis, "kernel_" + axis, "stride_" + axis):
                 if p[name] == 0:
-                    return ["`{}` must be from 1, or not be given".format(name)]
+                    return ["`{}` must be at least 1, or absent".format(name)]
         shape = self.geometry(p)
         if min(shape.spatial + shape.kernel) < 1:
-            return ["`size` and `kernel`, or the lengths along each axis, must be given"]
+            return ["`size` and `kernel`, or the lengths along each axis, are missing"]
         if min(shape.out) < 1:
             return ["the kernel {} is larger than the padded image {}".format(shape.kernel, shape.spatial)]
         if p["channels"] % p["groups"] or p["filters"] % p["groups"]:
@@ -92,14 +92,14 @@ class Convolution(Operation):
         return []
 
     def flops(self, parameters: Parameters) -> float:
-        """2 N K P Q C R S, as DeepBench counts it (margins' zeros included); backward: two gradients."""
+        """Return 2 N K P Q C R S, as DeepBench counts (zeros of the padding included); twice that for backward."""
         p = self.complete(parameters)
         shape = self.geometry(p)
         one = 2 * p["batch"] * p["filters"] * product(shape.out) * p["channels"] // p["groups"] * product(shape.kernel)
         return float(one * (2 if p["direction"] == "backward" else 1))
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Images and filters read once, results written once; backward also reads the images and filters."""
+        """Return the bytes of images, filters and results; backward also includes the gradients."""
         p = self.complete(parameters)
         shape = self.geometry(p)
         images = p["batch"] * p["channels"] * product(shape.spatial)
@@ -109,9 +109,9 @@ class Convolution(Operation):
         return float(ITEM_BYTES[dtype] * (twice * (images + filters) + results))
 
     def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
-        """NumPy holds every filter's view of every image (im2col); PyTorch a copy of the images for its backward pass.
+        """Return the memory of the im2col matrix in NumPy, and of a copy of the images in PyTorch's backward pass.
 
-        That copy was measured, not read off its source: 7.3 to 7.5 GB at their most where 6.0 were without it.
+        PyTorch's copy was inferred from measurements: a peak of 7.3 to 7.5 GB instead of 6.0 GB.
         """
         p = self.complete(parameters)
         shape = self.geometry(p)
@@ -123,7 +123,7 @@ class Convolution(Operation):
         return 0.0
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare signed sums of filters, or channels, with exact ones: of all, or of some where there are many."""
+        """Compare signed sums of filters, or of channels, with exact sums: of all, or of some of a large result."""
         p, shape = parameters, self.geometry(parameters)
         image_shape = (p["batch"], p["channels"], *shape.spatial)
         filter_shape = (p["filters"], p["channels"] // p["groups"], *shape.kernel)
@@ -148,10 +148,10 @@ class Convolution(Operation):
 
 def _sets(small: Parameters, medium: Parameters, large: Parameters, depthwise: bool) -> Any:
     def cases(p: Parameters) -> Tuple[Parameters, ...]:
-        found = [p, dict(p, direction="backward")]
+        parameter_sets = [p, dict(p, direction="backward")]
         if depthwise:
-            found.append(dict(p, filters=p["channels"], groups=p["channels"]))
-        return tuple(found)
+            parameter_sets.append(dict(p, filters=p["channels"], groups=p["channels"]))
+        return tuple(parameter_sets)
 
     return {"small": cases(small), "medium": cases(medium), "large": cases(large)}
 

@@ -1,6 +1,6 @@
-"""Exact convolutions and their gradients, in whole numbers, and the comparison of results with them.
+"""Exact convolutions and gradients in integers, and comparisons of results with them.
 
-Several filters, or channels, are summed with random signs before they are compared: a convolution is linear in each.
+Several filters, or channels, are summed with random signs and compared together: a convolution is linear in both.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pi_runners.indicators.exact import field_bytes, unpack, whole_numbers
 
 _NUMBERS = whole_numbers("float32")
 _WORK = 2**28
-"""Products of a factor and a field that a check of one array may take: about a second."""
+"""Maximum number of products of a factor and a field in the check of one array: about a second."""
 _SUM_WORK = 2**23
-"""Products that a check of the filters' gradient may take: about half a second."""
+"""Maximum number of products in the check of the filters' gradient: about half a second."""
 _CHANNELS = 4
-"""Channels in a signed sum of the filters' gradient, over which filters are summed, too."""
+"""Channels in a signed sum of the filters' gradient, which also sums over filters."""
 
 
 class Geometry(NamedTuple):
@@ -44,7 +44,7 @@ class Geometry(NamedTuple):
 
     @property
     def padded(self) -> Tuple[int, ...]:
-        """Lengths with the margins."""
+        """Lengths including the padding."""
         return tuple(n + 2 * p for n, p in zip(self.spatial, self.padding))
 
 
@@ -64,15 +64,15 @@ class ConvolutionCheck:
         g = geometry
         self._taps = _places(g.kernel, (1,) * len(g.kernel), (0,) * len(g.kernel), g.padded)
         self._grid = product(g.padded)
-        # Where on the grid of a padded image its own pixels are, and where each result's first tap is.
+        # Positions of the image's pixels, and of the first tap of each result, on the grid of the padded image.
         self._inside = _places(g.spatial, (1,) * len(g.spatial), g.padding, g.padded)
         self._starts = _places(g.out, g.stride, (0,) * len(g.out), g.padded)
 
     def results(self, array: Any) -> float:
         """Return the largest error of a convolution's result, relative to the root of the sum of squared terms."""
         taps, width = len(self._taps), field_bytes(GROUP * self._each * len(self._taps) * 512**2)
-        made = Result(self._backend, array, self._backend.image_index(self.shapes[2]))
-        if not made.sound:
+        elements = Result(self._backend, array, self._backend.image_index(self.shapes[2]))
+        if not elements.sound:
             return math.inf
         groups = [
             [first + i for i in group]
@@ -81,9 +81,9 @@ class ConvolutionCheck:
         ]
         work = self._each * taps * self._grid
         places = self._pick(len(groups) * self.shapes[0][0], work, GROUP * len(self._starts))
-        errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or made.finite() else math.inf]
+        errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or elements.finite() else math.inf]
         grids = _Grids(self._raws[0], self._grid, self._inside, width)
-        # The last tap is the farthest: everything is moved up to it, since what is moved down would be rounded.
+        # Fields are shifted up to the last tap: shifting down would round.
         picked = [place + self._taps[-1] for place in self._starts]
         for place in places:
             image, group = divmod(place, len(groups))
@@ -95,17 +95,17 @@ class ConvolutionCheck:
             total = 0
             for number, tap in enumerate(self._taps):
                 total += sum(map(mul, factors[number::taps], inputs)) << (8 * width * (self._taps[-1] - tap))
-            found = signed_sum((made.channel(image, f) for f in filters), signs)
+            actual = signed_sum((elements.channel(image, f) for f in filters), signs)
             errors.append(
-                _compare(found, total, self._grid + self._taps[-1], width, picked, len(factors) * len(filters))
+                _compare(actual, total, self._grid + self._taps[-1], width, picked, len(factors) * len(filters))
             )
         return worst_error(errors)
 
     def image_gradient(self, array: Any) -> float:
         """Return the largest error of the images' gradient."""
         taps, width = len(self._taps), field_bytes(GROUP * self._per_group * len(self._taps) * 512**2)
-        made = Result(self._backend, array, self._backend.image_index(self.shapes[0]))
-        if not made.sound:
+        elements = Result(self._backend, array, self._backend.image_index(self.shapes[0]))
+        if not elements.sound:
             return math.inf
         groups = [
             [first + i for i in group]
@@ -115,7 +115,7 @@ class ConvolutionCheck:
         places = self._pick(
             len(groups) * self.shapes[0][0], self._per_group * taps * self._grid, GROUP * len(self._inside)
         )
-        errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or made.finite() else math.inf]
+        errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or elements.finite() else math.inf]
         grids = _Grids(self._raws[2], self._grid, self._starts, width)
         meeting = product([-(-k // s) for k, s in zip(self._geometry.kernel, self._geometry.stride)])
         for place in places:
@@ -124,7 +124,7 @@ class ConvolutionCheck:
             signs = random_signs(len(channels))
             first = channels[0] // self._each * self._per_group
             filters = range(first, first + self._per_group)
-            # For each filter, the signed sum of its taps over the channels.
+            # For each filter: the signed sum of its taps over the channels.
             factors = [
                 signed_sum((self._filter(f)[c % self._each * taps :][:taps] for c in channels), signs) for f in filters
             ]
@@ -132,15 +132,15 @@ class ConvolutionCheck:
             total = 0
             for number, tap in enumerate(self._taps):
                 total += sum(map(mul, [f[number] for f in factors], inputs)) << (8 * width * tap)
-            found = signed_sum((made.channel(image, c) for c in channels), signs)
+            actual = signed_sum((elements.channel(image, c) for c in channels), signs)
             terms = self._per_group * meeting * len(channels)
-            errors.append(_compare(found, total, self._grid + self._taps[-1], width, self._inside, terms))
+            errors.append(_compare(actual, total, self._grid + self._taps[-1], width, self._inside, terms))
         return worst_error(errors)
 
     def filter_gradient(self, array: Any) -> float:
         """Return the largest error of the filters' gradient."""
-        made = Result(self._backend, array, self._backend.filter_index(self.shapes[1]))
-        if not made.sound:
+        elements = Result(self._backend, array, self._backend.filter_index(self.shapes[1]))
+        if not elements.sound:
             return math.inf
         taps, pixels, images = len(self._taps), len(self._starts), self.shapes[0][0]
         terms = images * pixels
@@ -161,39 +161,40 @@ class ConvolutionCheck:
         places = list(range(count))
         if few or terms * count > 2 * _SUM_WORK:
             places = pick(count, max(2, _SUM_WORK // terms))
-        errors = [0.0 if len(places) == count or made.finite() else math.inf]
-        # The last picked element is there to make a tuple even of one: `map` ends with the shorter.
+        errors = [0.0 if len(places) == count or elements.finite() else math.inf]
+        # The additional index 0 makes `itemgetter` return a tuple also for one position; `map` ignores the excess.
         shifted = [itemgetter(*(s + tap for s in self._starts), 0) for tap in self._taps]
         for group in sorted({place // each for place in places}):
-            wanted: Dict[int, List[int]] = {}
+            taps_by_group: Dict[int, List[int]] = {}
             for place in places:
                 if place // each == group:
-                    wanted.setdefault(place % each // taps, []).append(place % taps)
+                    taps_by_group.setdefault(place % each // taps, []).append(place % taps)
             signs = random_signs(len(groups[group]))
             sums = self._upstream_sums(groups[group], signs)
-            # Once for all channels where they are small; an image at a time where they are not.
+            # All images at once if they are small, otherwise one image after the other.
             upstream: Callable[[int], List[int]] = sums if few else [sums(i) for i in range(images)].__getitem__
-            for number, numbers in wanted.items():
-                found = _Weights(made, self._backend, groups[group], signs, channels[number])
-                errors += self._compare_weights(found, upstream, numbers, shifted)
+            for number, numbers in taps_by_group.items():
+                weights = _Weights(elements, self._backend, groups[group], signs, channels[number])
+                errors += self._compare_weights(weights, upstream, numbers, shifted)
         return worst_error(errors)
 
     def _compare_weights(
-        self, found: "_Weights", upstream: Callable[[int], List[int]], taps: List[int], shifted: Sequence[Any]
+        self, weights: "_Weights", upstream: Callable[[int], List[int]], taps: List[int], shifted: Sequence[Any]
     ) -> List[float]:
         """Compare signed sums of the filters' gradient over filters and channels, one for each tap."""
-        turns = random_signs(len(found.channels))
-        first = found.filters[0] // self._per_group * self._each
+        turns = random_signs(len(weights.channels))
+        first = weights.filters[0] // self._per_group * self._each
         sums = [0] * len(taps)
         images = self.shapes[0][0]
         for image in range(images):
-            pixels = signed_sum((self._padded_image(image, first + c) for c in found.channels), turns)
+            pixels = signed_sum((self._padded_image(image, first + c) for c in weights.channels), turns)
             for i, tap in enumerate(taps):
                 sums[i] += sum(map(mul, upstream(image), shifted[tap](pixels)))
-        terms = images * len(self._starts) * len(found.filters) * len(found.channels)
+        terms = images * len(self._starts) * len(weights.filters) * len(weights.channels)
         scale = math.sqrt(terms) * _NUMBERS.spread**2
         return [
-            abs(found.signed_sum(_unravel(tap, self._geometry.kernel), turns) - exact / _NUMBERS.denominator**2) / scale
+            abs(weights.signed_sum(_unravel(tap, self._geometry.kernel), turns) - exact / _NUMBERS.denominator**2)
+            / scale
             for exact, tap in zip(sums, taps)
         ]
 
@@ -226,25 +227,25 @@ class ConvolutionCheck:
 
 
 class _Weights(NamedTuple):
-    """Elements of the filters' gradient that are summed with signs."""
+    """Elements of the filters' gradient in one signed sum."""
 
-    made: Result
+    elements: Result
     backend: Backend
     filters: List[int]
     signs: List[int]
     channels: List[int]
 
     def signed_sum(self, tap: Sequence[int], turns: Sequence[int]) -> Any:
-        """Return the sum at one tap over filters and channels, each times its sign."""
+        """Return the signed sum over filters and channels at one tap."""
         return sum(
-            s * t * self.made.row(self.backend.filter_index((f, c, *tap)))[0]
+            s * t * self.elements.row(self.backend.filter_index((f, c, *tap)))[0]
             for f, s in zip(self.filters, self.signs)
             for c, t in zip(self.channels, turns)
         )
 
 
 class _Grids:
-    """Images spread over the grid of a padded image and packed: zero wherever they have no pixel."""
+    """Packed images on the grid of the padded image, with zeros in the padding."""
 
     def __init__(self, raw: bytes, grid: int, places: Sequence[int], width: int) -> None:
         self._raw, self._grid, self._places, self._width = raw, grid, places, width
@@ -253,7 +254,7 @@ class _Grids:
         self._kept: Dict[int, int] = {}
 
     def at(self, number: int) -> int:
-        """Return image ``number``, counted over batch and channels."""
+        """Return an image by its number over batch and channels."""
         if number not in self._kept:
             size = len(self._places)
             spread = self._spread(self._raw[number * size : (number + 1) * size])
@@ -272,7 +273,7 @@ class _Grids:
 
 
 def _runs(places: Sequence[int]) -> List[Tuple[int, int, int]]:
-    """Split places into runs of equal steps: (number of the first, how many, step)."""
+    """Split positions into runs with equal steps: index of the first position, number of positions, step."""
     runs = []
     first = 0
     while first < len(places):
@@ -286,22 +287,22 @@ def _runs(places: Sequence[int]) -> List[Tuple[int, int, int]]:
 
 
 def _places(lengths: Sequence[int], steps: Sequence[int], margins: Sequence[int], grid: Sequence[int]) -> List[int]:
-    """Return where the elements of a block are on a grid, counted in its order."""
+    """Return the positions of the elements of a block on a grid, in the order of the grid."""
     strides = [product(grid[axis + 1 :]) for axis in range(len(grid))]
     along = [[(i * step + m) * s for i in range(n)] for n, step, m, s in zip(lengths, steps, margins, strides)]
     return [sum(parts) for parts in itertools.product(*along)]
 
 
 def _unravel(place: int, lengths: Sequence[int]) -> List[int]:
-    found: List[int] = []
+    index: List[int] = []
     for length in reversed(lengths):
         place, at = divmod(place, length)
-        found.insert(0, at)
-    return found
+        index.insert(0, at)
+    return index
 
 
-def _compare(found: List[Any], total: int, fields: int, width: int, places: Sequence[int], terms: int) -> float:
-    """Compare elements with fields at places, relative to the root of the sum of squared terms."""
+def _compare(actual: List[Any], total: int, fields: int, width: int, places: Sequence[int], terms: int) -> float:
+    """Compare elements with the fields at positions, relative to the root of the sum of squared terms."""
     numbers = unpack(total, fields, width)
     exact = [numbers[place] / _NUMBERS.denominator**2 for place in places]
-    return difference(found, exact, math.sqrt(terms) * _NUMBERS.spread**2)
+    return difference(actual, exact, math.sqrt(terms) * _NUMBERS.spread**2)

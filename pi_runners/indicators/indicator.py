@@ -1,4 +1,4 @@
-"""What every performance indicator is."""
+"""Base classes of performance indicators."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from pi_runners.harness.timing import measure
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
 PROCESS_BYTES = 0.4e9
-"""What an interpreter, a framework and a check hold beside arrays."""
+"""Bytes that an interpreter, a framework and a check use in addition to arrays."""
 
 ALL = ("jax", "numpy", "onnxruntime", "tensorflow", "torch")
 LEARNING = ("jax", "tensorflow", "torch")
 """Backends with a backward pass."""
 
 ROUND_OFF = {"float64": 2.0**-44, "float32": 2.0**-11, "float16": 2.0**-10, "bfloat16": 2.0**-7, "int8": 2.0**-40}
-"""Relative error allowed in one operation: TensorFloat-32 and half types multiply with 10 or 7 bits of mantissa."""
+"""Accepted relative error of an operation: TensorFloat-32 and half types multiply with 10 or 7 bits of mantissa."""
 
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Unit round-off: the relative error of a number that was rounded once, for operations that only move numbers."""
+"""Unit round-off, the relative error of one rounding: for operations that only move numbers."""
 
 ELEMENT_ERROR = {"float64": 2.0**-40, "float32": 2.0**-16, "float16": 2.0**-7, "bfloat16": 2.0**-4}
-"""Relative error allowed in an operation without products of matrices: TensorFloat-32 has no part in it.
+"""Accepted relative error of an operation without matrix products, which does not use TensorFloat-32.
 
-Right float32 results differ by up to 2^-21 (batch normalisation, NumPy and PyTorch on the CPU); rounded to a half type
-they differ by 2^-12 and more. ONNX Runtime normalises float64 to 2^-41."""
+Correct float32 results differ by up to 2^-21 (batch normalisation, NumPy and PyTorch on the CPU); rounded to a half
+type they differ by 2^-12 and more. ONNX Runtime normalises float64 to 2^-41."""
 
 
 class Parameter(NamedTuple):
-    """One parameter of an indicator.
+    """A parameter of an indicator.
 
     Attributes:
-        meaning: For people.
-        least: Smallest value of a number.
-        most: Largest value of a number.
-        default: Value where none is given; none means that one must be.
-        choices: Values of a word; a number has none.
+        meaning: Description for people.
+        least: Smallest valid number.
+        most: Largest valid number.
+        default: Default value; none if the parameter is required.
+        choices: Valid words; empty if the parameter is a number.
     """
 
     meaning: str
@@ -49,11 +49,11 @@ class Parameter(NamedTuple):
     choices: Tuple[str, ...] = ()
 
     def complaint(self, value: Any) -> Optional[str]:
-        """Return what is wrong with a value, or none."""
+        """Return why a value is not valid, or none."""
         if self.choices:
             return None if value in self.choices else "must be one of {}".format(", ".join(self.choices))
         if isinstance(value, bool) or not isinstance(value, int):
-            return "must be a whole number"
+            return "must be an integer"
         if not self.least <= value <= self.most:
             return "must be from {} to {}".format(self.least, self.most)
         return None
@@ -65,19 +65,19 @@ class Indicator(ABC):
     Attributes:
         name: Indicator name.
         version: Raised whenever timings stop being comparable with earlier ones.
-        summary: One line for people.
-        corresponds: The published benchmark that it corresponds to, with its address.
-        flops_formula: Floating-point operations per call, for people.
-        bytes_formula: Least bytes moved per call, for people.
-        source: Where the formulae come from.
-        sample: What one sample is, for people.
-        parameters: By name.
-        sets: Named parameter sets; each is one or more cases.
-        backends: Backends that can run it.
-        devices: Devices that it makes sense on.
-        dtypes: Element types that it is defined in.
+        summary: Description in one line.
+        corresponds: Corresponding published benchmark, with its URL.
+        flops_formula: Formula of the floating-point operations per call.
+        bytes_formula: Formula of the minimum bytes moved per call.
+        source: Source of the formulae.
+        sample: Description of one sample.
+        parameters: Parameters by name.
+        sets: Parameter sets by size; each has one or more cases.
+        backends: Backends that support it.
+        devices: Devices that support it.
+        dtypes: Element types that it supports.
         notes: Further sentences for its reference page.
-        copies: Arrays held at once, inputs, results and intermediate ones, over those that ``bytes_moved`` counts.
+        copies: Peak memory of all arrays, as a multiple of the arrays that ``bytes_moved`` counts.
     """
 
     name = ""
@@ -97,36 +97,38 @@ class Indicator(ABC):
     copies = 1.5
 
     def complete(self, parameters: Parameters) -> Parameters:
-        """Return parameters with the defaults of those that are not given."""
+        """Return parameters, with defaults for those that are absent."""
         defaults = {name: p.default for name, p in self.parameters.items() if p.default is not None}
         return {**defaults, **parameters}
 
     def canonical(self, parameters: Parameters) -> Parameters:
-        """Return parameters without those that have their default, so that equal runs have equal labels."""
+        """Return parameters without those equal to their default, so that equal runs have equal labels."""
         return {n: v for n, v in parameters.items() if n not in self.parameters or v != self.parameters[n].default}
 
     def supports(self, parameters: Parameters, backend: str) -> bool:
-        """Whether a backend can run it with these parameters."""
+        """Return whether a backend supports the indicator with these parameters."""
         return backend in self.backends
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Return what is wrong with parameters, in sentences' ends; empty where nothing is."""
-        found = ["`{}` is no parameter of `{}`".format(n, self.name) for n in parameters if n not in self.parameters]
+        """Return what is wrong with parameters, one message each; empty if all are valid."""
+        messages = [
+            "`{}` is not a parameter of `{}`".format(n, self.name) for n in parameters if n not in self.parameters
+        ]
         for name, parameter in self.parameters.items():
             if name in parameters:
                 complaint = parameter.complaint(parameters[name])
                 if complaint:
-                    found.append("`{}` {}, not `{}`".format(name, complaint, parameters[name]))
+                    messages.append("`{}` {}, not `{}`".format(name, complaint, parameters[name]))
             elif parameter.default is None:
-                found.append("`{}` of `{}` is not given".format(name, self.name))
-        return found
+                messages.append("`{}` of `{}` is missing".format(name, self.name))
+        return messages
 
     def parameters_for(self, parameters: Parameters, backend: str) -> Parameters:
-        """Return parameters with what a backend must say about how it computes."""
+        """Return parameters, with ``algorithm`` added if the backend computes in another way than others."""
         return dict(parameters)
 
     def items(self, parameters: Parameters) -> float:
-        """Return how many things (images, samples) one call works on; 0 where that says nothing."""
+        """Return the number of items, such as images, that one call processes; 0 if there are none."""
         return 0.0
 
     @abstractmethod
@@ -135,41 +137,47 @@ class Indicator(ABC):
 
     @abstractmethod
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the least bytes one call moves: inputs read once, outputs written once."""
+        """Return the minimum bytes that one call moves: inputs read once, outputs written once."""
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Return about how many bytes a run takes at its most, the interpreter and the framework with it.
+        """Return the approximate peak memory of a run in bytes, including the interpreter and the framework.
 
-        Inputs are kept as random bytes for the check, beside the arrays that the framework made of them. On a GPU the
-        arrays are there, and the same figure is held against its memory.
+        The random bytes of the inputs are kept for the check, in addition to the framework's arrays. On a GPU, the
+        figure is compared with the memory of the GPU, too.
         """
         elements = self.bytes_moved(parameters, dtype) / ITEM_BYTES[dtype]
         return PROCESS_BYTES + elements * (1 + self.copies * ITEM_BYTES[dtype])
 
     def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
-        """Return about how many bytes this backend takes beyond that."""
+        """Return the approximate additional memory of a backend in bytes."""
         return 0.0
 
     @abstractmethod
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
-        """Measure, and return status, samples and metrics as JSON-ready values."""
+        """Measure, and return status, samples and metrics as JSON-ready values.
+
+        Args:
+            backend: Backend that runs the indicator.
+            parameters: Parameters of the indicator.
+            plan: Number and duration of the samples.
+        """
 
 
 class Operation(Indicator):
-    """An indicator that is one computation, timed over and over."""
+    """An indicator that times one computation repeatedly."""
 
     @abstractmethod
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Build inputs and return the computation with its check."""
+        """Make the inputs, and return the computation with its check."""
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
-        """Check one result, then time."""
+        """Check one result, then time the computation."""
         return time_trial(self.prepare(backend, self.complete(parameters)), backend, plan)
 
 
 def time_trial(trial: Trial, backend: Backend, plan: SamplingPlan) -> Dict[str, Any]:
     """Check the first result of a trial, then time it."""
-    # The check comes first: it sees the first call, before a training step has moved its weights.
+    # The check comes first: it needs the first call, before later training steps change the weights.
     error = trial.check(trial.run())
     if wrong := refuse_error(error, trial.tolerance):
         return wrong
@@ -178,8 +186,8 @@ def time_trial(trial: Trial, backend: Backend, plan: SamplingPlan) -> Dict[str, 
 
 
 def refuse_error(error: float, tolerance: float) -> Dict[str, Any]:
-    """Return what is reported of a result with this relative error; empty where the error is accepted."""
-    # Written so that an error that is no number is refused: it compares as false.
+    """Return the report of a wrong result with this relative error; empty if the error is accepted."""
+    # NaN must be rejected: every comparison with it is false.
     if 0.0 <= error <= tolerance:
         return {}
     failure = "relative error {:.3g} is above the tolerance {:.3g}".format(error, tolerance)

@@ -1,4 +1,4 @@
-"""Inference in the four scenarios of MLPerf."""
+"""Inference in the four scenarios of MLPerf Inference."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pi_runners.indicators.training import ModelIndicator
 
 _OFFLINE_BATCH = 32
 _REFERENCE_FLOPS = 1e11
-"""Work up to which samples of a batch are compared: a few seconds in double precision."""
+"""Maximum operations for the reference of the compared samples: a few seconds in double precision."""
 _TESTS = 5
 _TOLERANCE = {"float64": 1e-9, "float32": 1e-2, "float16": 5e-2, "bfloat16": 3e-1}
 
 
 class Inference(ModelIndicator):
-    """A model serves queries as LoadGen sends them."""
+    """A model answers queries that LoadGen sends."""
 
     name = "inference"
-    summary = "a model serves queries: SingleStream, MultiStream, Server, Offline"
+    summary = "a model answers queries: SingleStream, MultiStream, Server, Offline"
     corresponds = (
-        "the scenarios of MLPerf Inference (https://github.com/mlcommons/inference), in tests far shorter than its "
-        "rules ask: no MLPerf results. By MLCommons' LoadGen where it installs (metric `loadgen` is 1); otherwise by a "
-        "loop of our own without its early-stopping estimate, query sampling and log of every query"
+        "the scenarios of MLPerf Inference (https://github.com/mlcommons/inference), in tests that are far shorter "
+        "than its rules require: not MLPerf results. MLCommons' LoadGen is used where it can be installed (metric "
+        "`loadgen` is 1); otherwise a simpler loop without early-stopping estimate, query sampling and query log"
     )
     flops_formula = "the products and convolutions of the forward pass on one sample (MultiStream: on 8)"
     bytes_formula = "item (2 activations + weights)"
@@ -39,8 +39,10 @@ class Inference(ModelIndicator):
     )
     parameters = {  # noqa: RUF012
         **model_parameters(),
-        "scenario": Parameter("who sends queries, and how", choices=SCENARIOS),
-        "bound_milliseconds": Parameter("latency that 99 % of a Server's queries keep", default=15, most=60000),
+        "scenario": Parameter("scenario of MLPerf Inference", choices=SCENARIOS),
+        "bound_milliseconds": Parameter(
+            "maximum latency of 99 % of the queries of the Server scenario", default=15, most=60000
+        ),
     }
     sets = {  # noqa: RUF012
         size: tuple(
@@ -52,27 +54,27 @@ class Inference(ModelIndicator):
     }
 
     def supports(self, parameters: Parameters, backend: str) -> bool:
-        """What only learns needs a framework that does."""
+        """Return whether a backend supports the model; some models need a framework for training."""
         return backend in (LEARNING if parameters.get("model") == "unet3d" else ALL)
 
     def _samples(self, parameters: Parameters) -> int:
         return STREAMS if parameters["scenario"] == "MultiStream" else 1
 
     def items(self, parameters: Parameters) -> float:
-        """Samples of a query."""
+        """Return the samples of a query."""
         return float(self._samples(parameters))
 
     def flops(self, parameters: Parameters) -> float:
-        """Of what one headline second stands for."""
+        """Return the operations of one query."""
         return self._samples(parameters) * MODELS[parameters["model"]].count(dict(parameters, batch=1))[0]
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Activations written and read once, weights read once."""
+        """Return the bytes of activations, written and read once, and of weights, read once."""
         _, activations, weights = MODELS[parameters["model"]].count(dict(parameters, batch=self._samples(parameters)))
         return ITEM_BYTES[dtype] * (2 * activations + weights)
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Weights of both batch sizes and of the reference, and about half the activations of the larger batch."""
+        """Return the memory of all weights and about half of the activations of the larger batch."""
         batch = {"MultiStream": STREAMS, "Offline": _OFFLINE_BATCH}.get(parameters["scenario"], 1)
         _, activations, weights = MODELS[parameters["model"]].count(dict(parameters, batch=batch))
         return PROCESS_BYTES + activations * ITEM_BYTES[dtype] / 2 + weights * (2 * ITEM_BYTES[dtype] + 10)
@@ -92,7 +94,7 @@ class Inference(ModelIndicator):
             return wrong
 
         def serve(count: int) -> None:
-            # What is left of a batch at the end takes as long as a whole one, as where inputs are padded.
+            # An incomplete last batch runs as a complete one, as if its inputs were padded.
             backend.synchronise(calls[count if count in calls else size]())
 
         for count in calls:
@@ -126,13 +128,13 @@ def _server(backend: Backend, p: Parameters, inputs: Sequence[Any], weights: Seq
 
 
 def _difference(backend: Backend, p: Parameters, result: Any) -> float:
-    """Return the largest difference from the logits in double precision, relative to the largest logit.
+    """Return the largest difference from logits in double precision, relative to the largest logit.
 
-    All logits must be finite. Of a batch whose reference would take too long, fresh random samples are compared.
+    All logits must be finite. If the reference of the whole batch takes too long, random samples are compared.
     """
     model, batch = MODELS[p["model"]], int(p["batch"])
-    made = Result(backend, result, (model.rows(p), p["classes"]))
-    if not made.sound or not made.finite():
+    logits = Result(backend, result, (model.rows(p), p["classes"]))
+    if not logits.sound or not logits.finite():
         return math.inf
     single = dict(p, batch=1)
     rows = model.rows(single)
@@ -144,24 +146,24 @@ def _difference(backend: Backend, p: Parameters, result: Any) -> float:
     for sample in pick(batch, int(_REFERENCE_FLOPS / model.count(single)[0])):
         with making_reference():
             reference = _server(exact, single, _sample(inputs, sample, batch), weights)()
-        # A part at a time: as Python's numbers, the logits of a large model take gigabytes.
+        # In parts: as Python numbers, the logits of a large model take gigabytes.
         for start in range(0, rows, step):
             stop = min(rows, start + step)
             expected = exact.read_all(reference, (slice(start, stop),))
-            found = backend.read_all(result, (slice(sample * rows + start, sample * rows + stop),))
+            actual = backend.read_all(result, (slice(sample * rows + start, sample * rows + stop),))
             largest = max(largest, *map(abs, expected))
-            errors.append(difference(found, expected))
+            errors.append(difference(actual, expected))
     return worst_error(errors) / largest
 
 
 def _sample(inputs: Sequence[Any], number: int, batch: int) -> List[Any]:
-    """Return the inputs of one sample: an equal part of every array's first axis."""
+    """Return the inputs of one sample: its part of the first axis of every array."""
     each = [len(array) // batch for array in inputs]
     return [array[number * size : (number + 1) * size] for array, size in zip(inputs, each)]
 
 
 def _reference(backend: Backend) -> Backend:
-    """NumPy where the stack has it, otherwise the framework itself."""
+    """Return a backend with double precision: NumPy if the stack contains it, otherwise the framework itself."""
     from pi_runners.backends import make_backend
 
     try:

@@ -1,8 +1,7 @@
-"""The four scenarios of MLPerf Inference: by MLCommons' own LoadGen where it is there, otherwise by ours.
+"""The four scenarios of MLPerf Inference, with MLCommons' LoadGen if it is installed, otherwise with a simple loop.
 
-Ours issues queries from one Python thread and measures them with the same clock; what LoadGen does beside that (its
-early-stopping estimate of a percentile, its query sampling, its log of every query, a second thread that issues Server
-queries independently of the system's state) it does not.
+The simple loop issues and times queries in Python. Unlike LoadGen, it has no early-stopping estimate of percentiles, no
+query sampling and no log of every query, and Server queries are not issued independently of the system's state.
 """
 
 from __future__ import annotations
@@ -20,66 +19,66 @@ from typing import Any, Callable, Dict, List, Optional
 
 SCENARIOS = ("SingleStream", "MultiStream", "Server", "Offline")
 STREAMS = 8
-"""Samples of one MultiStream query, as MLPerf Inference has them."""
+"""Samples of a MultiStream query, as in MLPerf Inference."""
 _PERCENTILE = {"SingleStream": 0.90, "MultiStream": 0.99, "Server": 0.99}
 _SEARCH_STEPS = 6
 _QUERIES = 128
-"""Fewest queries of a test: MLPerf asks for far more; a short test says less of the rarest."""
+"""Minimum number of queries of a test. MLPerf requires far more: high percentiles of short tests are less precise."""
 
 Serve = Callable[[int], None]
-"""Answers this many samples, and returns when it is done."""
+"""Function that processes a number of samples, and returns when they are done."""
 
 
 def run_scenario(
     scenario: str, serve: Serve, seconds: float, bound: float, batch: int, instruments: Optional[str]
 ) -> Dict[str, float]:
-    """Run one scenario once.
+    """Run one test of a scenario.
 
     Args:
         scenario: One of :data:`SCENARIOS`.
         serve: The system under test.
-        seconds: Least duration.
-        bound: Latency that 99 % of the queries of a Server must keep, seconds.
-        batch: Largest batch that ``serve`` is given in Offline.
-        instruments: Directory in which LoadGen may be found.
+        seconds: Minimum duration.
+        bound: Maximum latency of 99 % of the queries in the Server scenario, in seconds.
+        batch: Maximum batch of ``serve`` in the Offline scenario.
+        instruments: Directory of measuring libraries, which may contain LoadGen.
 
     Returns:
-        ``seconds``, the headline, smaller is better: the 90th (SingleStream) or 99th (MultiStream) percentile of
-        latency, or seconds per sample (Server: at the highest rate within the bound, Offline). With it, what was
-        measured on the way, and ``loadgen``: 1 where it was MLCommons' own.
+        ``seconds``, the result (smaller is better): the 90th (SingleStream) or 99th (MultiStream) percentile of the
+        latency, or seconds per sample (Offline, and Server at the highest rate within the bound). Further metrics, and
+        ``loadgen``: 1 if MLCommons' LoadGen was used.
     """
     library = _library(instruments)
-    runner = _LoadGen(library, serve, batch) if library is not None else _Own(serve, batch)
-    found = _highest_rate(runner, seconds, bound) if scenario == "Server" else runner.run(scenario, seconds, 0.0)
-    return {**found, "loadgen": float(library is not None)}
+    runner = _LoadGen(library, serve, batch) if library is not None else _SimpleLoop(serve, batch)
+    figures = _highest_rate(runner, seconds, bound) if scenario == "Server" else runner.run(scenario, seconds, 0.0)
+    return {**figures, "loadgen": float(library is not None)}
 
 
 def _highest_rate(runner: Any, seconds: float, bound: float) -> Dict[str, float]:
-    """Search the highest rate of arrivals at which 99 % of the queries keep the bound: bisect its logarithm."""
+    """Find the highest arrival rate with 99 % of the latencies within the bound, by bisection of its logarithm."""
     one = runner.run("SingleStream", seconds, 0.0)["p50_seconds"]
     low, high = 0.0, math.log(1.0 / one)
-    # A server that is busy a hundredth of its time keeps any bound that it can keep.
+    # The lowest rate: a server that is busy 1 % of the time reaches any bound that it can reach at all.
     low = high - math.log(100.0)
     best: Dict[str, float] = {}
     for _ in range(_SEARCH_STEPS):
         middle = (low + high) / 2
-        found = runner.run("Server", seconds, math.exp(middle))
-        if found["p99_seconds"] <= bound:
-            best, low = dict(found, queries_per_second=math.exp(middle), seconds=math.exp(-middle)), middle
+        figures = runner.run("Server", seconds, math.exp(middle))
+        if figures["p99_seconds"] <= bound:
+            best, low = dict(figures, queries_per_second=math.exp(middle), seconds=math.exp(-middle)), middle
         else:
             high = middle
     if not best:
-        raise BoundError("no rate down to {:.3g} queries/s keeps the latency bound".format(math.exp(low)))
+        raise BoundError("the latency bound is exceeded at all rates down to {:.3g} queries/s".format(math.exp(low)))
     return dict(best, bound_seconds=bound)
 
 
 class BoundError(Exception):
-    """Raised when the system does not keep the latency bound at any rate."""
+    """Raised when the latency bound is exceeded at all rates."""
 
 
 def _library(instruments: Optional[str]) -> Any:
     if instruments and instruments not in sys.path:
-        # Behind everything else: the measured stack wins wherever both hold something.
+        # At the end of the path: packages of the measured stack take precedence.
         sys.path.append(instruments)
     try:
         import mlperf_loadgen
@@ -89,31 +88,35 @@ def _library(instruments: Optional[str]) -> Any:
         return None
 
 
-class _Own:
-    """Our own loop over queries."""
+class _SimpleLoop:
+    """A simple loop over queries, without LoadGen."""
 
     def __init__(self, serve: Serve, batch: int) -> None:
         self._serve = serve
         self._batch = batch
 
     def run(self, scenario: str, seconds: float, rate: float) -> Dict[str, float]:
-        """Issue queries for at least this long."""
+        """Run one test of at least this duration."""
         if scenario == "Server":
-            return _percentiles(self._arrivals(seconds, rate), "Server")
+            return _percentiles(self._poisson_latencies(seconds, rate), "Server")
         size = {"SingleStream": 1, "MultiStream": STREAMS, "Offline": self._batch}[scenario]
         latencies: List[float] = []
         started = time.perf_counter()
         while time.perf_counter() - started < seconds or len(latencies) < _QUERIES:
-            begun = time.perf_counter()
+            query_started = time.perf_counter()
             self._serve(size)
-            latencies.append(time.perf_counter() - begun)
+            latencies.append(time.perf_counter() - query_started)
         if scenario == "Offline":
-            each = sum(latencies) / len(latencies) / size
-            return {"seconds": each, "samples_per_second": 1 / each, "queries": float(len(latencies) * size)}
+            seconds_per_sample = sum(latencies) / len(latencies) / size
+            return {
+                "seconds": seconds_per_sample,
+                "samples_per_second": 1 / seconds_per_sample,
+                "queries": float(len(latencies) * size),
+            }
         return _percentiles(latencies, scenario)
 
-    def _arrivals(self, seconds: float, rate: float) -> List[float]:
-        """Serve a Poisson stream one by one; return latencies from arrival to answer."""
+    def _poisson_latencies(self, seconds: float, rate: float) -> List[float]:
+        """Answer queries of a Poisson process one by one, and return the latencies from arrival to answer."""
         generator = random.Random(0)
         count = max(_QUERIES, int(seconds * rate))
         arrivals: queue.Queue[Optional[float]] = queue.Queue()
@@ -141,12 +144,12 @@ def _percentiles(latencies: List[float], scenario: str) -> Dict[str, float]:
     def at(fraction: float) -> float:
         return ordered[min(len(ordered) - 1, math.ceil(fraction * len(ordered)) - 1)]
 
-    found = {"p50_seconds": at(0.5), "p90_seconds": at(0.9), "p99_seconds": at(0.99), "queries": float(len(ordered))}
-    return dict(found, seconds=at(_PERCENTILE[scenario]))
+    figures = {"p50_seconds": at(0.5), "p90_seconds": at(0.9), "p99_seconds": at(0.99), "queries": float(len(ordered))}
+    return dict(figures, seconds=at(_PERCENTILE[scenario]))
 
 
 class _LoadGen:
-    """MLCommons' LoadGen: it issues queries and computes every figure itself."""
+    """MLCommons' LoadGen, which issues the queries and computes the figures."""
 
     def __init__(self, library: Any, serve: Serve, batch: int) -> None:
         self._library = library
@@ -154,7 +157,7 @@ class _LoadGen:
         self._batch = batch
 
     def run(self, scenario: str, seconds: float, rate: float) -> Dict[str, float]:
-        """Run one test and read LoadGen's own summary."""
+        """Run one test, and read LoadGen's summary."""
         lg = self._library
         settings = lg.TestSettings()
         settings.scenario = getattr(lg.TestScenario, scenario)
@@ -166,14 +169,14 @@ class _LoadGen:
             settings.server_target_qps = rate
             settings.min_query_count = max(_QUERIES, int(seconds * rate))
         if scenario == "Offline":
-            settings.offline_expected_qps = self._expected(seconds)
+            settings.offline_expected_qps = self._expected_rate(seconds)
         with tempfile.TemporaryDirectory(prefix="loadgen-") as folder:
             self._test(settings, folder)
             with open(os.path.join(folder, "mlperf_log_summary.txt"), encoding="utf-8") as file:
                 return _read_summary(file.read(), scenario)
 
-    def _expected(self, seconds: float) -> float:
-        """Offline sends one query with all samples: it must be told about how many fill the duration."""
+    def _expected_rate(self, seconds: float) -> float:
+        """Return the expected rate, from which LoadGen computes the number of samples in its single Offline query."""
         self._serve(self._batch)
         started = time.perf_counter()
         self._serve(self._batch)
@@ -194,7 +197,7 @@ class _LoadGen:
             for samples in iter(waiting.get, None):
                 answer(samples)
 
-        # A Server answers on a thread of its own, so that arrivals do not wait for answers.
+        # The Server scenario answers in its own thread, so that arrivals do not wait for answers.
         worker = threading.Thread(target=work, daemon=True)
         is_server = settings.scenario == lg.TestScenario.Server
         if is_server:
@@ -226,9 +229,9 @@ def _read_summary(text: str, scenario: str) -> Dict[str, float]:
     if scenario == "Offline":
         rate = number("Samples per second")
         return {"seconds": 1 / rate, "samples_per_second": rate}
-    found = {
+    figures = {
         "p50_seconds": number(r"50\.00 percentile latency \(ns\)") / 1e9,
         "p90_seconds": number(r"90\.00 percentile latency \(ns\)") / 1e9,
         "p99_seconds": number(r"99\.00 percentile latency \(ns\)") / 1e9,
     }
-    return dict(found, seconds=found["p{:.0f}_seconds".format(100 * _PERCENTILE[scenario])])
+    return dict(figures, seconds=figures["p{:.0f}_seconds".format(100 * _PERCENTILE[scenario])])

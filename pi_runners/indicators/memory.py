@@ -19,8 +19,8 @@ from pi_runners.indicators.indicator import (
 )
 from pi_runners.indicators.matmul import Matmul
 
-_STRETCH = 2**12
-"""Elements that are compared together."""
+_BLOCK = 2**12
+"""Elements that are compared in one step."""
 _FACTOR = 0.5
 _KERNELS: Dict[str, Any] = {
     "copy": (1, 0, lambda b, x: b.copy(x), lambda x: x),
@@ -28,7 +28,7 @@ _KERNELS: Dict[str, Any] = {
     "add": (2, 1, lambda b, x, y: b.add(x, y), add),
     "triad": (2, 2, lambda b, x, y: b.add(x, b.scale(y, _FACTOR)), lambda x, y: x + _FACTOR * y),
 }
-"""Arrays read, operations an element, the computation, and what one element is."""
+"""Arrays read, operations per element, the computation, and its definition for one element."""
 
 
 class Memory(Operation):
@@ -51,28 +51,28 @@ class Memory(Operation):
     }
 
     def flops(self, parameters: Parameters) -> float:
-        """Operations of an element."""
+        """Return the operations per element times the elements."""
         return float(_KERNELS[parameters["kernel"]][1] * parameters["elements"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Arrays read and the one written."""
+        """Return the bytes of the arrays read and of the array written."""
         return float(ITEM_BYTES[dtype] * (_KERNELS[parameters["kernel"]][0] + 1) * parameters["elements"])
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare elements in stretches: all, or some and whether the others are finite."""
+        """Compare elements in blocks: all, or some of a large result, whose other elements must be finite."""
         elements = parameters["elements"]
         count, _, function, exact = _KERNELS[parameters["kernel"]]
         raws = [random_bytes(71 + i, elements) for i in range(count)]
         run = backend.compile(function, [backend.array(raw, (elements,)) for raw in raws])
 
         def check(result: Any) -> float:
-            made = Result(backend, result, (elements,))
-            if not made.sound:
+            loaded = Result(backend, result, (elements,))
+            if not loaded.sound:
                 return math.inf
-            stretches = pick(-(-elements // _STRETCH), EVERY // _STRETCH)
-            errors = [0.0 if made.finite() else math.inf]
-            for start in [i * _STRETCH for i in stretches]:
-                place = slice(start, min(elements, start + _STRETCH))
+            blocks = pick(-(-elements // _BLOCK), EVERY // _BLOCK)
+            errors = [0.0 if loaded.finite() else math.inf]
+            for start in [i * _BLOCK for i in blocks]:
+                place = slice(start, min(elements, start + _BLOCK))
                 expected = list(map(exact, *(decode(raw[place], "float32") for raw in raws)))
                 errors.append(difference(backend.read_all(result, (place,)), expected))
             return worst_error(errors)
@@ -90,7 +90,7 @@ class Transfer(Indicator):
     bytes_formula = "bytes"
     source = "counted from the definition"
     parameters = {  # noqa: RUF012
-        "direction": Parameter("which way", choices=("to_device", "to_host")),
+        "direction": Parameter("direction of the copy", choices=("to_device", "to_host")),
         "bytes": Parameter("bytes copied", most=2**34),
     }
     sets = {  # noqa: RUF012
@@ -102,27 +102,27 @@ class Transfer(Indicator):
     dtypes = ("float32",)
 
     def flops(self, parameters: Parameters) -> float:
-        """None."""
+        """Return 0."""
         return 0.0
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """What is copied."""
+        """Return the bytes copied."""
         return float(parameters["bytes"])
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """The random bytes, a page-locked copy, and where each direction copies to."""
+        """Return the memory of the random bytes, a page-locked copy, and the destination of each direction."""
         return PROCESS_BYTES + float(4 * parameters["bytes"])
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
-        """Time one direction, and check what arrived."""
+        """Time one direction, and check the copied bytes."""
         raw = random_bytes(75, parameters["bytes"])
         calls = backend.to_device(raw)
         run: Callable[[], Any] = calls[0 if parameters["direction"] == "to_device" else 1]
 
         def check(result: Any) -> float:
             backend.synchronise(result)
-            made = Result(backend, result, (len(raw),))
-            if not made.sound:
+            loaded = Result(backend, result, (len(raw),))
+            if not loaded.sound:
                 return math.inf
             parts = pick(-(-len(raw) // EVERY), FINITE // EVERY)
             places = [slice(i * EVERY, min(len(raw), (i + 1) * EVERY)) for i in parts]
@@ -132,7 +132,7 @@ class Transfer(Indicator):
 
 
 class Roofline(Operation):
-    """The machine's roof: the highest rate of operations and of bytes that the framework attains."""
+    """The machine's roofline: the highest rates of operations and of bytes that the framework reaches."""
 
     name = "roofline"
     summary = "peak FLOP/s (square matrix products) and peak bytes/s (triad): the roof that fractions refer to"
@@ -141,7 +141,7 @@ class Roofline(Operation):
     bytes_formula = "3 item n^2 (flops); 3 item n (bandwidth)"
     source = "https://doi.org/10.1145/1498765.1498785"
     parameters = {  # noqa: RUF012
-        "roof": Parameter("which roof", choices=("flops", "bandwidth")),
+        "roof": Parameter("rate to measure", choices=("flops", "bandwidth")),
         "n": Parameter("rows and columns of a matrix, or elements of an array", most=2**34),
     }
     sets = {  # noqa: RUF012
@@ -154,37 +154,37 @@ class Roofline(Operation):
         "large": ({"roof": "flops", "n": 8192}, {"roof": "flops", "n": 16384}, {"roof": "bandwidth", "n": 2**30}),
     }
 
-    def _other(self, parameters: Parameters) -> Any:
+    def _measured_indicator(self, parameters: Parameters) -> Any:
         n = parameters["n"]
         if parameters["roof"] == "flops":
             return Matmul(), {"m": n, "n": n, "k": n}
         return Memory(), {"kernel": "triad", "elements": n}
 
     def flops(self, parameters: Parameters) -> float:
-        """Of the product or the triad."""
-        indicator, p = self._other(parameters)
+        """Return the value of the product or the triad."""
+        indicator, p = self._measured_indicator(parameters)
         return float(indicator.flops(p))
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Of the product or the triad."""
-        indicator, p = self._other(parameters)
+        """Return the value of the product or the triad."""
+        indicator, p = self._measured_indicator(parameters)
         return float(indicator.bytes_moved(p, dtype))
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Of the product or the triad."""
-        indicator, p = self._other(parameters)
+        """Return the value of the product or the triad."""
+        indicator, p = self._measured_indicator(parameters)
         return float(indicator.memory(p, dtype))
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Also what the product or the triad refuses."""
-        found = super().complaints(parameters)
-        if found:
-            return found
-        indicator, p = self._other(parameters)
+        """Also return what is wrong with the parameters of the product or the triad."""
+        messages = super().complaints(parameters)
+        if messages:
+            return messages
+        indicator, p = self._measured_indicator(parameters)
         return list(indicator.complaints(p))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """As the product or the triad."""
-        indicator, p = self._other(parameters)
+        """Return the computation of the product or the triad."""
+        indicator, p = self._measured_indicator(parameters)
         trial: Trial = indicator.prepare(backend, indicator.complete(p))
         return trial

@@ -1,4 +1,4 @@
-"""Small models with the structure of those that MLPerf trains and serves, written once for every backend."""
+"""Small models with the structure of MLPerf's models, written once for all backends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pi_runners.indicators.operation_counts import CountingBackend, Shape
 
 
 class Weight(NamedTuple):
-    """How one weight begins.
+    """Initial value of a weight.
 
     Attributes:
         kind: ``filters`` or ``array``.
-        shape: Its shape.
+        shape: Shape of the weight.
         scale: Factor of the random numbers in (-1, 1).
-        offset: Their mean.
+        offset: Mean of the numbers.
     """
 
     kind: str
@@ -27,14 +27,14 @@ class Weight(NamedTuple):
 
 
 class ModelDefinition(ABC):
-    """A model: weights, inputs and how one follows from the other.
+    """A model: its weights, inputs and forward pass.
 
     Attributes:
-        name: Model name.
-        summary: One line for people.
-        source: The published model whose structure it has.
-        parameters: What it is made of.
-        sets: Named parameter sets.
+        name: Name of the model.
+        summary: Description in one line.
+        source: Published model with the same structure.
+        parameters: Parameters by name.
+        sets: Parameter sets by size.
     """
 
     name = ""
@@ -45,7 +45,7 @@ class ModelDefinition(ABC):
 
     @abstractmethod
     def weights(self, p: Parameters) -> List[Weight]:
-        """Return how every weight begins."""
+        """Return the initial values of all weights."""
 
     @abstractmethod
     def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
@@ -63,26 +63,26 @@ class ModelDefinition(ABC):
 
     @abstractmethod
     def rows(self, p: Parameters) -> int:
-        """Return how many rows of logits a batch has."""
+        """Return the number of rows of the logits of a batch."""
 
     def make_weights(self, backend: Backend, p: Parameters) -> List[Array]:
         """Return the weights as arrays."""
-        made = []
+        arrays = []
         for number, w in enumerate(self.weights(p)):
             raw = random_bytes(100 + number, product(w.shape))
-            made.append(
+            arrays.append(
                 backend.filters(raw, w.shape, w.scale)
                 if w.kind == "filters"
                 else backend.array(raw, w.shape, w.scale, w.offset)
             )
-        return made
+        return arrays
 
     def labels(self, p: Parameters) -> List[int]:
         """Return the class of every row."""
         return [byte % p["classes"] for byte in random_bytes(99, self.rows(p))]
 
     def count(self, p: Parameters) -> Tuple[float, float, float]:
-        """Return forward flops, elements of all activations, and elements of all weights."""
+        """Return the operations of the forward pass, and the elements of all activations and of all weights."""
         counter = CountingBackend()
         weights = self.weights(p)
         inputs = self.input_shapes(p)
@@ -95,12 +95,12 @@ class ModelDefinition(ABC):
 
 
 def _he(shape: Tuple[int, ...]) -> float:
-    """Scale of uniform numbers that keeps the size of activations: variance 2 / inputs."""
+    """Return the scale of uniform numbers with variance 2 / inputs, which keeps the size of activations."""
     return float((6.0 / product(shape[1:])) ** 0.5)
 
 
 def _dense(inputs: int, outputs: int) -> Weight:
-    """Uniform numbers of variance 1 / inputs."""
+    """Return a weight of uniform numbers with variance 1 / inputs."""
     return Weight("array", (inputs, outputs), (3.0 / inputs) ** 0.5)
 
 
@@ -132,47 +132,47 @@ class Cnn(ModelDefinition):
     }
 
     def _stages(self, p: Parameters) -> List[Tuple[int, int, int]]:
-        """(channels in, channels out, stride) of every block."""
-        found = []
+        """Return input channels, output channels and stride of every block."""
+        stages = []
         width = p["width"]
         for stage in range(3):
             for block in range(p["blocks"]):
                 out = p["width"] * 2**stage
-                found.append((width, out, 2 if stage and not block else 1))
+                stages.append((width, out, 2 if stage and not block else 1))
                 width = out
-        return found
+        return stages
 
     def weights(self, p: Parameters) -> List[Weight]:
-        """Stem, then for each block two convolutions with their normalisations and, at a stride, a projection."""
+        """Return the weights of stem, blocks (two convolutions; a projection if there is a stride) and classifier."""
 
-        def filters(out: int, given: int, kernel: int) -> Weight:
-            shape = (out, given, kernel, kernel)
+        def filters(out: int, channels: int, kernel: int) -> Weight:
+            shape = (out, channels, kernel, kernel)
             return Weight("filters", shape, _he(shape))
 
-        found = [filters(p["width"], 3, 3), *_norm(p["width"])]
-        for given, out, stride in self._stages(p):
-            found += [filters(out, given, 3), *_norm(out), filters(out, out, 3), *_norm(out)]
+        weights = [filters(p["width"], 3, 3), *_norm(p["width"])]
+        for channels, out, stride in self._stages(p):
+            weights += [filters(out, channels, 3), *_norm(out), filters(out, out, 3), *_norm(out)]
             if stride > 1:
-                found += [filters(out, given, 1), *_norm(out)]
-        return found + [_dense(4 * p["width"], p["classes"])]
+                weights += [filters(out, channels, 1), *_norm(out)]
+        return weights + [_dense(4 * p["width"], p["classes"])]
 
     def input_shapes(self, p: Parameters) -> List[Shape]:
-        """RGB images."""
+        """Return the shape of RGB images."""
         return [Shape((p["batch"], 3, p["size"], p["size"]))]
 
     def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        """Random images."""
+        """Return random images."""
         shape = self.input_shapes(p)[0].shape
         return [backend.images(random_bytes(98, product(shape)), shape)]
 
     def rows(self, p: Parameters) -> int:
-        """One an image."""
+        """Return one row for each image."""
         return int(p["batch"])
 
     def forward(
         self, b: Backend, weights: Sequence[Array], inputs: Sequence[Array], p: Parameters, training: bool
     ) -> Array:
-        """Run the stages."""
+        """Run the stem, the stages, the mean and the classifier."""
         rest = iter(weights)
 
         def normalised(x: Array, stride: int, margin: int) -> Array:
@@ -188,7 +188,7 @@ class Cnn(ModelDefinition):
 
 
 class Transformer(ModelDefinition):
-    """Encoder block of Vaswani et al. 2017, normalised first, with a classifier on every token."""
+    """Encoder block of Vaswani et al. 2017 with normalisation before each layer, and a classifier of every token."""
 
     name = "transformer"
     summary = (
@@ -209,28 +209,28 @@ class Transformer(ModelDefinition):
     }
 
     def weights(self, p: Parameters) -> List[Weight]:
-        """Normalisation, query, key, value and output; normalisation and the feed-forward layer; classifier."""
+        """Return the weights of attention, feed-forward layer, their normalisations, and the classifier."""
         d = p["width"]
         block = [*_norm(d), *(_dense(d, d) for _ in range(4)), *_norm(d), _dense(d, 4 * d), _dense(4 * d, d)]
         return [*block, _dense(d, p["classes"])]
 
     def input_shapes(self, p: Parameters) -> List[Shape]:
-        """Token vectors."""
+        """Return the shape of token vectors."""
         return [Shape((p["batch"] * p["length"], p["width"]))]
 
     def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        """Random token vectors."""
+        """Return random token vectors."""
         shape = self.input_shapes(p)[0].shape
         return [backend.array(random_bytes(97, product(shape)), shape)]
 
     def rows(self, p: Parameters) -> int:
-        """One a token."""
+        """Return one row for each token."""
         return int(p["batch"] * p["length"])
 
     def forward(
         self, b: Backend, weights: Sequence[Array], inputs: Sequence[Array], p: Parameters, training: bool
     ) -> Array:
-        """Attend, then feed forward, each added to what came in."""
+        """Run attention and feed-forward layer, each with a residual connection."""
         gain, offset, query, key, value, output, gain2, offset2, wide, narrow, classify = weights
         each = p["width"] // p["heads"]
         x = inputs[0]
@@ -249,7 +249,7 @@ class Transformer(ModelDefinition):
 
 
 class Recommender(ModelDefinition):
-    """Neural collaborative filtering (He et al. 2017): a product of embeddings beside a perceptron over others."""
+    """Neural collaborative filtering (He et al. 2017): a product of embeddings, a perceptron over others."""
 
     name = "recommender"
     summary = "neural collaborative filtering: embeddings of users and items, their product, a perceptron, two classes"
@@ -268,32 +268,32 @@ class Recommender(ModelDefinition):
     }
 
     def weights(self, p: Parameters) -> List[Weight]:
-        """Four tables, three layers of the perceptron, the last layer."""
+        """Return the weights of four tables, three layers of the perceptron, and the last layer."""
         w = p["width"]
         tables = [Weight("array", (n, w)) for n in (p["users"], p["items"]) * 2]
         layers = [_dense(2 * w, 2 * w), _dense(2 * w, w), _dense(w, w // 2 or 1)]
         return [*tables, *layers, _dense(w + (w // 2 or 1), p["classes"])]
 
     def input_shapes(self, p: Parameters) -> List[Shape]:
-        """User numbers and item numbers."""
+        """Return the shapes of user indices and item indices."""
         return [Shape((p["batch"],)), Shape((p["batch"],))]
 
     def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        """Random users and items."""
-        drawn = random_bytes(96, 8 * p["batch"])
-        numbers = [int.from_bytes(drawn[4 * i : 4 * i + 4], "little") for i in range(2 * p["batch"])]
+        """Return random users and items."""
+        raw = random_bytes(96, 8 * p["batch"])
+        numbers = [int.from_bytes(raw[4 * i : 4 * i + 4], "little") for i in range(2 * p["batch"])]
         users = [n % p["users"] for n in numbers[: p["batch"]]]
         items = [n % p["items"] for n in numbers[p["batch"] :]]
         return [backend.integers(users, (p["batch"],)), backend.integers(items, (p["batch"],))]
 
     def rows(self, p: Parameters) -> int:
-        """One a pair."""
+        """Return one row for each pair."""
         return int(p["batch"])
 
     def forward(
         self, b: Backend, weights: Sequence[Array], inputs: Sequence[Array], p: Parameters, training: bool
     ) -> Array:
-        """Join the product of two embeddings with what the perceptron makes of two others."""
+        """Concatenate the product of two embeddings and the perceptron over two others; run the last layer."""
         users, items = inputs
         product_of = b.multiply(b.gather(weights[0], users), b.gather(weights[1], items))
         x = b.join(b.gather(weights[2], users), b.gather(weights[3], items))
@@ -303,14 +303,14 @@ class Recommender(ModelDefinition):
 
 
 class Unet3d(ModelDefinition):
-    """3D U-Net (Cicek et al. 2016) of two levels: down, up, and what was there before joined; a class a voxel."""
+    """3D U-Net (Cicek et al. 2016) with two levels and a skip connection; it classifies every voxel."""
 
     name = "unet3d"
-    summary = "3D U-Net of two levels: convolutions, pooling, upsampling, a joined shortcut, a class for every voxel"
+    summary = "3D U-Net of two levels: convolutions, pooling, upsampling, a skip connection, a class for every voxel"
     source = "3D U-Net (MLPerf medical imaging): https://arxiv.org/abs/1606.06650 figure 2"
     parameters = {  # noqa: RUF012
         "batch": _BATCH,
-        "size": Parameter("length of every edge of a volume, an even number", least=2),
+        "size": Parameter("edge length of a volume, an even number", least=2),
         "width": Parameter("channels of the first level"),
         "classes": _CLASSES,
     }
@@ -321,31 +321,31 @@ class Unet3d(ModelDefinition):
     }
 
     def weights(self, p: Parameters) -> List[Weight]:
-        """Two convolutions a level, two on the way up, the classifier."""
+        """Return the weights of two convolutions on each level, two after upsampling, and the classifier."""
         w = p["width"]
-        found = []
-        for given, out in ((1, w), (w, w), (w, 2 * w), (2 * w, 2 * w), (3 * w, w), (w, w)):
-            shape = (out, given, 3, 3, 3)
-            found += [Weight("filters", shape, _he(shape)), *_norm(out)]
-        return [*found, _dense(w, p["classes"])]
+        weights = []
+        for channels, out in ((1, w), (w, w), (w, 2 * w), (2 * w, 2 * w), (3 * w, w), (w, w)):
+            shape = (out, channels, 3, 3, 3)
+            weights += [Weight("filters", shape, _he(shape)), *_norm(out)]
+        return [*weights, _dense(w, p["classes"])]
 
     def input_shapes(self, p: Parameters) -> List[Shape]:
-        """Volumes of one channel."""
+        """Return the shape of volumes with one channel."""
         return [Shape((p["batch"], 1, p["size"], p["size"], p["size"]))]
 
     def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        """Random volumes."""
+        """Return random volumes."""
         shape = self.input_shapes(p)[0].shape
         return [backend.images(random_bytes(95, product(shape)), shape)]
 
     def rows(self, p: Parameters) -> int:
-        """One a voxel."""
+        """Return one row for each voxel."""
         return int(p["batch"] * p["size"] ** 3)
 
     def forward(
         self, b: Backend, weights: Sequence[Array], inputs: Sequence[Array], p: Parameters, training: bool
     ) -> Array:
-        """Down, up, join."""
+        """Run both levels, upsample, join the skip connection, and classify."""
         rest = iter(weights)
 
         def layer(x: Array) -> Array:
@@ -362,9 +362,9 @@ MODELS: Dict[str, ModelDefinition] = {m.name: m for m in (Cnn(), Transformer(), 
 
 
 def model_parameters() -> Dict[str, Parameter]:
-    """Return the model's name and every parameter of any model; 0 where a model has none of that name."""
-    found: Dict[str, Any] = {"model": Parameter("the model", choices=tuple(MODELS))}
+    """Return the parameter ``model`` and the parameters of all models, with 0 for those that a model does not have."""
+    parameters: Dict[str, Any] = {"model": Parameter("the model", choices=tuple(MODELS))}
     for model in MODELS.values():
         for name, parameter in model.parameters.items():
-            found[name] = parameter._replace(default=0, least=0)
-    return found
+            parameters[name] = parameter._replace(default=0, least=0)
+    return parameters

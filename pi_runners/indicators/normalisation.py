@@ -25,8 +25,8 @@ class Normalisation(Operation):
     source = "counted from the definition"
     parameters = {  # noqa: RUF012
         "kind": Parameter("what is normalised", choices=("layer", "batch")),
-        "rows": Parameter("rows; or images times their pixels"),
-        "columns": Parameter("columns; or channels"),
+        "rows": Parameter("rows; for `batch`, images times pixels"),
+        "columns": Parameter("columns; for `batch`, channels"),
     }
     sets = {  # noqa: RUF012
         "small": ({"kind": "layer", "rows": 512, "columns": 1024}, {"kind": "batch", "rows": 8 * 28**2, "columns": 64}),
@@ -41,11 +41,11 @@ class Normalisation(Operation):
     }
 
     def flops(self, parameters: Parameters) -> float:
-        """Two sums, a difference, a square, a product with the inverse deviation, gain and offset."""
+        """Return 7 operations per element: two sums, difference, square, inverse deviation, gain and offset."""
         return float(7 * parameters["rows"] * parameters["columns"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Read once, written once."""
+        """Return the bytes of the array, read once and written once."""
         return float(2 * ITEM_BYTES[dtype] * parameters["rows"] * parameters["columns"])
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
@@ -72,18 +72,18 @@ class Normalisation(Operation):
                 ELEMENT_ERROR[backend.precision],
             )
 
-        # (1, channels, rows, 1): the statistics of a channel do not depend on how rows are spread over images.
+        # One image (1, channels, rows, 1): the statistics of a channel do not depend on the number of images.
         shape = (1, columns, rows, 1)
 
         def check_channels(result: Any) -> float:
-            made = Result(backend, result, backend.image_index(shape))
-            if not made.sound:
+            elements = Result(backend, result, backend.image_index(shape))
+            if not elements.sound:
                 return math.inf
-            places = pick(columns, max(2, EVERY // rows))
-            errors = [0.0 if len(places) == columns or made.finite() else math.inf]
-            for c in places:
+            channels = pick(columns, max(2, EVERY // rows))
+            errors = [0.0 if len(channels) == columns or elements.finite() else math.inf]
+            for c in channels:
                 expected = [x * slopes[c] + starts[c] for x in _standardised(decoded_row(raw, rows, c))]
-                errors.append(difference(made.channel(0, c), expected))
+                errors.append(difference(elements.channel(0, c), expected))
             return worst_error(errors)
 
         run = backend.compile(

@@ -12,13 +12,13 @@ from pi_runners.indicators.exact import pack, unpack, whole_numbers
 from pi_runners.indicators.indicator import ITEM_BYTES, Operation, Parameter
 
 _GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
-# Absolute, for one timestep from the states that the framework gave: states are from 0.05 (LSTM) to 0.3 (vanilla) in
-# size, and PyTorch on a CPU is off by 6e-4 in float16 and 5e-3 in bfloat16.
+# Absolute, for one timestep from the framework's own previous states. States have a size of 0.05 (LSTM) to 0.3
+# (vanilla); the error of PyTorch on a CPU is 6e-4 in float16 and 5e-3 in bfloat16.
 _TOLERANCE = {"float64": 1e-10, "float32": 2e-3, "float16": 5e-3, "bfloat16": 3e-2}
 _WORK = 2**26
-"""Products up to which every state is checked: about half a second."""
+"""Maximum number of products for a check of all states: about half a second."""
 _UNITS, _SAMPLES = 16, 4
-"""Units and samples that are checked beyond that, at every timestep."""
+"""Number of units and samples that are checked above that, at every timestep."""
 
 
 class Recurrent(Operation):
@@ -35,7 +35,7 @@ class Recurrent(Operation):
         "hidden": Parameter("hidden units"),
         "batch": Parameter("sequences"),
         "timesteps": Parameter("length of a sequence"),
-        "inputs": Parameter("width of the input; as many as hidden units where it is 0", least=0, default=0),
+        "inputs": Parameter("width of the input; 0 for the number of hidden units", least=0, default=0),
     }
     sets = {  # noqa: RUF012
         "small": tuple({"cell": c, "hidden": 128, "batch": 16, "timesteps": 16} for c in _GATES),
@@ -44,26 +44,26 @@ class Recurrent(Operation):
     }
 
     def flops(self, parameters: Parameters) -> float:
-        """The products with input and state; the elementwise rest is not counted, as in DeepBench."""
+        """Return the operations of the products with input and state, as DeepBench counts."""
         p = self.complete(parameters)
         inputs = p["inputs"] or p["hidden"]
         return float(2 * _GATES[p["cell"]] * p["hidden"] * (inputs + p["hidden"]) * p["batch"] * p["timesteps"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Inputs and weights read once, states written once."""
+        """Return the bytes of inputs and weights, read once, and states, written once."""
         p = self.complete(parameters)
         inputs = p["inputs"] or p["hidden"]
         weights = _GATES[p["cell"]] * p["hidden"] * (inputs + p["hidden"])
         return float(ITEM_BYTES[dtype] * (p["timesteps"] * p["batch"] * (inputs + p["hidden"]) + weights))
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Also the inputs' products with the weights of every gate."""
+        """Also include the products of the inputs with the weights of every gate."""
         p = self.complete(parameters)
         products = _GATES[p["cell"]] * p["hidden"] * p["batch"] * p["timesteps"]
         return float(super().memory(parameters, dtype) + ITEM_BYTES[dtype] * products)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Check that each state follows from the state before it, as the cell defines; of some units where many."""
+        """Check that each state follows from the previous one by the cell's definition."""
         p = parameters
         hidden, inputs, gates = p["hidden"], p["inputs"] or p["hidden"], _GATES[p["cell"]]
         shape = (p["timesteps"], p["batch"], inputs)
@@ -71,30 +71,30 @@ class Recurrent(Operation):
         raw_w = [random_bytes(32, gates * hidden * inputs), random_bytes(33, gates * hidden * hidden)]
         scale = (3.0 / hidden) ** 0.5 / 2
         numbers = whole_numbers("float32")
-        # Of a field's 63 bits, weights take 8, states one more than this, the sum of all columns the rest.
+        # A field has 63 bits: 8 for the weights, one more than this for the states, the rest for the sum over columns.
         one = 2 ** min(40 if backend.dtype == "float64" else 28, 53 - hidden.bit_length())
         x = backend.array(raw_x, shape)
         run = backend.compile(backend.recurrent(p["cell"], x, raw_w, (inputs, hidden), scale), [x])
 
         def check(result: Any) -> float:
-            made = Result(backend, result, (p["timesteps"], p["batch"], hidden))
-            if not made.sound:
+            elements = Result(backend, result, (p["timesteps"], p["batch"], hidden))
+            if not elements.sound:
                 return math.inf
-            whole = made.whole and p["timesteps"] * p["batch"] * gates * hidden * (inputs + hidden) <= _WORK
+            whole = elements.whole and p["timesteps"] * p["batch"] * gates * hidden * (inputs + hidden) <= _WORK
             units = pick(hidden, hidden if whole else _UNITS)
             samples = pick(p["batch"], p["batch"] if whole else _SAMPLES)
             layers = [_Products(raw, gates, hidden, units, scale) for raw in raw_w]
-            errors = [0.0 if whole or made.finite() else math.inf]
+            errors = [0.0 if whole or elements.finite() else math.inf]
             for sample in samples:
                 state, memory = [0.0] * hidden, [0.0] * len(units)
                 for t in range(p["timesteps"]):
                     place = (t * p["batch"] + sample) * inputs
-                    given = layers[0].apply(numbers.row(raw_x[place : place + inputs]), numbers.denominator)
-                    kept = layers[1].apply(_rounded(state, one), one)
-                    sums = [[(given[g][u], kept[g][u]) for g in range(gates)] for u in range(len(units))]
+                    from_input = layers[0].apply(numbers.row(raw_x[place : place + inputs]), numbers.denominator)
+                    from_state = layers[1].apply(_rounded(state, one), one)
+                    sums = [[(from_input[g][u], from_state[g][u]) for g in range(gates)] for u in range(len(units))]
                     after = [_CELLS[p["cell"]](s, state[u], m) for s, u, m in zip(sums, units, memory)]
                     memory = [m for _, m in after]
-                    state = made.row((t, sample))
+                    state = elements.row((t, sample))
                     if len(state) != hidden or not all(map(math.isfinite, state)):
                         return math.inf
                     errors.append(difference([state[u] for u in units], [expected for expected, _ in after]))
@@ -115,14 +115,14 @@ class _Products:
         ]
 
     def apply(self, vector: Sequence[int], one: int) -> List[List[float]]:
-        """Return the sums of each gate, one for each unit, of a vector in whole numbers over ``one``."""
+        """Return the sums of each gate and unit for a vector of integers over ``one``."""
         sums = unpack(sum(map(mul, vector, self._columns)), self._gates * self._units, 8)
         factor = self._scale / one
         return [[x * factor for x in sums[g * self._units :][: self._units]] for g in range(self._gates)]
 
 
 def _rounded(state: Sequence[float], one: int) -> List[int]:
-    """Return a state in whole numbers over ``one``; a sound one is in [-1, 1], a wrong one fails anyway."""
+    """Return a state as integers over ``one``; correct states are in [-1, 1], others fail the check anyway."""
     return [round(max(-2.0, min(2.0, x)) * one) for x in state]
 
 

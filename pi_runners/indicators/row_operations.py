@@ -1,6 +1,6 @@
 """Operations along the rows of an array: elementwise, reduction, softmax, fft, sort, embedding.
 
-All of these are bound by memory bandwidth where the framework spells them well.
+Memory bandwidth limits all of them in an efficient implementation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pi_runners.indicators.checks import (
 from pi_runners.indicators.exact import whole_numbers
 from pi_runners.indicators.indicator import ELEMENT_ERROR, ITEM_BYTES, PROCESS_BYTES, UNIT, Operation, Parameter
 
-_ROWS = {"rows": Parameter("rows"), "columns": Parameter("columns, along which is computed")}
+_ROWS = {"rows": Parameter("rows"), "columns": Parameter("columns, the axis of the operation")}
 _SETS: Dict[str, Tuple[Parameters, ...]] = {
     "small": ({"rows": 512, "columns": 1024},),
     "medium": ({"rows": 4096, "columns": 2048},),
@@ -40,8 +40,8 @@ def _with_kinds(*kinds: str) -> Any:
     return {size: tuple(dict(case[0], kind=kind) for kind in kinds) for size, case in _SETS.items()}
 
 
-class _Rows(Operation):
-    """An operation on random rows."""
+class _RowOperation(Operation):
+    """An operation along random rows."""
 
     source = "counted from the definition"
     parameters = _ROWS
@@ -49,16 +49,16 @@ class _Rows(Operation):
     operations = 1
 
     def flops(self, parameters: Parameters) -> float:
-        """Operations of one element times the elements."""
+        """Return the operations per element times the elements."""
         return float(self.operations * parameters["rows"] * parameters["columns"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Read once, written once."""
+        """Return the bytes of the array, read once and written once."""
         return float(2 * ITEM_BYTES[dtype] * parameters["rows"] * parameters["columns"])
 
 
-class Elementwise(_Rows):
-    """Sum, product, and a chain that a compiler can fuse."""
+class Elementwise(_RowOperation):
+    """Sum, product, tanh, and a chain of operations that a compiler can fuse."""
 
     name = "elementwise"
     summary = "x + y, x y, tanh(x), and the chain tanh(x y + x) that a compiler can fuse"
@@ -71,11 +71,11 @@ class Elementwise(_Rows):
     sets = _with_kinds("add", "tanh", "chain")
 
     def flops(self, parameters: Parameters) -> float:
-        """A tanh counts as one operation."""
+        """Return the operations; a tanh counts as one."""
         return float((3 if parameters["kind"] == "chain" else 1) * parameters["rows"] * parameters["columns"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Every array read once, the result written once; a fused chain reads two arrays."""
+        """Return the bytes of the inputs, read once, and of the result, written once; a fused chain has two inputs."""
         arrays = 2 if parameters["kind"] == "tanh" else 3
         return float(arrays * ITEM_BYTES[dtype] * parameters["rows"] * parameters["columns"])
 
@@ -104,7 +104,7 @@ _ELEMENTWISE: Any = {
 }
 
 
-class Reduction(_Rows):
+class Reduction(_RowOperation):
     """Sum and maximum of every row."""
 
     copies = 2.5
@@ -117,18 +117,18 @@ class Reduction(_Rows):
     sets = _with_kinds("sum", "max")
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Read once; one result a row."""
+        """Return the bytes of the array, read once, and of one result for each row."""
         return float(ITEM_BYTES[dtype] * parameters["rows"] * (parameters["columns"] + 1))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare the results of rows with exact ones."""
+        """Compare the results of rows with exact results."""
         rows, columns = parameters["rows"], parameters["columns"]
         raw = random_bytes(53, rows * columns)
         numbers = whole_numbers("float32")
         is_sum = parameters["kind"] == "sum"
         x, factors = backend.array(raw, (rows, columns)), [1.0] * rows
         if not is_sum:
-            # The largest of many random bytes is always 255: only a factor for each row tells the rows apart.
+            # The maximum of many random bytes is always 255, so each row gets its own factor.
             factors = decode(random_bytes(63, rows), "float32")
             x = backend.compile(
                 lambda b, x, f: b.multiply(x, f), [x, backend.array(random_bytes(63, rows), (rows, 1))]
@@ -142,19 +142,19 @@ class Reduction(_Rows):
             return max(factors[i] * end for end in decode(bytes([min(row), max(row)]), "float32"))
 
         def check(result: Any) -> float:
-            made = Result(backend, result, (rows,))
-            if not made.sound:
+            elements = Result(backend, result, (rows,))
+            if not elements.sound:
                 return math.inf
             places = pick(rows, max(2, min(EVERY, FINITE // columns)))
-            found = [made.row((i,)) for i in places]
+            actual = [elements.row((i,)) for i in places]
             scale = math.sqrt(columns) * numbers.spread if is_sum else 1.0
-            errors = [difference(f, [expected(i)], scale) for f, i in zip(found, places)]
-            return worst_error([*errors, 0.0 if made.finite() else math.inf])
+            errors = [difference(f, [expected(i)], scale) for f, i in zip(actual, places)]
+            return worst_error([*errors, 0.0 if elements.finite() else math.inf])
 
         return Trial(run, check, _TOLERANCE[backend.precision])
 
 
-class Softmax(_Rows):
+class Softmax(_RowOperation):
     """Softmax of every row."""
 
     copies = 1.75
@@ -168,7 +168,7 @@ class Softmax(_Rows):
     operations = 5
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare rows, relative to an even distribution."""
+        """Compare rows; differences are relative to the uniform distribution."""
         shape = (parameters["rows"], parameters["columns"])
         raw = random_bytes(54, product(shape))
 
@@ -184,8 +184,8 @@ class Softmax(_Rows):
         )
 
 
-class Fft(_Rows):
-    """Fourier transform of every real row."""
+class Fft(_RowOperation):
+    """Discrete Fourier transform of every real row."""
 
     copies = 2.0
     name = "fft"
@@ -197,38 +197,38 @@ class Fft(_Rows):
     dtypes = ("float32", "float64")
 
     def flops(self, parameters: Parameters) -> float:
-        """Half of the 5 n log2 n that benchFFT counts for a complex transform."""
+        """Return half of the 5 n log2 n operations that benchFFT counts for a complex transform."""
         return float(2.5 * parameters["rows"] * parameters["columns"] * math.log2(parameters["columns"]))
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Real rows read, complex halves written."""
+        """Return the bytes of the real rows, read, and of half of the complex spectrum, written."""
         columns = parameters["columns"]
         return float(ITEM_BYTES[dtype] * parameters["rows"] * (columns + 2 * (columns // 2 + 1)))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare a signed sum of rows with the transform of the signed sum of their inputs: transforms are linear."""
+        """Compare a signed sum of rows with the transform of the signed sum of inputs (the transform is linear)."""
         rows, columns = parameters["rows"], parameters["columns"]
         raw = random_bytes(58, rows * columns)
         run = backend.compile(lambda b, x: b.fft(x), [backend.array(raw, (rows, columns))])
         numbers = whole_numbers("float32")
 
         def check(result: Any) -> float:
-            made = Result(backend, result, (rows, columns // 2 + 1))
-            if not made.sound:
+            elements = Result(backend, result, (rows, columns // 2 + 1))
+            if not elements.sound:
                 return math.inf
             places = pick(rows, max(2, EVERY // columns))
             signs = random_signs(len(places))
-            given = signed_sum((numbers.row(raw[i * columns : (i + 1) * columns]) for i in places), signs)
-            found = signed_sum((made.row((i,)) for i in places), signs)
+            signed_input = signed_sum((numbers.row(raw[i * columns : (i + 1) * columns]) for i in places), signs)
+            actual = signed_sum((elements.row((i,)) for i in places), signs)
             scale = math.sqrt(columns * len(places)) * numbers.spread
-            errors = [difference(found, _transform([x / numbers.denominator for x in given]), scale)]
-            return worst_error([*errors, 0.0 if len(places) == rows or made.finite() else math.inf])
+            errors = [difference(actual, _transform([x / numbers.denominator for x in signed_input]), scale)]
+            return worst_error([*errors, 0.0 if len(places) == rows or elements.finite() else math.inf])
 
         return Trial(run, check, _FFT_TOLERANCE[backend.precision])
 
 
-# No framework transforms in TensorFloat-32: round-off grows with the logarithm of the length. The reference is rounded,
-# too: each of its angles is.
+# No framework uses TensorFloat-32 here; round-off grows with the logarithm of the length. The reference has round-off,
+# too, in each of its angles.
 _FFT_TOLERANCE = {"float64": 1e-11, "float32": 2.0**-13}
 
 
@@ -237,20 +237,20 @@ def _transform(row: Sequence[float]) -> List[complex]:
     n = len(row)
     cosines = [math.cos(2 * math.pi * t / n) for t in range(n)]
     sines = [-math.sin(2 * math.pi * t / n) for t in range(n)]
-    made = []
+    transformed = []
     for k in range(n // 2 + 1):
         turns = [k * t % n for t in range(n)]
         real = sum(map(mul, row, map(cosines.__getitem__, turns)))
-        made.append(complex(real, sum(map(mul, row, map(sines.__getitem__, turns)))))
-    return made
+        transformed.append(complex(real, sum(map(mul, row, map(sines.__getitem__, turns)))))
+    return transformed
 
 
-class Sort(_Rows):
+class Sort(_RowOperation):
     """Sort every row."""
 
     copies = 3.0
     name = "sort"
-    summary = "sort every row, smallest first (PyTorch also computes the permutation; ONNX Runtime: TopK)"
+    summary = "sort every row in ascending order (PyTorch also computes the permutation; ONNX Runtime: TopK)"
     corresponds = "PyTorch's operator benchmark, sort (benchmarks/operator_benchmark)"
     flops_formula = "0: comparisons are no floating-point operations"
     bytes_formula = "2 item rows columns"
@@ -262,7 +262,7 @@ class Sort(_Rows):
     }
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare rows; two bytes an element, so that few are equal."""
+        """Compare rows; elements are made of two bytes, so that few are equal."""
         shape = (parameters["rows"], parameters["columns"])
         high, low = random_bytes(59, product(shape)), random_bytes(60, product(shape))
         mixed = backend.compile(
@@ -278,7 +278,7 @@ class Sort(_Rows):
 
 
 class Embedding(Operation):
-    """Rows of a table by random index."""
+    """Gathers rows of a table by random indices."""
 
     name = "embedding"
     summary = "gather random rows of a table"
@@ -289,7 +289,7 @@ class Embedding(Operation):
     parameters = {  # noqa: RUF012
         "rows": Parameter("rows of the table"),
         "width": Parameter("columns of the table"),
-        "lookups": Parameter("rows gathered"),
+        "lookups": Parameter("rows to gather"),
     }
     sets = {  # noqa: RUF012
         "small": ({"rows": 20000, "width": 64, "lookups": 8192},),
@@ -298,15 +298,15 @@ class Embedding(Operation):
     }
 
     def flops(self, parameters: Parameters) -> float:
-        """None."""
+        """Return 0."""
         return 0.0
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Gathered rows read and written, indices read."""
+        """Return the bytes of the gathered rows, read and written, and of the indices, read."""
         return float(parameters["lookups"] * (2 * ITEM_BYTES[dtype] * parameters["width"] + 8))
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """The table and its random bytes, what is gathered, and the indices."""
+        """Return the memory of the table, its random bytes, the gathered rows and the indices."""
         table = parameters["rows"] * parameters["width"] * (1 + ITEM_BYTES[dtype])
         return PROCESS_BYTES + float(table + parameters["lookups"] * (2 * parameters["width"] * ITEM_BYTES[dtype] + 60))
 
@@ -314,8 +314,8 @@ class Embedding(Operation):
         """Compare gathered rows."""
         rows, width, lookups = parameters["rows"], parameters["width"], parameters["lookups"]
         raw = random_bytes(61, rows * width)
-        drawn = struct.unpack("<{}I".format(lookups), random_bytes(62, 4 * lookups))
-        indices = array("q", (number % rows for number in drawn))
+        numbers = struct.unpack("<{}I".format(lookups), random_bytes(62, 4 * lookups))
+        indices = array("q", (number % rows for number in numbers))
         arrays: List[Array] = [backend.array(raw, (rows, width)), backend.integers(indices, (lookups,))]
         run = backend.compile(lambda b, table, which: b.gather(table, which), arrays)
 

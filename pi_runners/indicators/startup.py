@@ -1,17 +1,17 @@
-"""How long a framework takes until its first result, and the memory it holds then.
+"""Time from the import of a framework to its first result, and its memory after the import.
 
-In a fresh process, one after the other:
+A fresh process runs these steps:
 
-1. the framework's own modules are imported (timed),
-2. our backend module is imported, which is read from an archive and compiled anew each time (not timed),
-3. the backend is made and puts an array of one element on the device, which starts the device (timed),
-4. the inputs are made (not timed),
-5. the function is compiled where the framework compiles, and called for the first time (timed),
-6. it is called again (timed, not part of the sample),
-7. the first result is checked (not timed).
+1. import the framework's modules (timed),
+2. import this program's backend module, which is read from an archive and compiled each time (not timed),
+3. create the backend and an array of one element on the device, which initialises the device (timed),
+4. make the inputs (not timed),
+5. compile the function, if the framework compiles, and call it for the first time (timed),
+6. call it again (timed, but not part of the sample),
+7. check the first result (not timed).
 
-A sample is the sum of 1, 3 and 5. Modules of the standard library that the harness imported before are not counted;
-the model file that ONNX Runtime loads is made by our backend in 5, and counts.
+A sample is the sum of 1, 3 and 5. Modules of the standard library that the harness has already imported are not
+included. The model file that ONNX Runtime loads is made in step 5 and is included.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
 from pi_runners.indicators.indicator import PROCESS_BYTES, ROUND_OFF, Indicator, Parameter, refuse_error
 
 _PROCESSES = 1
-"""Measured processes a run; the next rounds start more."""
+"""Number of measured processes in each round."""
 _MODULES = {
     "jax": ("jax", "jax.numpy"),
     "numpy": ("numpy",),
@@ -40,21 +40,21 @@ _MODULES = {
     "tensorflow": ("tensorflow",),
     "torch": ("torch",),
 }
-"""What a user of each framework imports."""
+"""Modules that users of each framework import."""
 _WORK = 2**29
-"""Products of the reference, up to which all rows of the first result are compared: a second."""
+"""Maximum number of products for the reference, about one second; within it, as many rows as possible are compared."""
 _TIMED = ("import_seconds", "device_seconds", "first_call_seconds")
 """The parts of a sample."""
 
 
 class Startup(Indicator):
-    """Import, start of the device, first call of a small function, in fresh processes."""
+    """Import, initialisation of the device and first call of a small function, in a fresh process."""
 
     name = "startup"
     version = 2
     summary = "import of the framework plus the first call of a small function (tracing, compilation), fresh processes"
     corresponds = "python -X importtime, and the first step that tf_cnn_benchmarks leaves out as warm-up"
-    flops_formula = "0: how long it takes is what is measured"
+    flops_formula = "0: the indicator measures time only"
     bytes_formula = "0"
     source = "counted from the definition"
     sample = "seconds of the import, of the first array on the device, and of the first call, files in the page cache"
@@ -63,27 +63,26 @@ class Startup(Indicator):
 
     dtypes = ("float32",)
     notes = (
-        "Timed are the import of the framework, making an array of one element on the device (it starts the device), "
-        "and the first call with what compiles it; a sample is their sum, and each is a metric of its own. Not timed "
-        "are the import of the program's own modules, making the inputs and checking the first result.",
-        "Up to version 1, making the inputs and importing the program's own backend counted as well, and no result "
-        "was checked.",
+        "A sample is the sum of three times: the import of the framework, creating an array of one element on the "
+        "device (which initialises the device), and the first call including compilation. Each is also a metric. The "
+        "import of this program's modules, making the inputs and checking the first result are not timed.",
+        "Version 1 also timed making the inputs and importing this program's backend, and did not check the result.",
     )
 
     def flops(self, parameters: Parameters) -> float:
-        """Not what is measured."""
+        """Return 0: the indicator measures time only."""
         return 0.0
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Not what is measured."""
+        """Return 0: the indicator measures time only."""
         return 0.0
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Three small matrices, and two processes with the framework: this one waits for the measured one."""
+        """Return the memory of three matrices, and of the framework in this and in the measured process."""
         return 2 * PROCESS_BYTES + float(3 * 8 * parameters["n"] ** 2)
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
-        """Start processes one after the other; the first only warms the page cache."""
+        """Run the processes in order; the first one only warms the page cache."""
         request = {
             "backend": backend.name,
             "device": backend.device,
@@ -91,34 +90,38 @@ class Startup(Indicator):
             "settings": backend.settings,
             "n": parameters["n"],
         }
-        found: List[Dict[str, Any]] = []
+        documents: List[Dict[str, Any]] = []
         command = [sys.executable, "-I", plan.archive, "startup", json.dumps(request)]
         for _ in range(min(plan.samples, _PROCESSES) + 1):
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-            if done.returncode:
-                tail = done.stderr.decode("utf-8", "replace")[-2000:]
-                return {"status": "crashed", "failure": "exit status {}: {}".format(done.returncode, tail)}
-            document = json.loads(done.stdout.decode().splitlines()[-1])
+            process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+            if process.returncode:
+                tail = process.stderr.decode("utf-8", "replace")[-2000:]
+                return {"status": "crashed", "failure": "exit status {}: {}".format(process.returncode, tail)}
+            document = json.loads(process.stdout.decode().splitlines()[-1])
             if "status" in document:
                 return dict(document)
             if wrong := refuse_error(document["error"], document["tolerance"]):
                 return wrong
-            found.append(document)
-        kept = found[1:]
-        metrics = [document["metrics"] for document in kept]
+            documents.append(document)
+        measured = documents[1:]
+        metrics = [document["metrics"] for document in measured]
         return {
             "status": "ok",
             "samples": rounded([sum(m[part] for part in _TIMED) for m in metrics]),
             "loops": 1,
             "steady": True,
-            "error": max(document["error"] for document in kept),
-            "tolerance": kept[0]["tolerance"],
+            "error": max(document["error"] for document in measured),
+            "tolerance": measured[0]["tolerance"],
             "metrics": {name: sorted(m[name] for m in metrics)[len(metrics) // 2] for name in metrics[0]},
         }
 
 
 def start(text: str) -> Dict[str, Any]:
-    """Import, call twice, and return what was measured; runs in a fresh process."""
+    """Run the steps of the module's description in this fresh process, and return the times.
+
+    Args:
+        text: The request as JSON.
+    """
     request = json.loads(text)
     from pi_runners.backends import make_backend
     from pi_runners.harness.settings import apply_settings
@@ -129,14 +132,14 @@ def start(text: str) -> Dict[str, Any]:
     for module in _MODULES[name]:
         importlib.import_module(module)
     import_seconds = clock.stop()
-    held = resident_bytes()
+    memory_bytes = resident_bytes()
     importlib.import_module("pi_runners.backends." + name)
     clock.start()
     backend = make_backend(name, request["device"], request["dtype"], request["settings"])
     backend.synchronise(backend.array(b"\x00", (1,)))
     device_seconds = clock.stop()
     raw = [random_bytes(81 + i, n * n) for i in range(2)]
-    # So scaled, the products stay where tanh is not yet flat.
+    # This scale keeps the products in the range where tanh is not flat.
     matrices = [backend.array(part, (n, n), n**-0.25) for part in raw]
     backend.synchronise(matrices[-1])
     clock.start()
@@ -155,19 +158,19 @@ def start(text: str) -> Dict[str, Any]:
             "device_seconds": device_seconds,
             "first_call_seconds": first_call_seconds,
             "second_call_seconds": second_call_seconds,
-            "memory_after_import_bytes": held,
+            "memory_after_import_bytes": memory_bytes,
         },
     }
 
 
 class _Stopwatch:
-    """Takes the time between a start and a stop."""
+    """Measures the time between a start and a stop."""
 
     def __init__(self) -> None:
         self.start()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the measurement."""
         self._started = time.perf_counter()
 
     def stop(self) -> float:
@@ -176,24 +179,24 @@ class _Stopwatch:
 
 
 def _error(backend: Backend, result: Any, raw: List[bytes], n: int) -> float:
-    """Return the largest relative error; infinity where the shape is wrong or an element is not finite."""
-    made = Result(backend, result, (n, n))
-    if not made.sound or not (made.whole or made.finite()):
+    """Return the largest relative error; infinity if the shape is wrong or an element is not finite."""
+    elements = Result(backend, result, (n, n))
+    if not elements.sound or not (elements.whole or elements.finite()):
         return math.inf
     numbers = whole_numbers(backend.dtype)
     width = field_bytes(n * 256**2 * numbers.step**2)
     columns = [pack(raw[1][k * n : (k + 1) * n], width, numbers) for k in range(n)]
-    # Both factors are scaled by the fourth root, and the scale is the root of a sum of n squares, so scaled.
+    # Each factor is scaled by the fourth root of 1/n; errors are relative to the root of a sum of n squares.
     unit, errors = numbers.denominator**2 * n**0.5, []
     for i in pick(n, max(1, min(EVERY // n, _WORK // n**2))):
         factors = numbers.row(raw[0][i * n : (i + 1) * n])
         expected = [math.tanh(x / unit) for x in unpack(sum(map(mul, factors, columns)), n, width)]
-        errors.append(difference(made.row((i,)), expected, numbers.spread**2))
+        errors.append(difference(elements.row((i,)), expected, numbers.spread**2))
     return worst_error(errors)
 
 
 def resident_bytes() -> float:
-    """Return the main memory that this process holds; 0 where the system does not tell."""
+    """Return the resident memory of this process; 0 if the system does not report it."""
     try:
         with open("/proc/self/statm") as file:
             pages = int(file.read().split()[1])

@@ -1,4 +1,4 @@
-"""Training: the speed of a step, and the time to a quality."""
+"""Training: time of a step, and time to a quality."""
 
 from __future__ import annotations
 
@@ -23,51 +23,51 @@ from pi_runners.harness.contract import (
     random_bytes,
 )
 from pi_runners.harness.timing import rounded
-from pi_runners.indicators.checks import making_reference, stretches, worst_error
+from pi_runners.indicators.checks import blocks_of, making_reference, worst_error
 from pi_runners.indicators.indicator import ITEM_BYTES, LEARNING, PROCESS_BYTES, Indicator, Operation, Parameter
 from pi_runners.indicators.models import MODELS, model_parameters
 
 _RATE = LEARNING_RATE / 10
 _TOLERANCE = 0.25
-"""A step that is not made is off by 1, half a step by 0.5, a double step by 1, one in the wrong direction by 2."""
+"""Errors for comparison: 1 for no step, 0.5 for half a step, 1 for a double step, 2 for the opposite direction."""
 
 _LOSS_ROUND_OFF = {"float64": 0.0, "float32": 1e-6}
-"""Relative error of a loss, beside which the decrease by one step is looked at."""
+"""Relative error of the loss, which limits the precision of the decrease by one step."""
 
 _PROBED = 2**13
-"""Elements of a weight that are read to see how a step changed it."""
+"""Number of elements of each weight that are read to compute the change by a step."""
 
 
 class ModelIndicator(Indicator):
-    """An indicator over one of the models."""
+    """An indicator that runs one of the models."""
 
     parameters = model_parameters()
     notes = tuple("{}: {}. After {}".format(m.name, m.summary, m.source) for m in MODELS.values())
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Also refuse what the model does not know or lacks."""
-        found = super().complaints(parameters)
-        if found:
-            return found
+        """Also check the parameters of the model."""
+        messages = super().complaints(parameters)
+        if messages:
+            return messages
         model = MODELS.get(parameters.get("model", ""))
         if model is None:
-            return found
+            return messages
         for name in set(model.parameters) - set(parameters):
-            found.append("`{}` of model `{}` is not given".format(name, model.name))
+            messages.append("`{}` of model `{}` is missing".format(name, model.name))
         for name, value in parameters.items():
             if name in model_parameters() and name != "model" and name not in model.parameters:
-                found.append("`{}` is no parameter of model `{}`".format(name, model.name))
+                messages.append("`{}` is not a parameter of model `{}`".format(name, model.name))
             elif name in model.parameters and model.parameters[name].complaint(value):
-                found.append("`{}` {}, not `{}`".format(name, model.parameters[name].complaint(value), value))
-        return sorted(found)
+                messages.append("`{}` {}, not `{}`".format(name, model.parameters[name].complaint(value), value))
+        return sorted(messages)
 
     def items(self, parameters: Parameters) -> float:
-        """Samples of a batch."""
+        """Return the samples of a batch."""
         return float(parameters["batch"])
 
 
 class TrainingStep(ModelIndicator, Operation):
-    """Forward, backward and SGD update of a model."""
+    """Forward pass, backward pass and SGD update of a model."""
 
     name = "training_step"
     version = 2
@@ -83,23 +83,23 @@ class TrainingStep(ModelIndicator, Operation):
     backends = LEARNING
 
     def flops(self, parameters: Parameters) -> float:
-        """The backward pass takes the gradients of weights and of activations: twice the forward pass."""
+        """Return three times the forward pass: the backward pass computes gradients of weights and of activations."""
         return 3.0 * MODELS[parameters["model"]].count(parameters)[0]
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Activations and their gradients written and read once, weights read, their gradients written and applied."""
+        """Return the bytes of activations and gradients, written and read once, and of weights and their updates."""
         _, activations, weights = MODELS[parameters["model"]].count(parameters)
         return ITEM_BYTES[dtype] * (4 * activations + 3 * weights)
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Activations with their gradients, weights with theirs and with random bytes; half types have a reference."""
+        """Return the memory of activations, weights, their gradients and random bytes; half types add a reference."""
         _, activations, weights = MODELS[parameters["model"]].count(parameters)
-        held = 2 * activations + 4 * weights
-        reference = 0.0 if dtype in _LOSS_ROUND_OFF else 4 * held
-        return PROCESS_BYTES + weights + ITEM_BYTES[dtype] * held + reference
+        elements = 2 * activations + 4 * weights
+        reference = 0.0 if dtype in _LOSS_ROUND_OFF else 4 * elements
+        return PROCESS_BYTES + weights + ITEM_BYTES[dtype] * elements + reference
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Check the first step: see :class:`_StepCheck`."""
+        """Return a training step, whose first call is checked by :class:`_StepCheck`."""
         p = {name: value for name, value in parameters.items() if value != 0}
         training = _train(backend, p, _RATE)
         return Trial(training.step, _StepCheck(backend, p, training).error, _TOLERANCE)
@@ -116,38 +116,38 @@ def _train(backend: Backend, p: Parameters, rate: float) -> Training:
 
 
 class _StepCheck:
-    """Checks that a step goes along the negative gradient, by the learning rate times the gradient.
+    """Checks that a step changes the weights by the negative gradient times the learning rate.
 
-    In single and double precision the loss must fall by the learning rate times the squared norm of the gradient: to
-    first order no other step does that, and no other gradient.
+    In single and double precision, the loss must decrease by the learning rate times the squared norm of the gradient.
+    To first order, no other step and no other gradient has this effect.
 
-    In half types, and in mixed precision, such a fall is lost in round-off, and so are most updates of weights: a small
-    step changes nothing. There, loss and norm must be those of a reference in a wider type of the same framework, whose
-    step is checked as above, and a step of the same kind with a far larger learning rate must change the weights by the
-    reference's gradient: the projection of the change onto it is compared.
+    In half types and mixed precision, that decrease and most updates of weights are smaller than the round-off. There,
+    a reference of the same framework in single precision is checked as above, and loss and norm are compared with the
+    reference. In addition, a step with a far larger learning rate must change the weights by the reference's gradient:
+    the projection of the change onto the gradient is compared.
     """
 
     def __init__(self, backend: Backend, p: Parameters, training: Training) -> None:
         self._backend, self._p, self._training = backend, p, training
 
     def error(self, result: Any) -> float:
-        """Return how far the step is from a right one, in steps."""
+        """Return the error of the step, as a multiple of the correct step."""
         if self._backend.precision in _LOSS_ROUND_OFF:
             return _error_of_decrease(self._training, result, _LOSS_ROUND_OFF[self._backend.precision])
         with making_reference():
-            wide = self._backend.reference()
-            trained = _train(wide, self._p, _RATE)
-            before = _probe(wide, trained)
-            exact = trained.step()
-            gradient = [(x - y) / _RATE for x, y in zip(before, _probe(wide, trained))]
-            known = trained.loss(exact), trained.squared_norm(exact)
-        losses = [self._training.loss(result), known[0]]
-        norms = [self._training.squared_norm(result), known[1]]
+            backend = self._backend.reference()
+            training = _train(backend, self._p, _RATE)
+            before = _probe(backend, training)
+            exact = training.step()
+            gradient = [(x - y) / _RATE for x, y in zip(before, _probe(backend, training))]
+            expected = training.loss(exact), training.squared_norm(exact)
+        losses = [self._training.loss(result), expected[0]]
+        norms = [self._training.squared_norm(result), expected[1]]
         if not all(math.isfinite(x) and x > 0 for x in (*losses, *norms, _square(gradient))):
             return math.inf
         return worst_error(
             [
-                _error_of_decrease(trained, exact, 1e-6),
+                _error_of_decrease(training, exact, 1e-6),
                 abs(losses[0] / losses[1] - 1),
                 abs(math.sqrt(norms[0] / norms[1]) - 1),
                 self._error_of_large_step(before, gradient),
@@ -155,7 +155,7 @@ class _StepCheck:
         )
 
     def _error_of_large_step(self, weights: List[float], gradient: List[float]) -> float:
-        # A quarter of the weights' norm: far above what half types round to.
+        # The step has a quarter of the weights' norm, far above the round-off of half types.
         rate = 0.25 * math.sqrt(_square(weights) / _square(gradient))
         training = _train(self._backend, self._p, rate)
         before = _probe(self._backend, training)
@@ -167,7 +167,7 @@ class _StepCheck:
 
 
 def _error_of_decrease(training: Training, result: Any, round_off: float) -> float:
-    """Make another step, and compare what the first one took off the loss with its first-order prediction."""
+    """Make another step, and compare the first step's decrease of the loss with its first-order prediction."""
     before, after = training.loss(result), training.loss(training.step())
     predicted = _RATE * training.squared_norm(result)
     if not (math.isfinite(before) and math.isfinite(after) and math.isfinite(predicted) and predicted > 0):
@@ -180,24 +180,24 @@ def _square(numbers: List[float]) -> float:
 
 
 def _probe(backend: Backend, training: Training) -> List[float]:
-    """Return some elements of every weight, always the same ones."""
-    found: List[float] = []
+    """Return a fixed selection of elements of every weight."""
+    elements: List[float] = []
     for weight in training.weights():
-        place = next(stretches(backend.shape_of(weight), _PROBED))
-        found += backend.read_all(weight, place)
-    return found
+        place = next(blocks_of(backend.shape_of(weight), _PROBED))
+        elements += backend.read_all(weight, place)
+    return elements
 
 
 class TimeToQuality(Indicator):
-    """Train a perceptron on real handwritten digits until it recognises enough of those it was not shown."""
+    """Trains a perceptron on images of handwritten digits until it reaches a test accuracy."""
 
     name = "time_to_quality"
     summary = "seconds to train a perceptron on handwritten digits to a test accuracy, over several seeds"
     corresponds = (
-        "MLPerf Training's time to train (https://github.com/mlcommons/training_policies), in miniature: "
-        "no MLPerf result"
+        "MLPerf Training's time to train (https://github.com/mlcommons/training_policies), much smaller: "
+        "not an MLPerf result"
     )
-    flops_formula = "0: how long it takes is what is measured"
+    flops_formula = "0: the indicator measures time only"
     bytes_formula = "0"
     source = (
         "https://github.com/mlcommons/training_policies/blob/master/training_rules.adoc (run results: the lowest and "
@@ -208,8 +208,10 @@ class TimeToQuality(Indicator):
         "percent": Parameter("test accuracy to reach, in per cent", most=100),
         "hidden": Parameter("hidden units", most=65536),
         "batch": Parameter("samples in a batch", most=1437),
-        "seeds": Parameter("runs", least=3, most=100),
-        "epochs": Parameter("a run that has not reached the accuracy after these has failed", default=60, most=10000),
+        "seeds": Parameter("number of runs, each with another seed", least=3, most=100),
+        "epochs": Parameter(
+            "maximum number of epochs; a run that does not reach the accuracy has failed", default=60, most=10000
+        ),
     }
     sets = {  # noqa: RUF012
         "small": ({"percent": 94, "hidden": 64, "batch": 32, "seeds": 5},),
@@ -220,19 +222,19 @@ class TimeToQuality(Indicator):
     dtypes = ("float32",)
 
     def flops(self, parameters: Parameters) -> float:
-        """Not known before."""
+        """Return 0: the number of steps is not known in advance."""
         return 0.0
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Not known before."""
+        """Return 0: the number of steps is not known in advance."""
         return 0.0
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """The model, and 1797 images of 64 pixels."""
+        """Return the memory of the model and of 1797 images with 64 pixels."""
         return PROCESS_BYTES + float(parameters["hidden"] * 74 * 40 + 1797 * 64 * 20)
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
-        """Train once for every seed; a run that fails to reach the quality is counted, not hidden."""
+        """Train once for each seed; runs that do not reach the accuracy are counted as failed."""
         p = self.complete(parameters)
         train, test = _digits()
         seconds: List[float] = []
@@ -241,10 +243,10 @@ class TimeToQuality(Indicator):
         for seed in range(p["seeds"]):
             run = _Run(backend, p, train, test, seed)
             started = time.perf_counter()
-            reached = run.train()
-            if reached:
+            epoch = run.train()
+            if epoch:
                 seconds.append(time.perf_counter() - started)
-                epochs.append(reached)
+                epochs.append(epoch)
             else:
                 failed += 1
         metrics = {"failed_runs": failed, "runs": p["seeds"]}
@@ -263,7 +265,7 @@ _Digits = Tuple[List[List[int]], List[int]]
 
 
 class _Run:
-    """One training run: everything that is no training happens when it is made."""
+    """One training run; the constructor does everything except the training."""
 
     def __init__(self, backend: Backend, p: Parameters, train: _Digits, test: _Digits, seed: int) -> None:
         self._backend, self._p, self._train, self._test = backend, p, train, test
@@ -278,7 +280,7 @@ class _Run:
             self._batch(*train, range(p["batch"])),
             0.2,
         )
-        # MLPerf lets a system compile before the clock starts, on anything but the data: a step on noise.
+        # As in MLPerf, compilation on other data than the training data is not timed: a step on random numbers.
         noise = backend.array(random_bytes(400 + seed, 64 * p["batch"]), (p["batch"], 64))
         self._training.feed([noise, backend.integers([i % 10 for i in range(p["batch"])], (p["batch"],))])
         self._training.step()
@@ -286,14 +288,14 @@ class _Run:
         self._evaluate = self._training.evaluator(_perceptron, [images])
         self._evaluate()
 
-    def _batch(self, images: List[List[int]], labels: List[int], chosen: Sequence[int]) -> List[Array]:
-        raw = bytes(value for i in chosen for value in images[i])
-        kept = [labels[i] for i in chosen]
-        # Pixels from 0 to 255 become -1 to 1.
-        return [self._backend.array(raw, (len(kept), 64)), self._backend.integers(kept, (len(kept),))]
+    def _batch(self, images: List[List[int]], labels: List[int], indices: Sequence[int]) -> List[Array]:
+        raw = bytes(value for i in indices for value in images[i])
+        classes = [labels[i] for i in indices]
+        # Pixel values 0 to 255 become -1 to 1.
+        return [self._backend.array(raw, (len(classes), 64)), self._backend.integers(classes, (len(classes),))]
 
     def train(self) -> int:
-        """Return after how many epochs the quality was reached, or 0."""
+        """Train, and return the number of epochs to the accuracy, or 0 if it was not reached."""
         size = self._p["batch"]
         order = list(range(len(self._train[0])))
         for epoch in range(1, self._p["epochs"] + 1):
@@ -317,7 +319,7 @@ def _perceptron(b: Backend, weights: Sequence[Array], images: Array) -> Array:
 
 
 def _digits() -> Tuple[_Digits, _Digits]:
-    """Return training and test images (64 pixels from 0 to 255) with labels; every fifth image is for the test."""
+    """Return training and test images (64 pixels from 0 to 255) with labels; every fifth image is a test image."""
     packed = pkgutil.get_data("pi_runners.indicators", "digits.csv.gz")
     assert packed is not None
     rows = list(csv.reader(io.StringIO(gzip.decompress(packed).decode())))
@@ -325,7 +327,7 @@ def _digits() -> Tuple[_Digits, _Digits]:
     for number, row in enumerate(rows):
         images, labels = parts[number % 5 == 0]
         values = [int(float(value)) for value in row]
-        # Pixels are stored from 0 to 16.
+        # The file contains pixel values 0 to 16.
         images.append([min(255, value * 16) for value in values[:64]])
         labels.append(values[64])
     return parts[0], parts[1]

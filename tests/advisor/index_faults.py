@@ -134,7 +134,7 @@ def _everywhere(exit_code: int, tries: int, message: str) -> dict[str, Outcome]:
 
 
 def _absent() -> dict[str, Outcome]:
-    gone = "listed on the index, but no longer there"
+    gone = "the file no longer exists on the index"
     return {
         "page": Outcome(exit_code=3, tries=1, message="is not on any configured index", falls_back="no such package"),
         "metadata": Outcome(exit_code=0, tries=1, falls_back="reads the wheel"),
@@ -155,17 +155,17 @@ def _differs(tries: int) -> Outcome:
 ROWS = (
     Row(name="404", answer=send(status=404), outcomes=_absent()),
     Row(name="410", answer=send(status=410), outcomes=_absent()),
-    Row(name="500", answer=send(status=500), outcomes=_everywhere(4, 4, "it answers 500 after 4 tries")),
-    Row(name="503", answer=send(status=503), outcomes=_everywhere(4, 4, "it answers 503 after 4 tries")),
+    Row(name="500", answer=send(status=500), outcomes=_everywhere(4, 4, "it answers 500 after 4 attempts")),
+    Row(name="503", answer=send(status=503), outcomes=_everywhere(4, 4, "it answers 503 after 4 attempts")),
     Row(
         name="429 with `Retry-After`",
         answer=send(status=429, Retry_After="7"),
-        outcomes=_everywhere(4, 4, "it answers 429 after 4 tries"),
+        outcomes=_everywhere(4, 4, "it answers 429 after 4 attempts"),
     ),
     Row(
         name="no answer",
         answer=say_nothing,
-        outcomes=_everywhere(4, 4, "no answer in time, 4 tries"),
+        outcomes=_everywhere(4, 4, "no answer in time, 4 attempts"),
     ),
     Row(
         name="a byte at a time, in the body",
@@ -184,20 +184,20 @@ ROWS = (
         name="truncated answer",
         answer=truncate,
         outcomes={
-            **_everywhere(4, 4, "the connection was closed before the answer was complete, 4 tries"),
+            **_everywhere(4, 4, "the connection was closed before the answer was complete, 4 attempts"),
             "file": Outcome(exit_code=4, tries=5, message="the connection was closed before the answer was complete"),
         },
     ),
     Row(
         name="connection reset",
         answer=reset,
-        outcomes=_everywhere(4, 4, "the connection was closed before the answer was complete, 4 tries"),
+        outcomes=_everywhere(4, 4, "the connection was closed before the answer was complete, 4 attempts"),
     ),
-    Row(name="connection refused", host="refused", outcomes=_everywhere(4, 4, "no connection (refused), 4 tries")),
+    Row(name="connection refused", host="refused", outcomes=_everywhere(4, 4, "no connection (refused), 4 attempts")),
     Row(
         name="unknown host name",
         host="unknown",
-        outcomes=_everywhere(4, 4, "no connection (the host name cannot be resolved), 4 tries"),
+        outcomes=_everywhere(4, 4, "no connection (the host name cannot be resolved), 4 attempts"),
     ),
     Row(
         name="self-signed certificate",

@@ -82,7 +82,7 @@ def test_uvs_sources_bind_packages_to_explicit_indexes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[tool.uv.sources]\ntorch = { index = "none" }\n', "names the index `none`, which is not defined"),
+        ('[tool.uv.sources]\ntorch = { index = "none" }\n', "uses the index `none`, which is not defined"),
         ('[tool.uv]\nindex-strategy = "any"\n', "there is no index strategy `any`"),
     ],
 )

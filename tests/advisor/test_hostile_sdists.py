@@ -63,7 +63,7 @@ def test_a_sparse_member_is_refused(index: PackageIndex, tmp_path: Path, content
     index.add_file("a", NAME, gzip.compress(content))
     client = client_of(index, tmp_path)
 
-    with pytest.raises(MetadataError, match=f"metadata: `{NAME}` is not a readable sdist: it holds a sparse member"):
+    with pytest.raises(MetadataError, match=f"metadata: `{NAME}` is not a readable sdist: it contains a sparse member"):
         client.metadata(client.files(canonicalize_name("a"))[0])
 
 
@@ -132,5 +132,5 @@ def test_metadata_is_looked_for_in_a_bounded_number_of_members(
     if others == 9:
         assert read_sdist_metadata(content, name) == PKG_INFO.decode()
     else:
-        with pytest.raises(TooLargeError, match=f"`{name}` holds more than 10 members"):
+        with pytest.raises(TooLargeError, match=f"`{name}` contains more than 10 members"):
             read_sdist_metadata(content, name)

@@ -81,7 +81,7 @@ def test_a_wheel_is_read_with_the_credentials_of_its_index(index: PackageIndex, 
 
     assert [str(r) for r in client.metadata(file).requires] == ["b>=2"]
     # Where ranges are served, the whole wheel is never asked for.
-    assert client.transport.requests_made == {"GET": 1 if ranges else 2, "ranged": 1}
+    assert client.transport.request_counts == {"GET": 1 if ranges else 2, "ranged": 1}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_metadata_beside_the_wheel_is_read_without_the_wheel(index: PackageIndex
     metadata = client.metadata(client.files(A)[0])
 
     assert [str(r) for r in metadata.requires] == ["b>=2"]
-    assert client.transport.requests_made == {"GET": 2}
+    assert client.transport.request_counts == {"GET": 2}
 
 
 def test_metadata_is_read_from_the_wheel_by_ranged_requests(index: PackageIndex, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_metadata_is_read_from_the_wheel_by_ranged_requests(index: PackageIndex,
     metadata = client.metadata(client.files(A)[0])
 
     assert [str(r) for r in metadata.requires] == ["b>=2"]
-    assert client.transport.requests_made["GET"] == 1
+    assert client.transport.request_counts["GET"] == 1
 
 
 def test_a_server_without_ranges_is_asked_for_the_wheel(index: PackageIndex, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_an_error_status_names_address_and_status(index: PackageIndex, tmp_path:
 def test_what_may_pass_is_tried_again(index: PackageIndex, tmp_path: Path) -> None:
     index.status = 503
 
-    with pytest.raises(IndexUnreachableError, match="after 4 tries"):
+    with pytest.raises(IndexUnreachableError, match="after 4 attempts"):
         client_of(index, tmp_path).files(A)
 
     assert index.requests["simple"] == 4

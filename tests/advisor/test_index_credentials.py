@@ -213,7 +213,7 @@ def test_a_proxy_leads_to_an_index_with_a_certificate_of_its_own(
 def test_a_redirect_leads_to_web_addresses_only(index: PackageIndex, tmp_path: Path, location: str) -> None:
     index.redirects[PAGE] = location
 
-    with pytest.raises(IndexUnreachableError, match="is no web address"):
+    with pytest.raises(IndexUnreachableError, match="is not an HTTP address"):
         read(IndexConfiguration(default=index.url), tmp_path)
 
 

@@ -256,6 +256,24 @@ def test_a_connection_that_breaks_once_is_no_error(index: PackageIndex, tmp_path
     assert [file.filename for file in client.files(canonicalize_name("a"))] == [WHEEL]
 
 
+def test_a_file_that_breaks_off_once_is_read_from_its_beginning(index: PackageIndex, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 1000
+    index.add_file("a", "a-2.0.tar.gz", content)
+
+    def once(request: BaseHTTPRequestHandler) -> None:
+        whole = index.tries["/files/a-2.0.tar.gz"] > 1
+        send(content if whole else content[:200_000], Content_Length=str(len(content)))(request)
+        request.close_connection = True
+
+    index.faults["/files/a-2.0.tar.gz"] = once
+    client = client_of(index, tmp_path)
+    (sdist,) = client.files(canonicalize_name("a"))
+
+    with client.transport.download(sdist.url) as (file, digest):
+        assert (file.read(), digest) == (content, sdist.sha256)
+    assert index.tries["/files/a-2.0.tar.gz"] == 2
+
+
 def test_answers_through_a_proxy_have_a_deadline(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +300,6 @@ def test_a_command_ends_with_a_sentence_a_hint_and_the_exit_code(
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         f"error: the index could not be read at `{index.url.removesuffix('/simple/')}{PATHS['metadata']}`: "
-        "the connection was closed before the answer was complete, 4 tries",
+        "the connection was closed before the answer was complete, 4 attempts",
         "hint: check the address and the network, or use `--offline` to answer from the cache",
     ]

@@ -124,7 +124,7 @@ def test_a_page_from_the_network_does_not_name_local_files(
     index.add("a", "1.0")
     index.entries["a"][0]["url"] = url
 
-    with pytest.raises(IndexAnswerError, match="only an index of this machine may name local files") as caught:
+    with pytest.raises(IndexAnswerError, match="only an index on this machine may link to local files") as caught:
         client_of(index, tmp_path).files(A)
 
     assert f"{index.url}a/" in caught.value.message
@@ -134,7 +134,7 @@ def test_a_base_on_a_page_from_the_network_does_not_make_its_links_local(index: 
     page = f'<html><base href="file:///etc/"><a href="{WHEEL}">{WHEEL}</a></html>'
     index.garbage, index.garbage_type = page, "text/html"
 
-    with pytest.raises(IndexAnswerError, match="only an index of this machine may name local files"):
+    with pytest.raises(IndexAnswerError, match="only an index on this machine may link to local files"):
         client_of(index, tmp_path).files(A)
 
 
@@ -273,8 +273,8 @@ def test_an_sdist_is_decompressed_up_to_a_limit(
     [
         ("a-1.0.tar.gz", "UNPACKED_BYTES", "unpacks to more than"),
         ("a-1.0.zip", "UNPACKED_BYTES", "unpacks to more than"),
-        ("a-1.0.tar.gz", "MEMBERS", "holds more than 2 members"),
-        ("a-1.0.zip", "MEMBERS", "holds more than 2 members"),
+        ("a-1.0.tar.gz", "MEMBERS", "contains more than 2 members"),
+        ("a-1.0.zip", "MEMBERS", "contains more than 2 members"),
     ],
 )
 def test_an_sdist_is_unpacked_for_a_build_up_to_a_limit(
@@ -308,7 +308,7 @@ def test_a_server_that_lies_of_parts_is_asked_for_the_whole_file(
     client = client_of(index, tmp_path)
 
     assert [str(r) for r in client.metadata(client.files(A)[0]).requires] == ["b>=1"]
-    assert client.transport.requests_made == {"GET": 2, "ranged": 1}
+    assert client.transport.request_counts == {"GET": 2, "ranged": 1}
 
 
 def test_an_index_does_not_let_the_program_wait_without_end(

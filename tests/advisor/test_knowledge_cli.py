@@ -102,7 +102,7 @@ def test_what_was_not_measured_together_is_refused_with_the_reason(advisor_here:
 
     assert (other.returncode, unknown.returncode) == (2, 2)
     assert "they were measured on different machines" in other.stderr
-    assert "`numpy==0.1` was not measured with this indicator" in unknown.stderr
+    assert "`numpy==0.1` was not measured at this indicator" in unknown.stderr
     assert one_sentence(other.stderr)
 
 
@@ -160,7 +160,7 @@ def test_the_sound_part_of_a_damaged_file_is_kept_where_asked_for(advisor_here: 
 
     assert (refused.returncode, none) == (2, "")
     assert f"o.jsonl:{len(lines) - 2}: not a record of an observation file" in refused.stderr
-    assert "15 observations before this line are sound" in refused.stderr
+    assert "15 observations before this line are valid" in refused.stderr
     assert "16 added, 0 already stored, 2 lines left out" in kept.stdout
     assert f"o.jsonl:{len(lines)}: left out" in kept.stderr
 
@@ -173,7 +173,7 @@ def test_a_compressed_file_that_was_cut_off_gives_what_it_holds(advisor_here: Ad
     kept = advisor_here("knowledge", "import", "o.jsonl.gz", "--keep-valid")
 
     assert refused.returncode == 2
-    assert "damaged or cut off" in refused.stderr
+    assert "damaged or truncated" in refused.stderr
     assert " added, 0 already stored" in kept.stdout
     assert int(kept.stdout.split(": ")[1].split()[0]) > 10
 

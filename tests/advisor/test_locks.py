@@ -73,7 +73,7 @@ def test_a_package_from_a_repository_is_told_from_one_of_an_index(tmp_path: Path
 
     found = read_lock(tmp_path / "uv.lock", target()).packages[canonicalize_name("a")]
 
-    assert (found.elsewhere, found.index, found.line) == ("https://git.example.org/a", None, 9)
+    assert (found.direct_reference, found.index, found.line) == ("https://git.example.org/a", None, 9)
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
@@ -121,12 +121,12 @@ def test_a_pipfile_is_read_with_its_index_bindings(tmp_path: Path) -> None:
         ("uv.lock", "x = [", "cannot be read"),
         ("uv.lock", "version = 1\n", "field 'package' is absent"),
         ("poetry.lock", '[[package]]\nname = "a"\nversion = "one"\n', "Invalid version"),
-        ("Pipfile.lock", "[]", "holds no table"),
-        ("Pipfile.lock", '{"default": 3}', "is not a lock of its kind"),
+        ("Pipfile.lock", "[]", "contains no table"),
+        ("Pipfile.lock", '{"default": 3}', "is malformed"),
         ("pylock.toml", 'lock-version = "1.0"\n', "created-by"),
         ("freeze.txt", "a>=1\n", "is not an exact version"),
         ("lock.yaml", "", "is not the name of a lock"),
-        ("uv.lock", '[[package]]\nname = "a"\nresolution-markers = ["nonsense ==="]\n', "is not a lock of its kind"),
+        ("uv.lock", '[[package]]\nname = "a"\nresolution-markers = ["nonsense ==="]\n', "is malformed"),
     ],
 )
 def test_a_damaged_lock_is_one_sentence(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -486,6 +486,6 @@ def test_what_an_environment_has_from_a_directory_is_told() -> None:
     found = read_current(sys.executable, Path(), target())
 
     assert found is not None
-    assert found.packages[canonicalize_name("packaging")].elsewhere == ""
-    own = found.packages[canonicalize_name("seshat-advisor")].elsewhere
+    assert found.packages[canonicalize_name("packaging")].direct_reference == ""
+    own = found.packages[canonicalize_name("seshat-advisor")].direct_reference
     assert own.startswith("file://")

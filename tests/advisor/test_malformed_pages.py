@@ -26,9 +26,9 @@ MALFORMED: list[tuple[dict[str, object], str]] = [
     ({"url": 3}, "`url` is not of type str"),
     ({"url": "http://[::1/a-1.0-py3-none-any.whl"}, "its address is malformed"),
     ({"url": "http://127.0.0.1:99999/a-1.0-py3-none-any.whl"}, "its address is malformed"),
-    ({"url": "/files/a.whl\x1b[31m"}, "its address is too long or holds control characters"),
-    ({"url": "/files/\ud800.whl"}, "its address is too long or holds control characters"),
-    ({"url": "/" + "a" * 10_000}, "its address is too long or holds control characters"),
+    ({"url": "/files/a.whl\x1b[31m"}, "its address is too long or contains control characters"),
+    ({"url": "/files/\ud800.whl"}, "its address is too long or contains control characters"),
+    ({"url": "/" + "a" * 10_000}, "its address is too long or contains control characters"),
     ({"size": "300619"}, "`size` is not of type int"),
     ({"size": 300619.0}, "`size` is not of type int"),
     ({"size": True}, "`size` is not of type int"),
@@ -73,6 +73,16 @@ def test_a_hash_of_an_html_page_is_a_sha256(attributes: str) -> None:
     listing = parse_page(body.encode(), "text/html", url="http://a.example/a/", index="http://a.example/")
 
     assert listing.malformed == ((WHEEL, "malformed on the index page: its hash is not a SHA-256"),)
+    assert [file.sha256 for file in listing.files] == [HASH]
+
+
+@pytest.mark.parametrize("fragment", [f"sha256={HASH}&egg=a", f"egg=a&sha256={HASH}"])
+def test_a_hash_stands_among_other_parts_of_a_fragment(fragment: str) -> None:
+    # As pip reads it (pip/_internal/models/link.py).
+    body = f'<a href="a.whl#{fragment}">{WHEEL}</a>'
+
+    listing = parse_page(body.encode(), "text/html", url="http://a.example/a/", index="http://a.example/")
+
     assert [file.sha256 for file in listing.files] == [HASH]
 
 

@@ -155,8 +155,8 @@ def required(*names: str) -> str:
         ('mine = { url = "https://example.org/mine.zip" }', "url"),
         ("mine = { workspace = true }", "workspace"),
         ('mine = [{ git = "https://git.example.org/mine", marker = "os_name == \'nt\'" }]', "git"),
-        ('mine = { index = "cuda", marker = "os_name == \'nt\'" }', "under conditions"),
-        ('mine = [{ index = "cuda", extra = "gpu" }, { index = "cpu", extra = "cpu" }]', "under conditions"),
+        ('mine = { index = "cuda", marker = "os_name == \'nt\'" }', "with conditions"),
+        ('mine = [{ index = "cuda", extra = "gpu" }, { index = "cpu", extra = "cpu" }]', "with conditions"),
     ],
 )
 def test_a_source_of_uv_that_is_no_index_is_refused_with_its_line(tmp_path: Path, source: str, kind: str) -> None:

@@ -198,7 +198,7 @@ def test_what_vanishes_between_two_requests_is_passed_over(index: PackageIndex, 
     advice, _ = advise(index, tmp_path, problem_of("a"))
 
     assert versions(advice.optimum.stack) == {"a": "1.0"}
-    assert any(f.code == "ADV107" and "no longer there" in f.message for f in advice.findings)
+    assert any(f.code == "ADV107" and "no longer exists" in f.message for f in advice.findings)
 
 
 def test_a_wheel_that_is_no_archive_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:

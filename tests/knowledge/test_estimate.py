@@ -19,8 +19,8 @@ from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import find_workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.backends import BACKENDS
 from pi_runners.indicators import INDICATORS
+from pi_runners.vocabulary import BACKENDS
 from tests.knowledge.samples import MACHINE, block, observation
 
 
@@ -315,7 +315,7 @@ def test_a_known_failure_names_the_numpy_beside_it() -> None:
 
     found = estimator([broken, observation("2.1.0", status="import-error")])
 
-    assert found.failures("torch")["2.8.0"].endswith("beside numpy 2.0.0")
+    assert found.failures("torch")["2.8.0"].endswith("with numpy 2.0.0")
     assert "beside" not in found.failures("numpy")["2.1.0"]
 
 

@@ -90,7 +90,7 @@ def test_two_processes_do_not_measure_into_one_folder(tmp_path: Path) -> None:
     first, second = ObservationFolder(tmp_path, session="a"), ObservationFolder(tmp_path, session="a")
     first.lock()
 
-    with pytest.raises(UnavailableError, match="another process measures into the folder"):
+    with pytest.raises(UnavailableError, match="another process writes to the folder"):
         second.lock()
 
 

@@ -118,4 +118,4 @@ def test_observations_from_before_the_change_are_plausible_and_those_of_an_unkno
 
     assert newest == 2
     assert [reasons(version) for version in (1, newest)] == [[], []]
-    assert "is not known" in reasons(newest + 1)[0]
+    assert "is unknown" in reasons(newest + 1)[0]

@@ -109,7 +109,7 @@ def test_the_results_of_a_process_are_lines(tmp_path: Path) -> None:
     program.write_text(f"import sys\nopen(sys.argv[3], 'wb').write({line.encode()!r} + b'\\n{{half')")
 
     end = FreshProcesses().run(
-        ProcessRequest(python=Path(sys.executable), program=program, request={}, timeout_seconds=60)
+        ProcessRequest(python=Path(sys.executable), program=program, content={}, timeout_seconds=60)
     )
 
     assert end.results == ({"failure": SEPARATORS},)

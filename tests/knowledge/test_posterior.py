@@ -21,7 +21,7 @@ from knowledge.estimate.evidence import Side, evidence_of, load_evidence
 from knowledge.estimate.gaussian_process import GaussianProcess, Term, predict_held_out
 from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.kernel import distances
-from knowledge.estimate.model_cache import ModelCache, frameworks_of, of_framework, shipped_amplitudes
+from knowledge.estimate.model_cache import ModelCache, framework_contrasts, frameworks_of, shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import Workload, find_workload
 from knowledge.store.engine import open_knowledge_base
@@ -91,7 +91,7 @@ def test_a_known_truth_is_found_within_its_interval(store: SqlKnowledgeBase) -> 
 
     assert found.low < math.exp(-0.12) < found.high < 1
     assert found.measured
-    assert math.log(found.speedup) == pytest.approx(sum(w * c.mean for w, c in found.carried))
+    assert math.log(found.speedup) == pytest.approx(sum(w * c.mean for w, c in found.weighted_contrasts))
 
 
 def test_intervals_of_left_out_versions_hold() -> None:
@@ -190,7 +190,7 @@ def test_every_framework_that_ships_measured_has_amplitudes_of_its_own() -> None
     compared = {
         f"{framework}/{device}"
         for framework, device in frameworks_of(evidence)
-        if any(c.side.version != c.reference.version for c in of_framework(evidence, framework, device))
+        if any(c.side.version != c.reference.version for c in framework_contrasts(evidence, framework, device))
     }
 
     assert set(shipped) == compared | {"usual"}
@@ -199,7 +199,7 @@ def test_every_framework_that_ships_measured_has_amplitudes_of_its_own() -> None
 
 def test_the_shipped_amplitudes_are_those_that_the_shipped_observations_give() -> None:
     with open_knowledge_base("sqlite://") as store:
-        contrasts = of_framework(load_evidence(store), "numpy", "cpu")
+        contrasts = framework_contrasts(load_evidence(store), "numpy", "cpu")
 
     fitted = fit_amplitudes(contrasts)
 

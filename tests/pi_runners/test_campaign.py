@@ -12,7 +12,7 @@ import pytest
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation, Scalar
 from knowledge.domain.stack import PackageVersion, make_stack
-from pi_runners.campaign import Block, observed, run_block
+from pi_runners.campaign import Block, measured_cells, run_block
 from pi_runners.environment import BuiltEnvironment, LockedPackage, StackLock, locked_stack
 from pi_runners.matrix import Arm, IndicatorCase, choose_cases, plan_arms
 from pi_runners.subprocess_runner import Ending, ProcessEnd, ProcessRequest
@@ -56,9 +56,9 @@ def cases(*names: str) -> tuple[IndicatorCase, ...]:
     return tuple(choose_cases([name])[0] for name in names)
 
 
-def arms_of(*requested: str, again: bool = False) -> tuple[Arm, ...]:
+def arms_of(*requested: str, control: bool = False) -> tuple[Arm, ...]:
     stacks: list[Switched] = [(lock(text), {}) for text in requested]
-    return plan_arms(stacks, cases("matmul"), device="cpu", again=again)
+    return plan_arms(stacks, cases("matmul"), device="cpu", control=control)
 
 
 def block_of(arms: tuple[Arm, ...], rounds: int = 1) -> Block:
@@ -66,7 +66,7 @@ def block_of(arms: tuple[Arm, ...], rounds: int = 1) -> Block:
 
 
 def test_the_first_stack_of_each_framework_is_its_reference() -> None:
-    arms = arms_of("numpy==2.0.0", "torch==2.13.0", "numpy==1.26.4", again=True)
+    arms = arms_of("numpy==2.0.0", "torch==2.13.0", "numpy==1.26.4", control=True)
 
     assert [(s.number, s.framework, s.reference) for s in arms] == [
         (0, "numpy", True),
@@ -80,7 +80,7 @@ def test_the_first_stack_of_each_framework_is_its_reference() -> None:
 def test_only_what_a_backend_can_run_is_planned() -> None:
     stacks: list[Switched] = [(lock("numpy==2.0.0"), {}), (lock("tensorflow-cpu==2.18.0"), {})]
 
-    arms = plan_arms(stacks, cases("matmul", "training_step"), device="cuda", again=False)
+    arms = plan_arms(stacks, cases("matmul", "training_step"), device="cuda", control=False)
 
     assert [[(r.name, r.device) for r in s.indicators] for s in arms] == [
         [("matmul", "cpu")],
@@ -89,7 +89,7 @@ def test_only_what_a_backend_can_run_is_planned() -> None:
 
 
 def test_a_stack_without_a_framework_is_refused() -> None:
-    with pytest.raises(InputError, match="names no framework"):
+    with pytest.raises(InputError, match="contains no framework"):
         arms_of("six==1.0")
 
 
@@ -98,7 +98,7 @@ def test_settings_that_a_backend_does_not_know_make_no_arm_of_their_own() -> Non
     switches: tuple[dict[str, Scalar], ...] = ({}, {"xla": "on"})
     stacks = [(stack, settings) for stack in (one, other) for settings in switches]
 
-    arms = plan_arms(stacks, cases("matmul"), device="cpu", again=False)
+    arms = plan_arms(stacks, cases("matmul"), device="cpu", control=False)
 
     assert [(s.framework, dict(s.settings), s.reference) for s in arms] == [
         ("numpy", {}, True),
@@ -129,13 +129,13 @@ def test_what_was_observed_before_is_not_run_again(tmp_path: Path) -> None:
     assert [o.round for o in sink.observations] == [1]
 
 
-def test_a_block_that_was_begun_with_other_stacks_is_refused(tmp_path: Path) -> None:
+def test_a_block_started_with_other_stacks_is_refused(tmp_path: Path) -> None:
     sink = Sink()
     run_block(block_of(arms_of("numpy==2.0.0")), sink=sink, runner=NoProcesses(), environments=tmp_path)
 
-    assert observed(block_of(arms_of("numpy==2.0.0")), sink.observations) == {(0, 0)}
-    with pytest.raises(InputError, match="begun with other stacks"):
-        observed(block_of(arms_of("numpy==2.1.0")), sink.observations)
+    assert measured_cells(block_of(arms_of("numpy==2.0.0")), sink.observations) == {(0, 0)}
+    with pytest.raises(InputError, match="started with other stacks"):
+        measured_cells(block_of(arms_of("numpy==2.1.0")), sink.observations)
 
 
 class CrashingProcesses:
@@ -146,7 +146,7 @@ class CrashingProcesses:
         self.asked: list[list[str]] = []
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
-        names = [entry["name"] for entry in job.request["indicators"]]
+        names = [entry["name"] for entry in job.content["indicators"]]
         self.asked.append(names)
         before = names[: names.index(self.deadly)] if self.deadly in names else names
         results = tuple(
@@ -159,7 +159,7 @@ class CrashingProcesses:
 
 
 def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", again=False)
+    arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
         "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
@@ -180,10 +180,10 @@ def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, mo
 def test_an_environment_in_which_nothing_runs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(CrashingProcesses):
         def run(self, job: ProcessRequest) -> ProcessEnd:
-            self.asked.append([entry["name"] for entry in job.request["indicators"]])
+            self.asked.append([entry["name"] for entry in job.content["indicators"]])
             return ProcessEnd(results=(), exit_status=-11)
 
-    arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", again=False)
+    arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
         "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
@@ -205,12 +205,12 @@ def test_real_numpy_stacks_are_measured_remembered_and_resumed(advisor: Advisor,
     first = advisor(*asked, *quick)
     assert first.returncode == 0, first.stderr
     block = first.stderr.partition("block `")[2].partition("`")[0]
-    again = advisor(*asked, *quick, "--resume", block)
+    control = advisor(*asked, *quick, "--resume", block)
 
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     observations = [r["record"] for r in records if r["kind"] == "observation"]
     stacks = [r["record"]["packages"] for r in records if r["kind"] == "stack"]
-    assert again.returncode == 0, again.stderr
+    assert control.returncode == 0, control.stderr
     assert len(observations) == 2 * 3 * 3
     assert {o["status"] for o in observations} == {"ok"}
     assert {o["round"] for o in observations} == {0, 1}
@@ -245,7 +245,7 @@ def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor,
 def test_the_systems_cuda_is_part_of_a_stack_that_carries_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, cuda: str | None, cudnn: str | None
 ) -> None:
-    arms = plan_arms([(lock("torch==2.8.0"), {})], cases("matmul"), device=device, again=False)
+    arms = plan_arms([(lock("torch==2.8.0"), {})], cases("matmul"), device=device, control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
         "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
@@ -268,7 +268,7 @@ class OneAtATime:
         self.asked: list[list[str]] = []
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
-        names = [entry["name"] for entry in job.request["indicators"]]
+        names = [entry["name"] for entry in job.content["indicators"]]
         self.asked.append(names)
         first = {"number": 0, "status": "ok", "samples": [1.0], "started": 0.0, "seconds": 1.0, "clock_jump": 0.0}
         return ProcessEnd(results=(first,), exit_status=-9, ending=self.ending)
@@ -281,7 +281,7 @@ def installed_block(tmp_path: Path, *names: str, rounds: int = 1) -> Block:
     )
     environment = BuiltEnvironment(python=tmp_path / "python", stack=stack)
     nothing = StackLock(requested=("numpy==2.0.0",), packages=(), python="python", platform=stack.platform)
-    arms = plan_arms([(nothing, {})], cases(*names), device="cpu", again=True)
+    arms = plan_arms([(nothing, {})], cases(*names), device="cpu", control=True)
     return replace(block_of(arms, rounds=rounds), environment=environment)
 
 
@@ -299,7 +299,7 @@ def test_an_interpreter_that_exists_is_measured_without_building_anything(
 
     assert [o.status for o in sink.observations] == ["ok", "ok"]
     assert {o.stack for o in sink.observations} == {block.environment.stack if block.environment else None}
-    assert observed(block, sink.observations) == {(0, 0), (0, 1)}
+    assert measured_cells(block, sink.observations) == {(0, 0), (0, 1)}
 
 
 def test_a_stopped_process_leaves_its_results_and_says_nothing_about_the_rest(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ rank = int(sys.argv[3])
 import torch
 import torch.distributed as dist
 {change}
-from pi_runners.indicators.communication_rank import take_part
-take_part(*sys.argv[2:])
+from pi_runners.indicators.communication_rank import run_rank
+run_rank(*sys.argv[2:])
 """
 """A program that is one process of the measurement, with a change made to it first."""
 
@@ -88,7 +88,7 @@ def test_a_right_operation_passes_the_check(noticed: dict[str, dict[int, list[st
 def test_the_rank_that_received_nothing_says_so(noticed: dict[str, dict[int, list[str]]], pattern: str) -> None:
     said = noticed[f"float32 {pattern} some ranks only"]
 
-    assert said[1][0].startswith("rank 1 holds ")
+    assert said[1][0].startswith("rank 1 has ")
     assert not any(texts[0] for rank, texts in said.items() if rank != 1)
 
 
@@ -233,7 +233,7 @@ def test_a_broadcast_that_reaches_no_other_process_is_a_wrong_result(tmp_path: P
     found = measured(program)
 
     assert found["status"] == "wrong-result"
-    assert found["failure"].startswith("rank 1 holds 4.0 in element 0 of what rank 0 broadcast, instead of 1.0")
+    assert found["failure"].startswith("rank 1 has 4.0 in element 0 of what rank 0 broadcast, instead of 1.0")
 
 
 def test_a_process_that_is_killed_ends_the_measurement_and_is_named(tmp_path: Path) -> None:
@@ -311,15 +311,15 @@ def test_ranks_that_end_with_different_weights_are_a_wrong_result(tmp_path: Path
     found = measured(program, {"pattern": "scaling", "processes": 2})
 
     assert found["status"] == "wrong-result"
-    assert "rank 1 holds other weights than rank 0" in found["failure"]
+    assert "rank 1 has other weights than rank 0" in found["failure"]
 
 
 MEASURE = """
 import sys
 sys.path.insert(0, {root!r})
-from pi_runners.harness.contract import Backend, Plan
+from pi_runners.harness.contract import Backend, SamplingPlan
 from pi_runners.indicators import INDICATORS
-plan = Plan(samples=2, min_seconds=0.001, max_warmup_seconds=0.1, archive={program!r})
+plan = SamplingPlan(samples=2, min_seconds=0.001, max_warmup_seconds=0.1, archive={program!r})
 INDICATORS["communication"].measure(Backend("cpu", "float32", {{}}), {parameters!r}, plan)
 """
 """A program that starts ranks, as the worker does."""
@@ -345,7 +345,7 @@ def test_no_rank_outlives_the_worker(tmp_path: Path, end_of_the_worker: str, tim
     worker.write_text(MEASURE.format(root=ROOT, program=str(rank), parameters=BROADCAST))
 
     FreshProcesses().run(
-        ProcessRequest(python=Path(sys.executable), program=worker, request={}, timeout_seconds=timeout_seconds)
+        ProcessRequest(python=Path(sys.executable), program=worker, content={}, timeout_seconds=timeout_seconds)
     )
 
     pids = [int(file.name) for file in (tmp_path / "pids").iterdir()]

@@ -36,7 +36,7 @@ def request(*indicators: str, backend: str = "numpy") -> dict[str, Any]:
 def job(tmp_path: Path, program: str, timeout: float = 60.0) -> ProcessRequest:
     path = tmp_path / "program.py"
     path.write_text(program)
-    return ProcessRequest(python=Path(sys.executable), program=path, request={}, timeout_seconds=timeout)
+    return ProcessRequest(python=Path(sys.executable), program=path, content={}, timeout_seconds=timeout)
 
 
 def test_inputs_are_the_same_everywhere() -> None:
@@ -82,7 +82,7 @@ def test_a_framework_that_does_not_import_is_a_result(tmp_path: Path) -> None:
         ProcessRequest(
             python=Path(sys.executable),
             program=program,
-            request=request("matmul", backend="tensorflow"),
+            content=request("matmul", backend="tensorflow"),
             timeout_seconds=60,
         )
     )
@@ -179,7 +179,7 @@ def test_a_process_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
 
     end = FreshProcesses().run(
         ProcessRequest(
-            python=Path(sys.executable), program=path, request={}, timeout_seconds=600, memory_limit_bytes=200e6
+            python=Path(sys.executable), program=path, content={}, timeout_seconds=600, memory_limit_bytes=200e6
         )
     )
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from knowledge.domain.errors import InputError
-from pi_runners.backends import BACKENDS
 from pi_runners.backends.numpy import NumpyBackend
 from pi_runners.backends.onnx_format import Graph, Symbol
 from pi_runners.harness.contract import Parameters, SamplingPlan, Unsupported
@@ -18,6 +17,7 @@ from pi_runners.indicators.loadgen import SCENARIOS, run_scenario
 from pi_runners.indicators.models import MODELS
 from pi_runners.indicators.training import TimeToQuality
 from pi_runners.matrix import choose_cases, published_shapes
+from pi_runners.vocabulary import BACKENDS
 
 PLAN = SamplingPlan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.2)
 SIZES = ("small", "medium", "large")
@@ -132,21 +132,21 @@ def test_a_model_gives_one_row_of_logits_a_sample(name: str) -> None:
     ("name", "parameters", "complaint"),
     [
         ("matmul", {"m": 0, "n": 1, "k": 1}, "must be from 1"),
-        ("matmul", {"m": 1, "n": 1}, "is not given"),
-        ("matmul", {"m": 1, "n": 1, "k": 1, "depth": 2}, "is no parameter"),
-        ("matmul", {"m": "many", "n": 1, "k": 1}, "whole number"),
+        ("matmul", {"m": 1, "n": 1}, "is missing"),
+        ("matmul", {"m": 1, "n": 1, "k": 1, "depth": 2}, "is not a parameter"),
+        ("matmul", {"m": "many", "n": 1, "k": 1}, "must be an integer"),
         ("matmul", {"m": 1, "n": 1, "k": 1, "transpose_a": "maybe"}, "one of no, yes"),
         ("conv2d", {"batch": 1, "channels": 1, "filters": 1, "size": 2, "kernel": 9, "pad_height": 0}, "larger"),
-        ("conv2d", {"batch": 1, "channels": 1, "filters": 1}, "must be given"),
+        ("conv2d", {"batch": 1, "channels": 1, "filters": 1}, "are missing"),
         ("conv2d", {"batch": 1, "channels": 3, "filters": 4, "size": 8, "kernel": 3, "groups": 2}, "divide"),
-        ("training_step", {"model": "cnn", "batch": 1}, "is not given"),
-        ("training_step", dict(MODELS["cnn"].sets["small"], model="cnn", users=3), "no parameter of model"),
+        ("training_step", {"model": "cnn", "batch": 1}, "is missing"),
+        ("training_step", dict(MODELS["cnn"].sets["small"], model="cnn", users=3), "not a parameter of model"),
         ("communication", {"pattern": "all_reduce", "processes": 2}, "elements"),
-        ("communication", {"pattern": "broadcast", "processes": 1, "elements": 4}, "2 at least"),
+        ("communication", {"pattern": "broadcast", "processes": 1, "elements": 4}, "at least 2"),
         ("communication", {"pattern": "parameter_server", "processes": 2}, "payload"),
     ],
 )
-def test_parameters_out_of_their_range_are_told(name: str, parameters: Parameters, complaint: str) -> None:
+def test_invalid_parameters_are_reported(name: str, parameters: Parameters, complaint: str) -> None:
     assert complaint in INDICATORS[name].complaints(parameters)[0]
 
 

@@ -82,7 +82,7 @@ def test_the_first_of_two_distributions_of_a_name_counts_and_broken_versions_are
 
 
 def test_an_interpreter_that_does_not_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentBuildError, match="does not run"):
+    with pytest.raises(EnvironmentBuildError, match="cannot be run"):
         installed_environment(tmp_path / "python")
 
 

@@ -10,9 +10,10 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from knowledge.domain.errors import InputError
-from pi_runners.harness.settings import SETTINGS, apply_settings, complaint, expand
+from pi_runners.harness.settings import apply_settings, parse_number_list
 from pi_runners.matrix import expand_settings, fitting
 from pi_runners.matrix_file import Matrix, read_matrix
+from pi_runners.vocabulary import SETTINGS, setting_error
 
 OFFERED = [Version(v) for v in ("2.4.1", "2.4.0", "2.3.5", "1.26.4", "1.26.3")]
 
@@ -133,7 +134,7 @@ def test_a_misspelt_key_gets_the_nearest_key_as_a_hint(tmp_path: Path, text: str
         ('[[stack]]\nframework = "numpy"\nversions = "all"\n[settings]\nthreads = [1, 2, 3]\n', "more than 10"),
         ('[[stack]]\nframework = "numpy"\nindicators = ["dance"]\n', "there is no indicator `dance`"),
         ('[[stack]]\nframework = "numpy"\nsettings = { turbo = "on" }\n', "there is no setting `turbo`"),
-        ('[[stack]]\nframework = "numpy"\nsettings = { threads = 0 }\n', "whole number from 1"),
+        ('[[stack]]\nframework = "numpy"\nsettings = { threads = 0 }\n', "integer of at least 1"),
         ('[[stack]]\nframework = "numpy"\nindicators = [{name = "sort", size = "huge"}]\n', "no size `huge`"),
         ('[[stack]]\nframework = "numpy"\nindicators = [{name = "sort", parameters = {rows = 0}}]\n', "`rows` must be"),
     ],
@@ -177,19 +178,19 @@ def test_settings_are_applied_before_the_import(monkeypatch: pytest.MonkeyPatch)
     assert os.environ["XLA_FLAGS"] == "--xla_cpu_max_isa=AVX2"
 
 
-def test_a_numa_node_that_is_not_there_is_unsupported() -> None:
+def test_an_absent_numa_node_is_unsupported() -> None:
     from pi_runners.harness.contract import Unsupported
 
     with pytest.raises(Unsupported, match="no NUMA node 4711"):
         apply_settings("numpy", {"numa": 4711})
 
 
-def test_lists_of_processors_are_read() -> None:
-    assert expand("0-2,7") == [0, 1, 2, 7]
-    assert expand("") == []
+def test_a_list_of_processors_is_parsed() -> None:
+    assert parse_number_list("0-2,7") == [0, 1, 2, 7]
+    assert parse_number_list("") == []
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_setting_refuses_what_it_does_not_know(name: str) -> None:
-    assert complaint(name, "sideways") is not None
-    assert complaint(name, SETTINGS[name].choices[0] if SETTINGS[name].choices else 1) is None
+def test_every_setting_rejects_an_invalid_value(name: str) -> None:
+    assert setting_error(name, "sideways") is not None
+    assert setting_error(name, SETTINGS[name].choices[0] if SETTINGS[name].choices else 1) is None

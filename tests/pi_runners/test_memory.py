@@ -22,13 +22,13 @@ _SECONDS = 1200
 _CHILD = """
 import json, resource, sys
 from pi_runners.backends import make_backend
-from pi_runners.harness.contract import Plan
+from pi_runners.harness.contract import SamplingPlan
 from pi_runners.indicators import INDICATORS, inference
 
 backend, name, parameters, archive = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
 # LoadGen repeats what was computed and checked before.
 inference.run_scenario = lambda *_: {"seconds": 1.0}
-plan = Plan(samples=1, min_seconds=1e-6, max_warmup_seconds=1e-6, archive=archive)
+plan = SamplingPlan(samples=1, min_seconds=1e-6, max_warmup_seconds=1e-6, archive=archive)
 measured = INDICATORS[name].measure(make_backend(backend, "cpu", "float32", {}), parameters, plan)
 peaks = [resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
 print(json.dumps({"status": measured["status"], "failure": measured.get("failure"), "peak": max(peaks)}))
@@ -101,7 +101,7 @@ def test_what_im2col_takes_is_counted_for_numpy_only() -> None:
     case = IndicatorCase(name="conv3d", parameters=INDICATORS["conv3d"].sets["large"][0])
 
     check_fit([case], ["float32"], MACHINE, device="cpu", backends=["torch"], free_bytes=16e9)
-    with pytest.raises(InputError, match="takes about"):
+    with pytest.raises(InputError, match="needs about"):
         check_fit([case], ["float32"], MACHINE, device="cpu", backends=["numpy", "torch"], free_bytes=16e9)
 
 

@@ -22,8 +22,8 @@ from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.backends import FRAMEWORKS
 from pi_runners.environment import find_uv
+from pi_runners.vocabulary import FRAMEWORKS
 from tests.conftest import Advisor
 from tests.knowledge.samples import block
 from tests.package_index import PackageIndex

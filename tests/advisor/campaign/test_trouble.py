@@ -216,7 +216,7 @@ def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
     done = bench.campaign("-e", "slurm", PATH=nowhere)
 
     assert done.returncode == 4
-    assert "Slurm is not installed here: there is no `sbatch`" in done.stderr
+    assert "Slurm is not installed on this machine: `sbatch` was not found" in done.stderr
     assert not (bench.folder / "campaigns").exists(), "a campaign that cannot run leaves nothing"
     assert bench.campaign().returncode == 0
     assert bench.cells == every_cell(2, 2)
@@ -259,7 +259,7 @@ def test_a_controller_that_is_away_is_waited_for(bench: Bench, slurm: Cluster) -
     bench.release()
 
     assert "Slurm's controller cannot be reached" in told.stderr
-    assert "what was submitted goes on" in told.stderr
+    assert "submitted tasks continue" in told.stderr
     assert process.wait(200) == 0
     assert bench.cells == every_cell(2, 2)
 
@@ -314,7 +314,7 @@ def test_a_quota_an_expired_token_and_an_api_that_is_down_are_told(bench: Bench,
     kubernetes.down = False
     done = bench.campaign(*options, "--engine", f"kubeconfig={good}")
 
-    assert (quota.returncode, "the namespace's quota refuses it" in quota.stderr) == (4, True)
+    assert (quota.returncode, "the namespace's quota is exceeded" in quota.stderr) == (4, True)
     assert (token.returncode, "sign in again" in token.stderr) == (4, True)
     assert "the cluster's API cannot be reached" in down.stderr
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -164,6 +165,16 @@ def test_a_file_of_a_commit_is_read_as_it_is(repository: Path) -> None:
     assert read_file_at("HEAD", repository, Path("../x")) is None
 
 
+@pytest.mark.parametrize("name", ["bom.json", "own.cdx.json"])
+def test_a_bill_of_materials_is_compared_with_that_of_the_base(repository: Path, check: Run, name: str) -> None:
+    components = [{"name": n, "version": v, "purl": f"pkg:pypi/{n}@{v}"} for n, v in (("a", "2.0"), ("b", "1.1"))]
+    (repository / name).write_text(json.dumps({"bomFormat": "CycloneDX", "components": components}))
+    git(repository, "add", name)
+    git(repository, "commit", "-qm", "bill")
+
+    assert check("--base", "HEAD", "--current", name)["findings"] == []
+
+
 def test_a_reference_that_is_an_option_is_none(repository: Path) -> None:
     with pytest.raises(InputError, match="neither a file nor a commit"), export_commit("--all", repository, warn=print):
         pass
@@ -181,7 +192,7 @@ def test_a_repository_inside_the_change_is_not_read_and_runs_nothing(repository:
     done = advisor_here("check", str(folder), "--policy-from-base")
     found = tracked_files(folder, folder)
 
-    assert (done.returncode, "git does not read it: fatal: cannot use bare repository" in done.stderr) == (2, True)
+    assert (done.returncode, "git cannot read it: fatal: cannot use bare repository" in done.stderr) == (2, True)
     assert (found, (repository / "ran").exists()) == ((), False)
 
 

@@ -80,6 +80,23 @@ def test_a_knowledge_base_that_only_the_change_has_is_refused(
     assert "the knowledge base `known.sqlite` is part of the change, but not of `HEAD`" in done.stderr
 
 
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_a_log_that_the_change_brings_beside_a_knowledge_base_is_refused(
+    repository: Path, advisor_here: Advisor, first_knowledge: Path, suffix: str
+) -> None:
+    # SQLite would write what it holds into the knowledge base.
+    arguments = ("check", "--policy-from-base", "--knowledge", "known.sqlite")
+    shutil.copy(first_knowledge, repository / "known.sqlite")
+    fine = advisor_here(*arguments)
+    (repository / f"known.sqlite{suffix}").write_bytes(b"")
+    git(repository, "add", f"known.sqlite{suffix}")
+
+    done = advisor_here(*arguments)
+
+    assert (fine.returncode, done.returncode) == (0, 2)
+    assert f"`known.sqlite{suffix}` is part of the change" in done.stderr
+
+
 @pytest.mark.parametrize("arguments", [(), ("--base", "HEAD"), ("--policy-from-base",)])
 def test_a_pip_configuration_that_the_change_has_otherwise_is_refused(
     repository: Path, advisor_here: Advisor, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
@@ -232,10 +249,10 @@ def test_locks_that_nothing_judges_are_named(repository: Path, check: Run) -> No
 
 
 def test_a_lock_beyond_the_limit_is_refused(repository: Path, check: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor.project.read_errors.MOST_BYTES", 1000)
+    monkeypatch.setattr("advisor.project.read_errors.MAX_BYTES", 1000)
     (repository / "locked.txt").write_text("a==2.0\nb==1.1\n" + "#" * 1000)
     (repository / "uv.lock").write_text("#" * 1001)
 
     for name in ("locked.txt", "uv.lock"):
         [told] = check("--current", name)["findings"]
-        assert (told["code"], "more than 1000 bytes" in told["message"]) == ("ADV027", True)
+        assert (told["code"], "larger than 1000 bytes" in told["message"]) == ("ADV027", True)

@@ -30,21 +30,21 @@ MERGE = "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> x\n"
             'url = "https://a/six-1.16.0.tar.gz"\n',
             7,
             "six",
-            "`{path}` is not a lock of its kind: package `six` (line 7): Missing required value in `sdist.hashes`",
+            "`{path}` is malformed: package `six` (line 7): Missing required value in `sdist.hashes`",
         ),
         (
             "pylock.toml",
             PYLOCK + '[[packages]]\nversion = "1"\n',
             3,
             "",
-            "`{path}` is not a lock of its kind: the package on line 3: Missing required value in `name`",
+            "`{path}` is malformed: the package on line 3: Missing required value in `name`",
         ),
         (
             "pylock.toml",
             PYLOCK + 2 * '[[packages]]\nname = "six"\nversion = "1.16.0"\ndirectory = { path = "six" }\n',
             7,
             "six",
-            "`{path}` is not a lock of its kind: package `six` (line 7): it is there twice for the target",
+            "`{path}` is malformed: package `six` (line 7): two entries of it apply to the target",
         ),
         (
             "uv.lock",
@@ -52,14 +52,14 @@ MERGE = "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> x\n"
             '[[package]]\nname = "six"\nsource = { registry = "x" }\n',
             5,
             "six",
-            "`{path}` is not a lock of its kind: package `six` (line 5): field 'version' is absent",
+            "`{path}` is malformed: package `six` (line 5): field 'version' is absent",
         ),
         (
             "poetry.lock",
             '[[package]]\nname = "a"\nversion = "1"\n[[package]]\nname = "six"\nversion = "one"\n',
             5,
             "six",
-            "`{path}` is not a lock of its kind: package `six` (line 5): Invalid version: 'one'",
+            "`{path}` is malformed: package `six` (line 5): Invalid version: 'one'",
         ),
         (
             "pdm.lock",
@@ -73,7 +73,7 @@ MERGE = "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> x\n"
             '{\n"default": {\n"a": {\n"version": "==1"\n},\n"six": {\n"version": "==one"\n}\n}\n}\n',
             6,
             "six",
-            "`{path}` is not a lock of its kind: package `six` (line 6): Invalid version: 'one'",
+            "`{path}` is malformed: package `six` (line 6): Invalid version: 'one'",
         ),
         (
             "pylock.toml",
@@ -87,14 +87,14 @@ MERGE = "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> x\n"
             '[[package]]\nname = "six"\n' + MERGE.format('version = "1"', 'version = "2"'),
             3,
             "six",
-            "`{path}`, line 3, holds conflict markers of a merge",
+            "`{path}`, line 3, contains conflict markers of a merge",
         ),
         (
             "requirements.txt",
             "a==1.0\nsix>=1.16.0\n",
             2,
             "six",
-            "requirements.txt:2: `six>=1.16.0` is not an exact version, so this is no lock",
+            "requirements.txt:2: `six>=1.16.0` is not an exact version, so this file is not a lock",
         ),
         (
             "requirements.txt",
@@ -134,7 +134,7 @@ def test_every_report_holds_the_one_error_with_its_line(project: Path, damaged: 
     done = advisor_here("check", "--format", "github", "--exit-zero", *files, "-o", "gitlab=quality.json")
 
     assert done.returncode == 2
-    assert done.stderr.startswith("error: `pylock.toml` is not a lock of its kind: package `b` (line ")
+    assert done.stderr.startswith("error: `pylock.toml` is malformed: package `b` (line ")
     annotations = [line for line in done.stdout.splitlines() if line.startswith("::")]
     assert len(annotations) == 1
     assert annotations[0].startswith(f"::error file=pylock.toml,line={damaged},title=ADV027 unreadable-file::")

@@ -78,7 +78,7 @@ def _changed(content: bytes) -> bytes:
         (b'{"kind": "observation"}\n', 422, "not a record"),
         (_sound()[: len(_sound()) // 2], 422, "not a record"),
         (_changed(_sound()), 422, "does not match its hash"),
-        (observation_file([observation("9.9.9")]).splitlines()[-1], 422, "not in the file before it"),
+        (observation_file([observation("9.9.9")]).splitlines()[-1], 422, "is missing in the lines before it"),
         (b"\xff\xfe\n", 422, "not UTF-8"),
         (b"[" * 100_000, 422, "not a record"),
         (b"x" * 2_000_001, 413, "larger than"),

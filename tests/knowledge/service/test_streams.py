@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from knowledge.domain.observation import Observation
 from knowledge.service import streams
 from knowledge.service.streams import StreamQuota
 from knowledge.store.base import KnowledgeBaseError
@@ -87,6 +88,20 @@ def test_clients_that_do_not_read_leave_the_service_to_others(
         assert refused.headers["Retry-After"] == "5"
         assert json.loads(refused.text)["error"] == "too-many-streams"
         assert works(service, token)
+
+
+def test_answers_that_never_begin_use_up_no_share(
+    store: SqlKnowledgeBase, service: str, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_: Any) -> Generator[Observation, None, None]:
+        raise KnowledgeBaseError("gone")
+        yield
+
+    monkeypatch.setattr(store, "observations", fail)
+
+    assert [_status(service, token) for _ in range(streams.MOST_STREAMS_PER_TOKEN + 1)] == [503] * (
+        streams.MOST_STREAMS_PER_TOKEN + 1
+    )
 
 
 def test_a_token_has_a_share_of_the_streams() -> None:

@@ -182,19 +182,19 @@ def test_every_campaign_gives_a_name_that_engines_take(title: str, place: str) -
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "A", "a_b", "a,b", "a b", "a\n", "x" * 51, "é"])
-def test_a_name_that_engines_would_read_otherwise_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="is not a name of a batch"):
+def test_a_name_that_some_engine_does_not_support_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="is not a valid name of a batch"):
         replace(batch_in(Path("/x"), "{task}"), name=name)
 
 
 @pytest.mark.parametrize("command", [(), ("",), ("-c", "x"), ("x", "a\x00b")])
-def test_a_command_that_is_none_is_refused(command: tuple[str, ...]) -> None:
-    with pytest.raises(InputError, match="is not a command"):
+def test_an_invalid_command_is_refused(command: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match="is not a valid command"):
         replace(batch_in(Path("/x"), "{task}"), command=command)
 
 
-def test_text_that_is_no_unicode_is_refused_by_kubernetes() -> None:
-    with pytest.raises(RefusedError, match="not UTF-8"):
+def test_text_that_is_not_unicode_is_refused_by_kubernetes() -> None:
+    with pytest.raises(RefusedError, match="not valid UTF-8"):
         manifests(batch_in(Path("/x"), os.fsdecode(b"\xff")), KubernetesOptions(image="x"), None)
 
 

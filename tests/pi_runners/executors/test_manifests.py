@@ -142,7 +142,7 @@ def test_a_token_comes_from_a_secret_alone(batch: Batch) -> None:
 def test_a_plan_that_is_too_large_is_refused(batch: Batch, tmp_path: Path) -> None:
     (tmp_path / "campaign.json.gz").write_bytes(b"x" * 1_000_000)
 
-    with pytest.raises(RefusedError, match="a ConfigMap 1 MB"):
+    with pytest.raises(RefusedError, match="a ConfigMap at most 1 MB"):
         manifests(batch, ALL, None)
 
 
