@@ -7,6 +7,7 @@ Comments before a block, which no reader sees, say how it is tested:
   slow test runs it.
 - ``<!-- exit code: 1 -->``: the last command ends with this code instead of 0.
 - ``<!-- file: NAME -->``: the block is the content of a file, which the commands after it read.
+- ``<!-- run with: python -->``: the block is a program, which this command runs.
 - ``<!-- setup: COMMANDS -->``: commands that are run before the block.
 
 In an output, a line ``...`` stands for any lines, and `` ...`` at the end of a line for the rest of the line.
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-FENCE = re.compile(r"((?:^ *<!--(?:(?!-->).)*-->\n\n?)*)^( *)```(\w*)\n(.*?)^\2```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"((?:^ *(?:<!--(?:(?!-->).)*--> *)+\n\n?)*)^( *)```(\w*)\n(.*?)^\2```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"<!-- ([a-z ]+):(.*?)-->", re.DOTALL)
 NUMBER = re.compile(r"(?<!\w)-?\d+(?:\.\w+)*")
 
@@ -65,7 +66,7 @@ def commands(page: str) -> list[Command]:
 
 def _of_block(fence: re.Match[str]) -> Iterator[Command]:
     marks = {key: value.strip() for key, value in COMMENT.findall(fence[1])}
-    if unknown := marks.keys() - {"not run", "needs", "exit code", "file", "setup"}:
+    if unknown := marks.keys() - {"not run", "needs", "exit code", "file", "run with", "setup"}:
         raise ValueError(f"unknown comments: {sorted(unknown)}")
     needs = {"": Needs.NOTHING, "package index": Needs.INDEX, "package index, minutes": Needs.MINUTES}[
         marks.get("needs", "")
@@ -75,6 +76,8 @@ def _of_block(fence: re.Match[str]) -> Iterator[Command]:
         yield Command(script=textwrap.dedent(marks["setup"]), needs=needs)
     if "file" in marks:
         yield Command(script=f"printf %s {shlex.quote(content)} > {marks['file']}", needs=needs)
+    elif "run with" in marks:
+        yield Command(script=f"{marks['run with']} -c {shlex.quote(content)}", needs=needs)
     elif fence[3] == "console" and "not run" not in marks:
         shown = list(_shown(content))
         for number, (script, output) in enumerate(shown, 1):
