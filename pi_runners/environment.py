@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from knowledge.domain.errors import UnavailableError
+from knowledge.domain.extras import MissingExtraError
 from knowledge.domain.stack import PackageVersion, Stack, make_stack
 
 
@@ -191,7 +192,7 @@ def find_uv() -> str:
     """Return the path of the uv program.
 
     Raises:
-        EnvironmentBuildError: If uv is not installed.
+        MissingExtraError: If there is none. This says nothing about a stack, so it is not stored as a failure.
     """
     try:
         from uv import find_uv_bin
@@ -200,8 +201,9 @@ def find_uv() -> str:
     except (ImportError, FileNotFoundError):
         path = shutil.which("uv")
         if path is None:
-            raise EnvironmentBuildError(
-                "`uv` is not installed", hint="install it with `pip install 'seshat-advisor[measure]'`"
+            raise MissingExtraError(
+                "measuring needs the program `uv`, which is not installed",
+                hint="install it with `pip install 'seshat-advisor[measure]'`",
             ) from None
         return path
 

@@ -204,7 +204,7 @@ def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str
     done = subprocess.run(
         ["sh", "-e", "-c", recipe],
         cwd=clone,
-        env={**variables, "SESHAT": str(ROOT)},
+        env={**variables, "ADVISOR_REQUIREMENT": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

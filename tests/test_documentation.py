@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import subprocess
+import tomllib
 from pathlib import Path
 
-DOCS = Path(__file__).parents[1] / "docs"
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+ACCOUNT = "OWNER" + "/"
+"""Stands for the account that holds the repository. It is put together here, so that this file does not hold it."""
 
 
 def test_the_generated_pages_are_current() -> None:
@@ -21,3 +29,31 @@ def test_the_generated_pages_are_current() -> None:
     assert {p.name for p in (DOCS / "reference" / "indicators").glob("*.md")} == {
         path.name for path in module.pages() if path.parent.name == "indicators"
     }
+
+
+def test_the_address_of_the_repository_is_in_one_file_only() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is not a git checkout")
+
+    holders = {
+        name
+        for name in listed.stdout.split("\0")
+        if (ROOT / name).is_file() and ACCOUNT.encode() in (ROOT / name).read_bytes()
+    }
+
+    assert holders == {"pyproject.toml"}
+
+
+def test_the_page_about_installing_lists_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (DOCS / "install.md").read_text(encoding="utf-8")
+
+    assert set(re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE)) == set(project["optional-dependencies"])
+    assert f"It has {len(project['dependencies'])} direct dependencies" in page
+
+
+def test_the_container_holds_what_a_campaign_needs() -> None:
+    container = (ROOT / "Containerfile").read_text(encoding="utf-8")
+
+    assert "'/source[kubernetes,measure]'" in container

@@ -297,14 +297,14 @@ class LockedFiles:
                 )
 
     def _is_expected(self, url: str, origins: Iterable[str] = ()) -> bool:
-        named = _base(url)
-        if named in self._allowed_indexes:
+        address = _base(url)
+        if address in self._allowed_indexes:
             return True
         if self.scope.policy.indexes is not None:
             return False
         # PyPI last, which other tools record even if a mirror is configured here: its address comes from a library that
         # is slow to load.
-        return named in map(_base, origins) or named == _pypi()
+        return address in map(_base, origins) or address == _pypi()
 
     def _admits_pypi(self) -> bool:
         """Whether packages may come from PyPI, even if a mirror is configured instead of it."""

@@ -1,1 +1,1 @@
-"""Reports: what a command found, as text or JSON."""
+"""Reports: the results of commands as text, JSON, HTML and other formats."""

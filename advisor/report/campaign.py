@@ -1,4 +1,4 @@
-"""How far a campaign is: counts of cells by stack and by node, as records and as text."""
+"""Status of a campaign: numbers of cells by stack and by node, as records and as text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from advisor.campaign.submission_log import TaskState
 from knowledge.domain.lines import lines_of
 
 COLUMNS = ("queued", "running", "done", "failed", "not run")
-"""What a cell is: ``failed`` is an observation too; ``not run`` was cancelled or given up."""
-_FINE = ("ok", "unsupported", "not-converged")
+"""States of a cell: ``failed`` has an observation, too; ``not run`` was cancelled or given up."""
+_SUCCESSFUL = ("ok", "unsupported", "not-converged")
 _SKEW_SECONDS = 2.0
 
 
@@ -36,18 +36,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignStatus:
-    """How far a campaign is.
+    """Status of a campaign.
 
     Attributes:
         name: Its name.
-        folder: Where it is.
-        state: ``running``; ``measured``, not all of it in the knowledge base; ``complete``; ``incomplete`` or
+        folder: Its folder.
+        state: ``running``; ``measured``, but not completely in the knowledge base; ``complete``; ``incomplete`` or
             ``cancelled``.
         stacks: A row for each stack, in order of the plan.
-        nodes: A row for each node that has run something.
-        observations: Observations by status.
-        tasks: What each task is doing.
-        remarks: What the user should know, one sentence each.
+        nodes: A row for each node that has run a task.
+        observations: Number of observations by status.
+        tasks: State of each task.
+        remarks: Problems, one sentence each.
     """
 
     name: str
@@ -84,7 +84,7 @@ class CampaignStatus:
 
 
 def campaign_status(coordinator: Coordinator) -> CampaignStatus:
-    """Work out how far a campaign is, from its folder and what was polled last."""
+    """Return the status of a campaign, from its folder and the last poll."""
     plan, home = coordinator.plan, coordinator.directory
     tasks = coordinator.states()
     files = home.cells()
@@ -98,9 +98,9 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
             state, noted, [s.number for s in plan.arms(state.task) if (number, round_, s.number) not in measured]
         )
         for arm in plan.arms(state.task):
-            found = measured.get((number, round_, arm.number))
-            if found is not None:
-                failed = any(status not in _FINE for status in statuses(found[1]))
+            result = measured.get((number, round_, arm.number))
+            if result is not None:
+                failed = any(status not in _SUCCESSFUL for status in statuses(result[1]))
                 column, node = "failed" if failed else "done", str(noted.get("nodes", {}).get(str(arm.number), ""))
             else:
                 column, node = _column(state, arm.number == now)
@@ -120,16 +120,16 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
     )
 
 
-def text(found: CampaignStatus) -> str:
-    """Return an overview for people."""
-    total = found.total
+def text(status: CampaignStatus) -> str:
+    """Return the status of a campaign as plain text."""
+    total = status.total
     done = total["done"] + total["failed"]
-    lines = [f"{found.name}: {found.state}, {done} of {total.total()} measured ({found.folder})", ""]
-    lines += _table("stack", found.stacks)
-    if found.nodes:
-        lines += ["", *_table("node", found.nodes)]
-    told = ", ".join(f"{count} {status}" for status, count in found.observations.items())
-    lines += ["", f"observations: {told or 'none yet'}", *found.remarks]
+    lines = [f"{status.name}: {status.state}, {done} of {total.total()} measured ({status.folder})", ""]
+    lines += _table("stack", status.stacks)
+    if status.nodes:
+        lines += ["", *_table("node", status.nodes)]
+    counts = ", ".join(f"{count} {name}" for name, count in status.observations.items())
+    lines += ["", f"observations: {counts or 'none yet'}", *status.remarks]
     return "\n".join(lines)
 
 
@@ -145,7 +145,7 @@ def _row(name: str, counts: Counter[str]) -> Row:
 
 
 def _now(state: TaskState, noted: Mapping[str, Any], missing: Sequence[int]) -> int | None:
-    """Return the arm that a task is at; the first that is missing, where its worker does not tell."""
+    """Return the arm that a task is running; the first missing one if its worker does not report it."""
     if state.state != "running":
         return None
     cell = Cell.from_filename(str(noted.get("cell", "")))
@@ -153,7 +153,7 @@ def _now(state: TaskState, noted: Mapping[str, Any], missing: Sequence[int]) -> 
 
 
 def _column(state: TaskState, running: bool) -> tuple[str, str]:
-    """Return where a cell without observations stands, and its node where that is known."""
+    """Return the column of a cell without observations, and its node if that is known."""
     if running:
         return "running", state.node
     return ("not run" if state.state in ("given-up", "cancelled") else "queued"), ""
@@ -169,45 +169,45 @@ def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
 
 
 def _failures(tasks: Iterable[TaskState]) -> list[str]:
-    """Tell what was given up, and what waits for something that will not come by itself; each reason once."""
-    told: dict[str, list[str]] = {}
+    """Return a sentence for each reason why tasks were given up or wait for something."""
+    reasons: dict[str, list[str]] = {}
     for state in tasks:
         where = f" on {state.node}" if state.node else ""
         if state.state == "given-up":
-            told.setdefault(f"gave nothing new {state.attempts} times: {state.reason}", []).append(
-                f"{state.task}{where}"
-            )
+            reasons.setdefault(
+                f"given up after {state.attempts} attempts without a new result: {state.reason}", []
+            ).append(f"{state.task}{where}")
         elif state.state == "queued" and state.reason:
-            told.setdefault(f"waits: {state.reason}", []).append(f"{state.task}")
-    return [f"task{'s' if len(names) > 1 else ''} {', '.join(names)} {reason}" for reason, names in told.items()]
+            reasons.setdefault(f"waiting: {state.reason}", []).append(f"{state.task}")
+    return [f"task{'s' if len(names) > 1 else ''} {', '.join(names)} {reason}" for reason, names in reasons.items()]
 
 
 def _skews(coordinator: Coordinator) -> list[str]:
-    """Tell of nodes whose clock is not this machine's: a worker cannot begin before it was submitted, nor in future."""
-    begun = {task: s.submitted_at for s in coordinator.submissions() for task in s.tasks}
+    """Return a sentence for each node whose clock differs: no worker starts before its submission or in the future."""
+    submission_times = {task: s.submitted_at for s in coordinator.submissions() for task in s.tasks}
     worst: dict[str, float] = {}
-    for task, submitted in begun.items():
+    for task, submitted in submission_times.items():
         path = coordinator.directory.path / "tasks" / f"{task}.json"
         noted = coordinator.directory.read_progress(task)
         if "clock" not in noted:
             continue
         clock, node = float(noted["clock"]), str(noted["node"])
         behind = submitted - clock
-        # The file's own time is the file system's, which this machine sees too.
+        # The file's time stamp is that of the file system, which this machine sees, too.
         ahead = clock - path.stat().st_mtime
         skew = -behind if behind > _SKEW_SECONDS else ahead if ahead > _SKEW_SECONDS else 0.0
         if abs(skew) > abs(worst.get(node, 0.0)):
             worst[node] = skew
     return [
-        f"the clock of node `{node}` is {abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}: its observations carry "
-        f"that time; what was measured is not touched by it, mend it with NTP"
+        f"the clock of node `{node}` is {abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}: the times of its "
+        f"observations are wrong, the measurements are not affected; synchronise it with NTP"
         for node, skew in sorted(worst.items())
     ]
 
 
 @lru_cache(maxsize=100_000)
 def statuses(path: Path) -> tuple[str, ...]:
-    """Return the statuses of a cell's observations; a file never changes."""
+    """Return the statuses of a cell's observations (cached: the file never changes)."""
     try:
         lines = lines_of(path.read_text(encoding="utf-8"))
     except OSError:

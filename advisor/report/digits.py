@@ -1,4 +1,4 @@
-"""How many digits of a number are printed: what is beyond them differs between linear-algebra libraries."""
+"""Rounding of numbers: further digits differ between linear-algebra libraries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def rounded(value: Any) -> Any:
-    """Return a JSON-ready value with its numbers rounded to six digits."""
+    """Return a JSON-ready value with its numbers rounded to six decimal places."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the knowledge base says, as tables and plots: comparisons of stacks, estimates, MLPerf's scores."""
+"""Reports of queries of the knowledge base: comparisons of stacks, estimates, MLPerf scores, as tables and plots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from knowledge.estimate.stacks import StackComparisons, stack_name
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table whose columns line up as plain text too."""
+    """Return a Markdown table with aligned columns."""
     cells = [list(heads), *(list(row) for row in rows)]
     widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(heads))]
 
@@ -66,7 +66,7 @@ def stack_comparisons_text(standings: StackComparisons) -> str:
 
 
 def stack_comparisons_record(standings: StackComparisons) -> dict[str, Any]:
-    """Return what :func:`stack_comparisons_text` tells as JSON-ready values."""
+    """Return what :func:`stack_comparisons_text` has as JSON-ready values."""
     return {
         "schema_version": 2,
         "comparisons": [
@@ -91,14 +91,14 @@ def stack_comparisons_record(standings: StackComparisons) -> dict[str, Any]:
 
 
 def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, indicators: int, most: int = 10) -> str:
-    """Return an estimate and its nearest evidence."""
-    basis = "both measured" if estimate.measured else "inferred: not both versions were measured"
+    """Return an estimate and the evidence that contributes most to it."""
+    basis = "both measured" if estimate.measured else "inferred: at least one of the versions was not measured"
     lines = [
         f"{stack} against {against}, on {where}, over {count(indicators, 'size')} of indicators:",
         f"{estimate.speedup:.3f} times as fast [{estimate.low:.3f}, {estimate.high:.3f}] at {estimate.confidence:.0%}; "
         f"{basis}",
         "",
-        "nearest evidence (the log speed-up is the sum of weight x log ratio over all "
+        "main evidence (the log speed-up is the sum of weight x log ratio over all "
         f"{len(estimate.weighted_contrasts)} contrasts):",
         table(
             ("weight", "ratio", "interval", "measured", "against", "indicator", "on", "block"),
@@ -125,7 +125,7 @@ def _side(version: str, settings: Any) -> str:
 
 
 def scores_text(scores: Sequence[Score]) -> str:
-    """Return MLPerf scores as the published tables show them: a row a system, a column a benchmark, minutes."""
+    """Return MLPerf scores like the published tables: minutes, with a row per system and a column per benchmark."""
     names = [b for b in BENCHMARKS if any(s.benchmark == b for s in scores)]
     names += sorted({s.benchmark for s in scores} - set(names))
     rows = []
@@ -133,7 +133,7 @@ def scores_text(scores: Sequence[Score]) -> str:
         group = {s.benchmark: s for s in scores if (s.division, s.submitter, s.system) == key}
         any_score = next(iter(group.values()))
         models = ", ".join(a.model for a in any_score.hardware.accelerators) or any_score.hardware.cpu.model
-        count = "not told" if any_score.accelerators is None else str(any_score.accelerators or "")
+        count = "unknown" if any_score.accelerators is None else str(any_score.accelerators or "")
         rows.append((*key, models, count, *(_minutes(group[b]) if b in group else "" for b in names)))
     return table(("division", "submitter", "system", "accelerator", "count", *names), rows)
 
@@ -164,7 +164,7 @@ def scores_record(scores: Iterable[Score]) -> list[dict[str, Any]]:
 
 
 def software(score: Score) -> str:
-    """Return the software of a score, for people."""
+    """Return the display name of a score's software."""
     o = score.observation
     version = o.stack.version_of(o.framework)
     index = next((p.index for p in o.stack.packages if p.name == o.framework), "")
@@ -234,11 +234,11 @@ def _score_record(score: Score) -> dict[str, Any]:
 
 
 def ratios_plot(rows: Sequence[tuple[str, float, float, float]], *, title: str) -> Callable[[Any], None]:
-    """Return what draws ratios with their intervals, a row each, on matplotlib's axes.
+    """Return a function that draws ratios with their intervals, one row each, on matplotlib's axes.
 
     Args:
-        rows: Name, ratio, and the ends of its interval.
-        title: What the ratios are of.
+        rows: Name, ratio, and lower and upper end of its interval.
+        title: Title of the plot.
     """
 
     def draw(axes: Any) -> None:

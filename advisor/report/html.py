@@ -1,4 +1,4 @@
-"""Reports as one self-contained page: no network, readable without JavaScript, in light and in dark."""
+"""Reports as one self-contained HTML page: no network, readable without JavaScript, light and dark."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from knowledge.estimate.interface import PredictedChange, Prediction
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
 _CODE_SPAN = re.compile(r"`([^`]*)`")
 _WIDTH = 200.0
-"""Units across a plot of intervals."""
+"""Width of a plot of intervals, in SVG units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """One line of a plot: a ratio with its interval.
+    """One row of a plot: a ratio with its interval.
 
     Attributes:
-        label: What it is the ratio of.
+        label: Label of the row.
         value: The ratio.
-        low: Lower end.
+        low: Lower end of the interval.
         high: Upper end.
-        note: What else to tell of it.
+        note: Second line of the label.
     """
 
     label: str
@@ -44,28 +44,28 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeNode:
-    """A package in the tree of requirements.
+    """A package in the dependency tree.
 
     Attributes:
         name: Its name.
-        version: Its version, or empty where it is not there.
-        asked: What is required of it.
-        again: Whether it stands further up, with all below it.
-        below: What it requires.
+        version: Its version; empty if it is not in the stack.
+        requirement: The requirement on it.
+        repeated: Whether it appears further up, with its dependencies.
+        children: Its dependencies.
     """
 
     name: str
     version: str
-    asked: str
-    again: bool
-    below: tuple[TreeNode, ...]
+    requirement: str
+    repeated: bool
+    children: tuple[TreeNode, ...]
 
 
 def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
-    """Return the lines of a plot with their places from 0 to 200 on a logarithmic axis; none where there are none.
+    """Return the rows of a plot with their positions from 0 to 200 on a logarithmic axis; none without intervals.
 
-    The axis holds nine of ten ends, and 1 in its middle; what lies beyond is cut at the edge, so that one great effect
-    does not make all others look alike.
+    The axis has 1 in its middle and covers 90 % of the interval ends; longer intervals are cut at the edge, so that one
+    large effect does not make all others look alike.
     """
     if not intervals:
         return None
@@ -91,37 +91,37 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
 
 
 def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...]:
-    """Return what the project requires, and below each package what that requires; each package unfolded once."""
+    """Return the dependency tree of the project; the dependencies of each package are listed once."""
     unfolded: set[str] = set()
 
-    def below(name: str) -> tuple[TreeNode, ...]:
-        found = []
+    def children(name: str) -> tuple[TreeNode, ...]:
+        nodes_here = []
         for child, texts in sorted(required.get(name, {}).items()):
-            again = child in unfolded
+            repeated = child in unfolded
             unfolded.add(child)
-            nodes = () if again else below(child)
-            found.append(
+            nodes = () if repeated else children(child)
+            nodes_here.append(
                 TreeNode(
                     name=child,
                     version=versions.get(child, ""),
-                    asked=", ".join(texts),
-                    again=again and bool(required.get(child)),
-                    below=nodes,
+                    requirement=", ".join(texts),
+                    repeated=repeated and bool(required.get(child)),
+                    children=nodes,
                 )
             )
-        return tuple(found)
+        return tuple(nodes_here)
 
-    return below(PROJECT)
+    return children(PROJECT)
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page; whatever text it holds is escaped."""
+    """Return a page from a template; texts are escaped."""
     with needs_extra("html", "an HTML report"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup, escape
 
     def code_spans(text: object) -> Markup:
-        """Set what stands between backticks as code."""
+        """Return a text with the parts in backticks as code."""
         return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(text))))
 
     environment = Environment(
@@ -136,11 +136,11 @@ def render(template: str, **values: Any) -> str:
 
 
 def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
-    """Return advice as a page.
+    """Return a recommendation as a page.
 
     Args:
-        report: The advice.
-        prices: Of the project's own constraints.
+        report: The recommendation.
+        prices: Prices of the project's constraints.
     """
     advice = report.advice
     stack = advice.optimum.stack
@@ -165,14 +165,14 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
 
 
 def evidence_of(changes: Iterable[PredictedChange]) -> list[Interval]:
-    """Return the comparisons that bear on changes."""
+    """Return the measured comparisons behind predicted changes."""
     return [
         Interval(
             label=e.indicator,
             value=e.speedup,
             low=e.low,
             high=e.high,
-            note=f"{change.package} {e.version} against {e.reference}, {e.rounds} rounds on {e.hardware}",
+            note=f"{change.package} {e.version} compared with {e.reference}, {e.rounds} rounds on {e.hardware}",
         )
         for change in changes
         for e in change.evidence

@@ -1,4 +1,4 @@
-"""The indicators for people: a list, and a reference page for each."""
+"""Reports of the indicators and settings: lists, and a reference page for each indicator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def indicator_records() -> list[dict[str, Any]]:
 
 
 def indicator_text(*, long: bool) -> str:
-    """Return the list, with everything there is to know where it is long."""
+    """Return the list of indicators, with all details if it is long."""
     lines: list[str] = []
     for i in INDICATORS.values():
         lines.append(f"{i.name} (version {i.version}): {i.summary}")
@@ -44,7 +44,7 @@ def indicator_text(*, long: bool) -> str:
         lines.append(f"  corresponds to: {i.corresponds}")
         lines.append(f"  a sample is: {i.sample}")
         lines += [f"  parameter {name}: {_meaning(i, name)}" for name in i.parameters]
-        lines += [f"  {size}: {_shown(case)}" for size, cases in i.sets.items() for case in cases]
+        lines += [f"  {size}: {_text_of(case)}" for size, cases in i.sets.items() for case in cases]
     return "\n".join(lines)
 
 
@@ -83,18 +83,18 @@ def indicator_page(indicator: Indicator) -> str:
     for size, cases in i.sets.items():
         for case in cases:
             full = i.complete(case)
-            lines.append(f"| {size} | {_shown(case)} | {i.flops(full):.4g} | {i.bytes_moved(full, 'float32'):.4g} |")
+            lines.append(f"| {size} | {_text_of(case)} | {i.flops(full):.4g} | {i.bytes_moved(full, 'float32'):.4g} |")
     missing = sorted(set(BACKENDS) - set(i.backends))
     if missing:
         lines += ["", f"Backends without it: {', '.join(missing)}."]
     for backend in i.backends:
-        if refused := [_shown(c) for c in i.sets["small"] if not i.supports(c, backend)]:
+        if refused := [_text_of(c) for c in i.sets["small"] if not i.supports(c, backend)]:
             lines += ["", f"{backend} does not run: {'; '.join(refused)}."]
     return "\n".join(lines) + "\n"
 
 
 def settings_text() -> str:
-    """Return the list of run-time switches."""
+    """Return the list of run-time settings."""
     lines: list[str] = []
     for name, setting in SETTINGS.items():
         lines.append(f"{name}: {setting.meaning}")
@@ -105,7 +105,7 @@ def settings_text() -> str:
 
 
 def settings_page() -> str:
-    """Return the reference page of the run-time switches, as Markdown."""
+    """Return the reference page of the run-time settings, as Markdown."""
     rows = [
         f"| `{name}` | {s.meaning} | {_values(s)} | {', '.join(s.backends)} | {', '.join(s.devices)} |"
         for name, s in SETTINGS.items()
@@ -114,8 +114,8 @@ def settings_page() -> str:
         [
             "# Settings",
             "",
-            "Run-time switches that change speed, as `advisor pi run --settings NAME=VALUE,...` and matrix files name",
-            "them. A backend that does not know one is measured without it.",
+            "Run-time settings that change speed, for `advisor pi run --settings NAME=VALUE,...` and matrix files.",
+            "A backend that does not support a setting is measured without it.",
             "",
             "| setting | meaning | values | backends | devices |",
             "| --- | --- | --- | --- | --- |",
@@ -136,5 +136,5 @@ def _meaning(i: Indicator, name: str) -> str:
     return f"{p.meaning} ({values}{default})"
 
 
-def _shown(case: dict[str, Any]) -> str:
+def _text_of(case: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in case.items())

@@ -1,4 +1,4 @@
-"""Advice as JSON; the schema is documented in `docs/reference/advice-json.md`."""
+"""The report of `advisor advise` as JSON; the schema is documented in `docs/reference/advice-json.md`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from knowledge.domain.stack import carried_cuda
 
 
 def advice_json(report: AdviceResult) -> str:
-    """Return the advice as JSON; the same advice gives the same bytes."""
+    """Return the recommendation as JSON; the same recommendation gives the same bytes."""
     advice, target = report.advice, report.target
     carried = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
     hardware = target.hardware

@@ -17,7 +17,7 @@ from knowledge.estimate.summary import Summary, summarise_block
 def block_table(observations: Iterable[Observation]) -> str:
     """Return the comparisons of a block with the reference of each framework, as Markdown.
 
-    A ratio above 1 is faster than the reference; there is none where the rounds are too few or too noisy. `*` marks a
+    A ratio above 1 is faster than the reference; there is none if the rounds are too few or too noisy. `*` marks a
     difference whose interval, corrected for the number of comparisons, excludes 1; an A/A row compares a stack with
     itself and shows the noise floor.
     """
@@ -48,7 +48,7 @@ def block_table(observations: Iterable[Observation]) -> str:
 
 
 def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
-    """Return what :func:`block_table` tells as JSON-ready values."""
+    """Return the content of :func:`block_table` as JSON-ready values."""
     observations = tuple(observations)
     comparisons = {(c.indicator, c.arm): c for c in compare_block(observations)}
     rows = []
@@ -112,7 +112,7 @@ def _row(s: Summary, c: Comparison | None) -> str:
 
 
 def _scaling(summaries: Iterable[Summary]) -> list[str]:
-    """Tell how much of the ideal speed-up data-parallel training keeps, from one process to several."""
+    """Return the share of the ideal speed-up that data-parallel training reaches with several processes."""
     rates: dict[tuple[str, str, int], dict[int, float]] = {}
     for s in summaries:
         run = s.observation.indicator
@@ -120,10 +120,10 @@ def _scaling(summaries: Iterable[Summary]) -> list[str]:
             key = stack_name(s.observation), run.dtype, s.observation.arm
             rates.setdefault(key, {})[int(run.parameters["processes"])] = s.items
     return [
-        f"scaling efficiency: `{name}` {dtype}: {found[count] / (count * found[1]):.0%} from 1 to {count} processes"
-        for (name, dtype, _), found in sorted(rates.items())
-        for count in sorted(found)
-        if count > 1 and 1 in found
+        f"scaling efficiency: `{name}` {dtype}: {entries[count] / (count * entries[1]):.0%} from 1 to {count} processes"
+        for (name, dtype, _), entries in sorted(rates.items())
+        for count in sorted(entries)
+        if count > 1 and 1 in entries
     ]
 
 
@@ -133,7 +133,7 @@ def _failures(observations: Iterable[Observation]) -> list[str]:
     )
     lines = [f"failed: `{name}` {indicator}: {status}: {why}" for name, indicator, status, why in failed]
     if any(status == "harness-error" for _, _, status, _ in failed):
-        lines.append("`harness-error`: the measuring program failed, not the stack; it says nothing of these versions")
+        lines.append("`harness-error`: the measuring program failed, not the stack: no result for these versions")
     return lines
 
 
@@ -145,13 +145,13 @@ def _unequal(observations: Iterable[Observation]) -> list[str]:
 
 
 def _unstable(summaries: Iterable[Summary]) -> list[str]:
-    """Tell each reason once, with how many rows it touches."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    """Return each reason of instability once, with the number of rows that it concerns."""
+    entries: dict[str, list[tuple[str, str]]] = {}
     for s in summaries:
         for i in s.instabilities:
-            found.setdefault(i.code, []).append((i.reason, i.remedy))
+            entries.setdefault(i.code, []).append((i.reason, i.remedy))
     return [
-        f"unstable ({code}, {len(reasons)} rows): {reasons[0][0]}; {reasons[0][1]}" for code, reasons in found.items()
+        f"unstable ({code}, {len(reasons)} rows): {reasons[0][0]}; {reasons[0][1]}" for code, reasons in entries.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""The ratio of two measured stacks as table cells: a number with its interval, or that there is no result."""
+"""Table cells of the ratio of two measured stacks: a number with its interval, or `no result`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_RESULT = "no result"
 def ratio_cells(comparison: Comparison) -> tuple[str, str, str]:
     """Return the ratio, its interval, and `*` where the difference is significant.
 
-    An interval that is too wide to be one, or that the medians beside it contradict, is no result.
+    An interval that is too wide, or that contradicts the medians, is no result.
     """
     interval = f"{_end(comparison.low)} to {_end(comparison.high)}"
     if not comparison.conclusive:

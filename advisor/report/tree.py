@@ -1,4 +1,4 @@
-"""A stack as a tree of requirements: text, JSON, Mermaid, DOT."""
+"""The dependency tree of a stack: text, JSON, Mermaid, DOT."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ def tree_report(graph: Graph, *, format: str, invert: bool, package: NormalizedN
     """Return a stack's requirements in a format of :data:`FORMATS`.
 
     Args:
-        graph: Who requires whom, from the project down.
+        graph: The dependency graph, from the project down.
         format: The format.
-        invert: Whether to show, below each package, what requires it.
+        invert: Whether to list, below each package, the packages that require it.
         package: Where to start; by default the project, or inverted, every package that requires nothing.
         depth: Levels to show; by default all.
 
     Raises:
-        InputError: If the stack does not hold the package.
+        InputError: If the stack does not contain the package.
     """
     if package is not None and package not in graph:
-        raise InputError(f"the advised stack does not hold `{package}`", hint="`advisor tree` shows what it holds")
-    turned = graph.reverse() if invert else graph
+        raise InputError(
+            f"the recommended stack does not contain `{package}`", hint="`advisor tree` lists its packages"
+        )
+    oriented = graph.reverse() if invert else graph
     starts = [package] if package is not None else [PROJECT]
     if invert and package is None:
         starts = sorted(name for name in graph if graph.out_degree(name) == 0 and name != PROJECT)
-    part = _reachable(turned, starts, depth)
+    part = _reachable(oriented, starts, depth)
     if format == "text":
         return "\n".join(line for start in starts for line in _lines(part, start))
     if format == "mermaid":
@@ -63,29 +65,29 @@ def _label(graph: Graph, name: NormalizedName) -> str:
 
 
 def _lines(graph: Graph, start: NormalizedName) -> Iterator[str]:
-    """Yield a line for each package, indented below what it hangs on; what was shown before is marked."""
-    shown: set[NormalizedName] = set()
+    """Yield a line for each package, indented below its parent; repeated packages are marked."""
+    visited: set[NormalizedName] = set()
 
-    def below(name: NormalizedName, indent: str) -> Iterator[str]:
+    def dependencies_of(name: NormalizedName, indent: str) -> Iterator[str]:
         children = sorted(graph.successors(name))
         for place, child in enumerate(children):
             last = place == len(children) - 1
-            again = child in shown and any(True for _ in graph.successors(child))
-            asked = ", ".join(_specifiers(graph, name, child))
-            yield f"{indent}{'└──' if last else '├──'} {_label(graph, child)}{asked}{' (*)' if again else ''}"
-            if child not in shown:
-                shown.add(child)
-                yield from below(child, indent + ("    " if last else "│   "))
+            repeated = child in visited and any(True for _ in graph.successors(child))
+            requirements = ", ".join(_specifiers(graph, name, child))
+            yield f"{indent}{'└──' if last else '├──'} {_label(graph, child)}{requirements}{' (*)' if repeated else ''}"
+            if child not in visited:
+                visited.add(child)
+                yield from dependencies_of(child, indent + ("    " if last else "│   "))
 
-    shown.add(start)
+    visited.add(start)
     yield _label(graph, start)
-    yield from below(start, "")
+    yield from dependencies_of(start, "")
 
 
 def _specifiers(graph: Graph, parent: NormalizedName, child: NormalizedName) -> list[str]:
-    """Return what a parent asks of a child, unless it asks for any version."""
-    asked = graph.edges[parent, child]["requirements"]
-    return [f" [{', '.join(asked)}]"] if any(set(text) & set("<>=!~[") for text in asked) else []
+    """Return the requirements of a parent on a child, unless they admit every version."""
+    requirements = graph.edges[parent, child]["requirements"]
+    return [f" [{', '.join(requirements)}]"] if any(set(text) & set("<>=!~[") for text in requirements) else []
 
 
 def _mermaid(graph: Graph) -> Iterator[str]:
@@ -100,12 +102,12 @@ def _mermaid(graph: Graph) -> Iterator[str]:
 def _dot(graph: Graph) -> str:
     import networkx
 
-    named: networkx.DiGraph[str] = networkx.DiGraph(name="stack")
+    labelled: networkx.DiGraph[str] = networkx.DiGraph(name="stack")
     for name in sorted(graph):
-        named.add_node(f'"{name or "the project"}"', label=f'"{_label(graph, name)}"')
-    named.add_edges_from((f'"{a or "the project"}"', f'"{b or "the project"}"') for a, b in sorted(graph.edges))
+        labelled.add_node(f'"{name or "the project"}"', label=f'"{_label(graph, name)}"')
+    labelled.add_edges_from((f'"{a or "the project"}"', f'"{b or "the project"}"') for a, b in sorted(graph.edges))
     with needs_extra("dot", "`--format dot`"):
-        return str(networkx.nx_pydot.to_pydot(named).to_string()).rstrip()
+        return str(networkx.nx_pydot.to_pydot(labelled).to_string()).rstrip()
 
 
 def _document(graph: Graph) -> dict[str, object]:

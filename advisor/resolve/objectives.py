@@ -148,8 +148,8 @@ class Criteria:
         return Objective(name="freshness", costs=costs)
 
     def _freshness_of_direct(self, candidates: Candidates) -> Objective:
-        named = {name: offered for name, offered in candidates.items() if name in self._direct}
-        return Objective(name="freshness-direct", costs=self._freshness(named).costs)
+        direct = {name: offered for name, offered in candidates.items() if name in self._direct}
+        return Objective(name="freshness-direct", costs=self._freshness(direct).costs)
 
     def _prereleases(self, candidates: Candidates) -> Objective:
         return _counting("pre-release", candidates, lambda c: int(c.version.is_prerelease))

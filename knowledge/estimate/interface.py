@@ -65,8 +65,8 @@ class FrameworkGains:
     Attributes:
         framework: The framework.
         alone: Gain by version, with every companion as in the baseline.
-        with_companion: Gain by version, companion and version of the companion (none: absent). It contains the baseline's
-            version of each companion, whose own gain is 0.
+        with_companion: Gain by version, companion and version of the companion (none: absent). It contains the
+            baseline's version of each companion, whose own gain is 0.
         comparisons: Number of measured versions of frameworks and companions other than the baseline's, to correct the
             significance for the selection of the best.
     """

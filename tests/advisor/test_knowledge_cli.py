@@ -142,7 +142,7 @@ def test_an_estimate_names_the_observations_that_carry_it(advisor_here: Advisor)
     )
 
     assert "numpy==1.26.4 against numpy==2.4.6" in done.stdout
-    assert "nearest evidence" in done.stdout
+    assert "main evidence" in done.stdout
     assert "sort@1[columns=1024,rows=64] float32 numpy/cpu" in done.stdout.splitlines()[6]
 
 

@@ -164,6 +164,22 @@ def test_what_exceeds_the_disk_budget_is_refused_before_anything_is_installed(
     assert not list((tmp_path / "home" / "cache").glob("environments/*"))
 
 
+def test_without_uv_measuring_ends_and_names_the_extra(
+    advisor_here: Advisor, index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add("numpy", "2.0.0", code="")
+    monkeypatch.setitem(sys.modules, "uv", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    output = tmp_path / "measured.jsonl"
+
+    done = advisor_here("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url, "--output", str(output))
+
+    assert done.returncode == 2
+    assert "needs the program `uv`" in done.stderr
+    assert "pip install 'seshat-advisor[measure]'" in done.stderr
+    assert not output.exists()
+
+
 def test_a_full_disk_stops_and_says_so(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pi_runners import environment
     from pi_runners.environment import FullDiskError

@@ -1,1 +1,1 @@
-"""What the gate found, in the formats that people and platforms read."""
+"""The result of the gate, in formats for people and for platforms."""

@@ -1,4 +1,4 @@
-"""Which format a name, or the name of a file, stands for."""
+"""The formats of the gate's report, by name or by the suffix of a file."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _SUFFIXES = {".json": "json", ".md": "markdown", ".sarif": "sarif", ".xml": "jun
 
 
 def parse_report_option(word: str) -> tuple[str, Path] | None:
-    """Return the format and the file of ``FORMAT=FILE`` or ``FILE``; none where neither tells a format."""
+    """Return the format and the file of ``FORMAT=FILE`` or ``FILE``; none if there is no such format."""
     format, separator, path = word.partition("=")
     if separator and format in FORMATS:
         return format, Path(path)
-    found = _SUFFIXES.get(Path(word).suffix)
-    return None if found is None else (found, Path(word))
+    kind = _SUFFIXES.get(Path(word).suffix)
+    return None if kind is None else (kind, Path(word))
 
 
 def format_report(result: GateResult, format: str) -> str:
     """Return the report in a format of :data:`FORMATS`."""
-    # Only the module that is asked for is loaded: each takes its time.
+    # Only the module of the requested format is imported, for a fast start.
     module = importlib.import_module(f"advisor.report.check.{format}")
     make: Callable[[GateResult], str] = getattr(module, f"check_{format}")
     return make(result)

@@ -15,7 +15,7 @@ _SEVERITIES = {"error": "critical", "warning": "minor", "note": "info"}
 
 
 def check_gitlab(result: GateResult) -> str:
-    """Return the findings as a list of issues; what points nowhere is laid to the policy's file."""
+    """Return the findings as a list of issues; a finding without a place points to the policy's file."""
     document = [
         {
             "description": _described(finding, target_names(finding, result)),

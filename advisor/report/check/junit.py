@@ -15,7 +15,7 @@ from advisor.project.read_errors import UnreadableFileError
 
 
 def check_junit(result: GateResult) -> str:
-    """Return the findings as test suites; errors are failures, the others are told in their case's output."""
+    """Return the findings as test suites; errors are failures, others are in the output of their case."""
     root = ElementTree.Element("testsuites", name="advisor check")
     for target_result in result.targets:
         root.append(_suite(target_result, result))
@@ -32,20 +32,20 @@ def _suite(target_result: TargetResult, result: GateResult) -> ElementTree.Eleme
     suite = ElementTree.Element("testsuite", name=name)
     failed = 0
     for code, about in gate_codes().items():
-        found = [
+        findings = [
             f for f in result.findings if f.code == code and (not f.targets or target_result.case.name in f.targets)
         ]
         case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name=f"{code} {about.name}")
-        failing = [f for f in found if f.fails]
+        failing = [f for f in findings if f.fails]
         failed += bool(failing)
         for finding in failing[:1]:
             failure = ElementTree.SubElement(case, "failure", message=_legal(finding.message), type=code)
             failure.text = "\n".join(map(_line, failing))
-        if others := [f for f in found if not f.fails]:
+        if others := [f for f in findings if not f.fails]:
             ElementTree.SubElement(case, "system-out").text = "\n".join(map(_line, others))
     errors = 0
     if target_result.failure is not None:
-        case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name="examination")
+        case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name="check")
         message = _legal(target_result.failure.message)
         ElementTree.SubElement(
             case, "error", message=message, type=target_result.failure.code
@@ -58,12 +58,12 @@ def _suite(target_result: TargetResult, result: GateResult) -> ElementTree.Eleme
 
 
 def _unreadable_suite(findings: Sequence[Finding], error: UnreadableFileError) -> ElementTree.Element:
-    """Return the suite of a file that cannot be read: nothing else was examined."""
+    """Return the suite of a file that cannot be read: nothing else was checked."""
     suite = ElementTree.Element("testsuite", name="advisor", tests="1", failures="0", errors="1")
     name = f"{findings[0].code} {gate_codes()[findings[0].code].name}"
     case = ElementTree.SubElement(suite, "testcase", classname="advisor", name=name)
-    told = ElementTree.SubElement(case, "error", message=_legal(error.message), type=error.code)
-    told.text = "\n".join(map(_line, findings))
+    element = ElementTree.SubElement(case, "error", message=_legal(error.message), type=error.code)
+    element.text = "\n".join(map(_line, findings))
     return suite
 
 
@@ -73,5 +73,5 @@ def _line(finding: Finding) -> str:
 
 
 def _legal(text: str) -> str:
-    """Drop what XML cannot carry."""
+    """Return a text without characters that XML does not allow."""
     return "".join(c for c in text if c in "\t\n\r" or c >= " ")

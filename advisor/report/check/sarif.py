@@ -20,7 +20,7 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 
 
 def check_sarif(gate_result: GateResult) -> str:
-    """Return the findings as a log of one run; what exceptions cover is in it, marked as suppressed."""
+    """Return the findings as a log of one run; ignored findings are included and marked as suppressed."""
     codes = gate_codes()
     places = {code: place for place, code in enumerate(codes)}
     every = [*gate_result.findings, *(finding for finding, _ in gate_result.ignored)]

@@ -177,7 +177,8 @@ def test_a_task_without_new_results_is_given_up_and_retried_on_request(bench: Be
     mended = bench.run("pi", "retry", "--failed")
 
     assert (failed.returncode, idle.returncode, mended.returncode) == (4, 4, 0), mended.stderr
-    assert "gave nothing new 2 times: exit status 4: uv could not download the wheels" in failed.stdout
+    reason = "given up after 2 attempts without a new result: exit status 4: uv could not download the wheels"
+    assert reason in failed.stdout
     assert len(list(bench.home.glob("batches/*"))) == 3
     assert bench.cells == every_cell(2, 2)
 

@@ -335,7 +335,7 @@ def test_an_image_that_cannot_be_pulled_is_reported_while_the_task_waits(
     bench.run("pi", "cancel")
     good = ("--engine", "image=here", "--engine", f"kubeconfig={kubernetes.kubeconfig()}")
 
-    assert "task 0 waits: ImagePullBackOff: Back-off pulling image" in remark
+    assert "task 0 waiting: ImagePullBackOff: Back-off pulling image" in remark
     assert bench.campaign("-e", "kubernetes", *good).returncode == 0
     assert bench.cells == every_cell(1, 2)
 
