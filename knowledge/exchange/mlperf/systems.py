@@ -1,4 +1,4 @@
-"""A submitter's description of a system, in all its spellings: machine and software."""
+"""Parser of submitters' descriptions of systems, in all their variants: machine and software."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ANY_VERSION = r"[ _-]*v?(?P<version>\d+(?:\.\d+)+)"
 _CONTAINER = re.compile(r"(?:nvidia|ngc)\D*(?P<version>\d\d\.\d\d)|dl frameworks release (?P<other>\d\d\.\d\d)", re.I)
 _LONGEST_DESCRIPTION = 64 * 1024
 _MOST_BRACKETS = 100
-"""Of a description that is no JSON; those of rounds v0.6 and v0.7 hold 14 at most."""
+"""Limit for a description that is not JSON; those of rounds v0.6 and v0.7 contain at most 14."""
 CONTAINER_INDEX = "ngc"
 """Index of packages that came in a container of NVIDIA's GPU cloud: their versions are the container's."""
 SUBMISSION_INDEX = "submission"
@@ -65,13 +65,13 @@ class System:
     """A machine, or a cluster of them, with its software.
 
     Attributes:
-        submitter: Who submitted it, or empty.
+        submitter: Name of the submitter, or empty.
         division: ``closed``, ``open`` or empty.
         status: Category, such as ``onprem``, ``cloud``, ``preview`` or ``research``, or empty.
         framework: Distribution name of the framework, or ``unknown``.
-        stack: The software that is told.
+        stack: The described software.
         hardware: The machine.
-        described: What else the description says, by its own keys.
+        described: Other fields of the description, by their own keys.
     """
 
     submitter: str
@@ -84,7 +84,7 @@ class System:
 
     @property
     def device(self) -> str:
-        """Where it trains: ``cuda``, ``tpu``, ``npu`` or ``cpu``."""
+        """Device of the training: ``cuda``, ``tpu``, ``npu`` or ``cpu``."""
         vendors = {a.vendor for a in self.hardware.accelerators}
         kinds = {"nvidia": "cuda", "google": "tpu", "huawei": "npu"}
         return next((kind for vendor, kind in kinds.items() if vendor in vendors), "cpu")
@@ -169,7 +169,7 @@ def _literal(value: Any) -> Any:
 
 
 def make_system(name: str, described: Mapping[str, str], *, benchmark: str, submitter: str, place: str = "") -> System:
-    """Make sense of a description; where it is silent, of the system's name and the log's source file.
+    """Build a system from its description; missing facts come from its name and from the log's source file.
 
     Args:
         name: The system's name in the tree.
@@ -206,9 +206,9 @@ def make_system(name: str, described: Mapping[str, str], *, benchmark: str, subm
     )
 
 
-def _framework(told: str, name: str, benchmark: str, place: str) -> tuple[str, str, str]:
-    """Return distribution, version and index of the framework; what is not known is empty."""
-    for text in (told, name):
+def _framework(description: str, name: str, benchmark: str, place: str) -> tuple[str, str, str]:
+    """Return distribution, version and index of the framework; unknown parts are empty."""
+    for text in (description, name):
         found = [key for key, pattern in _FRAMEWORKS.items() if re.search(pattern, text, re.IGNORECASE)]
         if not found:
             continue
@@ -223,7 +223,7 @@ def _framework(told: str, name: str, benchmark: str, place: str) -> tuple[str, s
         return chosen, _pep440(version["version"]) if version else "", SUBMISSION_INDEX
     accelerator = find_accelerator(name)
     if accelerator is not None and accelerator.vendor == "google":
-        # TensorFlow alone drove TPUs when descriptions were still silent.
+        # When descriptions did not name the framework, only TensorFlow supported TPUs.
         return "tensorflow", "", SUBMISSION_INDEX
     for entry in catalogue()["sources"]:
         if re.search(entry["match"], place):
@@ -240,13 +240,13 @@ def _pep440(text: str) -> str:
 
 
 def _hardware(name: str, left: dict[str, str]) -> HardwareProfile:
-    """Build the machine, and take what it was built from out of the description."""
+    """Build the machine, and remove the fields that it was built from."""
     spelled = left.pop("accelerator_model_name", "")
     per_node, nodes = _number(left.pop("accelerators_per_node", "")), _number(left.pop("number_of_nodes", ""))
     known = find_machine(name)
     if known is not None:
         machine, facts = known
-        told = re.search(r"_n(\d+)(?:_|$)", name)
+        match = re.search(r"_n(\d+)(?:_|$)", name)
         accelerator = find_accelerator(facts["accelerator"])
         assert accelerator is not None
         return HardwareProfile(
@@ -259,9 +259,9 @@ def _hardware(name: str, left: dict[str, str]) -> HardwareProfile:
                 cores=facts["cores"],
             ),
             accelerators=(_several(accelerator, facts["accelerators"]),),
-            nodes=nodes or (int(told[1]) if told else None if "multi" in name else 1),
+            nodes=nodes or (int(match[1]) if match else None if "multi" in name else 1),
         )
-    # A name such as `tpu-v4-16-TF` tells the generation where the description says only `TPU`.
+    # A name such as `tpu-v4-16-TF` contains the generation if the description is only `TPU`.
     accelerator = find_accelerator(spelled, f"{spelled} {name}") if spelled else find_accelerator(name)
     if per_node == 0:
         accelerator = None
@@ -269,7 +269,7 @@ def _hardware(name: str, left: dict[str, str]) -> HardwareProfile:
     processor = left.pop("host_processor_model_name", "")
     sockets = _number(left.pop("host_processors_per_node", ""))
     if accelerator is not None and accelerator.vendor == "google":
-        # Its hosts are told one way in one round and another, or not at all, in the next: a slice is so many chips.
+        # Rounds describe the hosts of a TPU slice in different ways or not at all, so a slice is a number of chips.
         processor, sockets, count, nodes = "", None, count * (nodes or 1), 1
         name = f"{accelerator.model} x {count}"
     return HardwareProfile(
@@ -292,7 +292,7 @@ def _number(text: str) -> int | None:
 
 
 def _count_in(name: str, accelerator: Accelerator | None) -> int:
-    """Return how many accelerators a system's name tells, such as 8 for ``8xV100`` and 16 for ``cloud_v3.32``."""
+    """Return the number of accelerators in a system's name, such as 8 for ``8xV100`` and 16 for ``cloud_v3.32``."""
     if accelerator is None:
         return 0
     if accelerator.vendor == "google":
