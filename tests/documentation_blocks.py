@@ -80,13 +80,13 @@ def _of_block(fence: re.Match[str]) -> Iterator[Command]:
     elif "run with" in marks:
         yield Command(script=f"{marks['run with']} -c {shlex.quote(content)}", needs=needs)
     elif fence[3] == "console" and "not run" not in marks:
-        shown = list(_shown(content))
-        for number, (script, output) in enumerate(shown, 1):
-            code = int(marks.get("exit code", 0)) if number == len(shown) else 0
+        entries = list(_entries(content))
+        for number, (script, output) in enumerate(entries, 1):
+            code = int(marks.get("exit code", 0)) if number == len(entries) else 0
             yield Command(script=script, output=output, exit_code=code, needs=needs)
 
 
-def _shown(content: str) -> Iterator[tuple[str, str]]:
+def _entries(content: str) -> Iterator[tuple[str, str]]:
     """Yield the commands of a block with their outputs; without prompts, each line is a command without output."""
     if not content.startswith("$ "):
         content = re.sub(r"^(?! |$)", "$ ", content, flags=re.MULTILINE)
