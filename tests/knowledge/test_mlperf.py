@@ -89,8 +89,8 @@ def test_a_log_of_every_dialect_tells_the_time_to_train(text: str, benchmark: st
 
 
 def test_what_a_log_says_beside_the_time_is_kept() -> None:
-    assert read_log(V05).told == {"input_batch_size": 2048}
-    assert read_log(MLL).told["weather"] == "fine"
+    assert read_log(V05).other_values == {"input_batch_size": 2048}
+    assert read_log(MLL).other_values["weather"] == "fine"
 
 
 def test_without_a_status_the_quality_decides() -> None:
@@ -278,7 +278,7 @@ def test_a_directory_and_a_tar_file_of_it_give_the_same(tmp_path: Path) -> None:
 def test_a_tree_that_names_no_round_asks_for_it(tmp_path: Path) -> None:
     _tree(tmp_path, ((name.removeprefix("v1.1/"), text) for name, text in FILES))
 
-    with pytest.raises(InputError, match="no directory's name tells the round"):
+    with pytest.raises(InputError, match="no directory name contains the round"):
         read_results(tmp_path / "Us")
 
     assert len(read_results(tmp_path / "Us", round_="v1.1").observations) == 1

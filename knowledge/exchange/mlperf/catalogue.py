@@ -32,8 +32,8 @@ def round_rules(round_: str, benchmark: str) -> BenchmarkRules:
     """Return what a round asks of a benchmark; a round that is not listed asks what the newest before it did."""
     rounds = catalogue()["rounds"]
     earlier = [name for name in rounds if _order(name) <= _order(round_)] or list(rounds)[:1]
-    found = rounds[max(earlier, key=_order)]
-    return BenchmarkRules(timed=found.get("timed", False), **found["benchmarks"].get(benchmark, {}))
+    rules = rounds[max(earlier, key=_order)]
+    return BenchmarkRules(timed=rules.get("timed", False), **rules["benchmarks"].get(benchmark, {}))
 
 
 def find_accelerator(*spellings: str) -> Accelerator | None:
@@ -64,10 +64,10 @@ def catalogue() -> dict[str, Any]:
     """Return the catalogue file."""
     import yaml
 
-    found: dict[str, Any] = yaml.safe_load(
+    document: dict[str, Any] = yaml.safe_load(
         (importlib.resources.files("knowledge.exchange.mlperf") / "catalogue.yaml").read_text(encoding="utf-8")
     )
-    return found
+    return document
 
 
 def _order(round_: str) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ class TrainingRun:
         epochs: Epoch of that evaluation, or none.
         place: Source file that wrote ``run_start``.
         entry: Description of the system that the log carries, or empty.
-        told: Everything else, the first value of each key.
+        other_values: The first value of every other key.
     """
 
     benchmark: str
@@ -54,7 +54,7 @@ class TrainingRun:
     epochs: float | None
     place: str
     entry: str
-    told: Mapping[str, Scalar] = field(default_factory=dict)
+    other_values: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +82,15 @@ def read_log(text: str) -> TrainingRun:
         raise UnreadableLogError(f"it holds no `{'run_start' if start is None else 'run_stop'}`")
     if stop.seconds <= start.seconds:
         raise UnreadableLogError("its `run_stop` is not after its `run_start`")
-    told: dict[str, Scalar] = {}
+    values: dict[str, Scalar] = {}
     for e in events:
         if e.key not in _NOT_KEPT and e.value is not None:
-            told.setdefault(e.key, _scalar(e.value))
-    named = told.pop("submission_benchmark", None) or next((e.benchmark for e in events if e.benchmark), "")
+            values.setdefault(e.key, _scalar(e.value))
+    benchmark = values.pop("submission_benchmark", None) or next((e.benchmark for e in events if e.benchmark), "")
     quality, epochs = _last_quality(events)
     entry = _first(events, "submission_entry")
     return TrainingRun(
-        benchmark=str(named),
+        benchmark=str(benchmark),
         started=start.seconds,
         seconds=stop.seconds - start.seconds,
         converged=_converged(stop, events, quality),
@@ -98,7 +98,7 @@ def read_log(text: str) -> TrainingRun:
         epochs=epochs,
         place=str(start.metadata.get("file", "")),
         entry=str(entry.value) if entry is not None else "",
-        told=told,
+        other_values=values,
     )
 
 
@@ -151,17 +151,17 @@ def _mapping(text: str) -> dict[str, Any]:
         ValueError: If it is neither.
     """
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         from ast import literal_eval
 
         try:
-            found = literal_eval(re.sub(r"\bnull\b", "None", text))
+            document = literal_eval(re.sub(r"\bnull\b", "None", text))
         except (SyntaxError, MemoryError, RecursionError):
             raise ValueError(text) from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ValueError(text)
-    return found
+    return document
 
 
 def _metadata(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -185,8 +185,8 @@ def _qualities(events: list[_Event]) -> Iterator[tuple[float, float | None]]:
 
 
 def _last_quality(events: list[_Event]) -> tuple[float | None, float | None]:
-    found = list(_qualities(events))
-    return found[-1] if found else (None, None)
+    qualities = list(_qualities(events))
+    return qualities[-1] if qualities else (None, None)
 
 
 def _converged(stop: _Event, events: list[_Event], quality: float | None) -> bool:

@@ -69,9 +69,9 @@ class System:
         division: ``closed``, ``open`` or empty.
         status: Category, such as ``onprem``, ``cloud``, ``preview`` or ``research``, or empty.
         framework: Distribution name of the framework, or ``unknown``.
-        stack: The software that is told.
+        stack: The software that the description names.
         hardware: The machine.
-        described: What else the description says, by its own keys.
+        described: The other values of the description, by its own keys.
     """
 
     submitter: str
@@ -130,12 +130,12 @@ def _document(text: str) -> Any:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(plain)):
             # A few lines of them can stand for more values than fit into the memory.
             raise ValueError("it holds aliases")
-        found = yaml.safe_load(plain)
+        document = yaml.safe_load(plain)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ValueError("it is no mapping")
-    return found
+    return document
 
 
 def _entries(value: Any) -> Iterator[tuple[str, str]]:
@@ -169,7 +169,7 @@ def _literal(value: Any) -> Any:
 
 
 def make_system(name: str, described: Mapping[str, str], *, benchmark: str, submitter: str, place: str = "") -> System:
-    """Make sense of a description; where it is silent, of the system's name and the log's source file.
+    """Return the system of a description; missing values come from the system's name and the log's source file.
 
     Args:
         name: The system's name in the tree.
@@ -178,52 +178,52 @@ def make_system(name: str, described: Mapping[str, str], *, benchmark: str, subm
         submitter: Directory of the submitter.
         place: Source file that wrote the log.
     """
-    left = dict(described)
-    framework, version, index = _framework(left.pop("framework", ""), name, benchmark, place)
-    division, status = left.pop("division", "").lower(), left.pop("status", "").lower()
+    remaining = dict(described)
+    framework, version, index = _framework(remaining.pop("framework", ""), name, benchmark, place)
+    division, status = remaining.pop("division", "").lower(), remaining.pop("status", "").lower()
     packages = [PackageVersion(name=framework, version=version, index=index)] if version else []
     packages += [
-        PackageVersion(name=component, version=found, index="system")
+        PackageVersion(name=component, version=version_text, index="system")
         for key, component in _COMPONENTS.items()
-        if (found := _pep440(left.pop(key, "")))
+        if (version_text := _pep440(remaining.pop(key, "")))
     ]
-    hardware = _hardware(name, left)
+    hardware = _hardware(name, remaining)
     return System(
-        submitter=left.pop("submitter", submitter),
+        submitter=remaining.pop("submitter", submitter),
         division=division,
         status=_STATUSES.get(status, status),
         framework=framework,
         stack=Stack(
             packages=tuple(sorted(packages)),
-            python=left.pop("python_version", ""),
+            python=remaining.pop("python_version", ""),
             platform="linux_x86_64",
             implementation="",
-            cuda=_pep440(left.pop("cuda_version", "")) or None,
-            cudnn=_pep440(left.pop("cudnn_version", "")) or None,
+            cuda=_pep440(remaining.pop("cuda_version", "")) or None,
+            cudnn=_pep440(remaining.pop("cudnn_version", "")) or None,
         ),
         hardware=hardware,
-        described={key: value[:200] for key, value in sorted(left.items())},
+        described={key: value[:200] for key, value in sorted(remaining.items())},
     )
 
 
-def _framework(told: str, name: str, benchmark: str, place: str) -> tuple[str, str, str]:
-    """Return distribution, version and index of the framework; what is not known is empty."""
-    for text in (told, name):
-        found = [key for key, pattern in _FRAMEWORKS.items() if re.search(pattern, text, re.IGNORECASE)]
-        if not found:
+def _framework(description: str, name: str, benchmark: str, place: str) -> tuple[str, str, str]:
+    """Return distribution, version and index of the framework; empty if they are not known."""
+    for text in (description, name):
+        matches = [key for key, pattern in _FRAMEWORKS.items() if re.search(pattern, text, re.IGNORECASE)]
+        if not matches:
             continue
         # Where a system lists two, image classification took MXNet, as in all of NVIDIA's own submissions.
-        chosen = "mxnet" if len(found) > 1 and benchmark == "resnet" and "mxnet" in found else found[0]
-        if len(found) > 1 and chosen == "mxnet" and benchmark != "resnet":
-            chosen = found[1]
+        framework = "mxnet" if len(matches) > 1 and benchmark == "resnet" and "mxnet" in matches else matches[0]
+        if len(matches) > 1 and framework == "mxnet" and benchmark != "resnet":
+            framework = matches[1]
         container = _CONTAINER.search(text)
         if container:
-            return chosen, _pep440(container["version"] or container["other"]), CONTAINER_INDEX
-        version = re.search(f"(?:{_FRAMEWORKS[chosen]}){_ANY_VERSION}", text, re.IGNORECASE)
-        return chosen, _pep440(version["version"]) if version else "", SUBMISSION_INDEX
+            return framework, _pep440(container["version"] or container["other"]), CONTAINER_INDEX
+        version = re.search(f"(?:{_FRAMEWORKS[framework]}){_ANY_VERSION}", text, re.IGNORECASE)
+        return framework, _pep440(version["version"]) if version else "", SUBMISSION_INDEX
     accelerator = find_accelerator(name)
     if accelerator is not None and accelerator.vendor == "google":
-        # TensorFlow alone drove TPUs when descriptions were still silent.
+        # Only TensorFlow ran on TPUs while descriptions did not name the framework.
         return "tensorflow", "", SUBMISSION_INDEX
     for entry in catalogue()["sources"]:
         if re.search(entry["match"], place):
@@ -239,14 +239,14 @@ def _pep440(text: str) -> str:
         return ""
 
 
-def _hardware(name: str, left: dict[str, str]) -> HardwareProfile:
-    """Build the machine, and take what it was built from out of the description."""
-    spelled = left.pop("accelerator_model_name", "")
-    per_node, nodes = _number(left.pop("accelerators_per_node", "")), _number(left.pop("number_of_nodes", ""))
-    known = find_machine(name)
-    if known is not None:
-        machine, facts = known
-        told = re.search(r"_n(\d+)(?:_|$)", name)
+def _hardware(name: str, remaining: dict[str, str]) -> HardwareProfile:
+    """Return the machine; remove the values that describe it from ``remaining``."""
+    spelled = remaining.pop("accelerator_model_name", "")
+    per_node, nodes = _number(remaining.pop("accelerators_per_node", "")), _number(remaining.pop("number_of_nodes", ""))
+    machine_entry = find_machine(name)
+    if machine_entry is not None:
+        machine, facts = machine_entry
+        nodes_in_name = re.search(r"_n(\d+)(?:_|$)", name)
         accelerator = find_accelerator(facts["accelerator"])
         assert accelerator is not None
         return HardwareProfile(
@@ -259,17 +259,17 @@ def _hardware(name: str, left: dict[str, str]) -> HardwareProfile:
                 cores=facts["cores"],
             ),
             accelerators=(_several(accelerator, facts["accelerators"]),),
-            nodes=nodes or (int(told[1]) if told else None if "multi" in name else 1),
+            nodes=nodes or (int(nodes_in_name[1]) if nodes_in_name else None if "multi" in name else 1),
         )
-    # A name such as `tpu-v4-16-TF` tells the generation where the description says only `TPU`.
+    # A name such as `tpu-v4-16-TF` contains the generation even if the description says only `TPU`.
     accelerator = find_accelerator(spelled, f"{spelled} {name}") if spelled else find_accelerator(name)
     if per_node == 0:
         accelerator = None
     count = per_node or _count_in(name, accelerator)
-    processor = left.pop("host_processor_model_name", "")
-    sockets = _number(left.pop("host_processors_per_node", ""))
+    processor = remaining.pop("host_processor_model_name", "")
+    sockets = _number(remaining.pop("host_processors_per_node", ""))
     if accelerator is not None and accelerator.vendor == "google":
-        # Its hosts are told one way in one round and another, or not at all, in the next: a slice is so many chips.
+        # Descriptions of its hosts differ between rounds or are missing: only the number of chips is recorded.
         processor, sockets, count, nodes = "", None, count * (nodes or 1), 1
         name = f"{accelerator.model} x {count}"
     return HardwareProfile(
@@ -292,12 +292,12 @@ def _number(text: str) -> int | None:
 
 
 def _count_in(name: str, accelerator: Accelerator | None) -> int:
-    """Return how many accelerators a system's name tells, such as 8 for ``8xV100`` and 16 for ``cloud_v3.32``."""
+    """Return the number of accelerators in a system's name, such as 8 for ``8xV100`` and 16 for ``cloud_v3.32``."""
     if accelerator is None:
         return 0
     if accelerator.vendor == "google":
         cores = re.search(r"v\d[.-](\d+)", name)
         # A TPU's name counts cores, of which a chip has two (https://cloud.google.com/tpu/docs/system-architecture).
         return int(cores[1]) // 2 if cores else 1
-    found = re.search(r"(\d+)xv100|v100x(\d+)|v100-(\d+)", name, re.IGNORECASE)
-    return int(next(group for group in found.groups() if group)) if found else 1
+    match = re.search(r"(\d+)xv100|v100x(\d+)|v100-(\d+)", name, re.IGNORECASE)
+    return int(next(group for group in match.groups() if group)) if match else 1

@@ -61,7 +61,7 @@ _Descriptions = dict[tuple[str, str, str], dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a log stands in the tree."""
+    """Location of a log in the tree."""
 
     path: str
     round_: str
@@ -76,7 +76,7 @@ def read_results(path: Path, *, round_: str | None = None) -> ImportResult:
 
     Args:
         path: A checkout, any directory in one, or a tar file of it.
-        round_: The round, such as ``v0.6``, where no directory's name tells it.
+        round_: The round, such as ``v0.6``, if no directory name contains it.
 
     Raises:
         InputError: If there is nothing there, or nothing of a result tree in it.
@@ -125,26 +125,26 @@ def _gather(
             f"`{path}` holds no MLPerf Training results",
             hint="name a tree that has `results/SYSTEM/BENCHMARK/result_0.txt` in it; name its round with `--round`",
         )
-    return sorted(runs, key=lambda found: found[0].path), descriptions, skipped
+    return sorted(runs, key=lambda run: run[0].path), descriptions, skipped
 
 
 def _log_lines(size: int, file: IO[bytes]) -> str:
-    """Return the lines of a log that hold records; what stands between them is not kept in memory.
+    """Return the lines of a log that contain records; the other lines are not kept in memory.
 
     Raises:
-        UnreadableLogError: If the log, or what is kept of it, is too large.
+        UnreadableLogError: If the log or its records are too large.
     """
     if size > _LARGEST_LOG:
         raise UnreadableLogError(f"it is larger than {_LARGEST_LOG // 2**20} MiB")
-    kept: list[bytes] = []
-    left = _LARGEST_RECORDS
+    records: list[bytes] = []
+    bytes_left = _LARGEST_RECORDS
     for line in file:
         if b":::ML" in line:
-            kept.append(line)
-            left -= len(line)
-            if left < 0:
+            records.append(line)
+            bytes_left -= len(line)
+            if bytes_left < 0:
                 raise UnreadableLogError(f"it holds more than {_LARGEST_RECORDS // 2**20} MiB of log lines")
-    return b"".join(kept).decode("utf-8", "replace")
+    return b"".join(records).decode("utf-8", "replace")
 
 
 def _files(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
@@ -152,48 +152,48 @@ def _files(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     if path.is_dir():
         # The path itself may name the round.
         root = path.resolve()
-        for found in sorted(root.rglob("*")):
-            name = str(found.relative_to(root.parent))
-            if _wanted(name) and found.is_file():
-                with found.open("rb") as file:
-                    yield name, found.stat().st_size, file
+        for entry in sorted(root.rglob("*")):
+            name = str(entry.relative_to(root.parent))
+            if _is_relevant(name) and entry.is_file():
+                with entry.open("rb") as file:
+                    yield name, entry.stat().st_size, file
         return
     with tarfile.open(path) as archive:
         for member in archive:
             # Read in memory, never unpacked: a path in an archive may lead anywhere.
-            if member.isfile() and _wanted(member.name) and (opened := archive.extractfile(member)) is not None:
+            if member.isfile() and _is_relevant(member.name) and (opened := archive.extractfile(member)) is not None:
                 yield f"{path.name.split('.tar')[0]}/{member.name}", member.size, opened
             # It would remember every member, and millions of empty ones compress to nothing.
             archive.members = []  # type: ignore[attr-defined]
 
 
-def _wanted(name: str) -> bool:
-    found = PurePosixPath(name)
-    return bool(_RESULT.match(found.name)) or (found.suffix == ".json" and "systems" in found.parts[:-1])
+def _is_relevant(name: str) -> bool:
+    path = PurePosixPath(name)
+    return bool(_RESULT.match(path.name)) or (path.suffix == ".json" and "systems" in path.parts[:-1])
 
 
-def _round_of(parts: Iterable[str], given: str | None) -> tuple[str, int]:
-    """Return the round that a path names, and the place of the last part that names it; -1 where none does."""
+def _round_of(parts: Iterable[str], default_round: str | None) -> tuple[str, int]:
+    """Return the round that a path names and the index of the last part that names it; -1 if no part does."""
     places = [(f"v{m[1]}", i) for i, part in enumerate(parts) if (m := _ROUND.match(part))]
     if places:
-        return given or places[-1][0], places[-1][1]
-    if given is None:
+        return default_round or places[-1][0], places[-1][1]
+    if default_round is None:
         raise InputError(
-            "no directory's name tells the round of these results",
+            "no directory name contains the round of these results",
             hint="name it with `--round`, such as `--round v0.7`",
         )
-    return given, -1
+    return default_round, -1
 
 
-def _place(name: str, given: str | None) -> _Place | None:
-    """Return where a log stands, or none where it is no log under `results`."""
+def _place(name: str, default_round: str | None) -> _Place | None:
+    """Return the location of a log; none if it is not a log under `results`."""
     parts = PurePosixPath(name).parts
     match = _RESULT.match(parts[-1])
     if match is None or "results" not in parts:
         return None
     here = len(parts) - 1 - parts[::-1].index("results")
-    round_, named = _round_of(parts[:here], given)
-    between, inside = parts[named + 1 : here], parts[here + 1 : -1]
+    round_, index = _round_of(parts[:here], default_round)
+    between, inside = parts[index + 1 : here], parts[here + 1 : -1]
     if not inside:
         return None
     # v0.5 put directories of its own between the submitter and the results, and called every TPU `tpu`.
@@ -201,17 +201,17 @@ def _place(name: str, given: str | None) -> _Place | None:
     return _Place(
         path=name,
         round_=round_,
-        submitter=(between[0] if named >= 0 else between[-1]) if between else "",
+        submitter=(between[0] if index >= 0 else between[-1]) if between else "",
         system=system,
         benchmark=benchmark_name(inside[1]) if len(inside) > 1 else "",
         number=int(match[1]),
     )
 
 
-def _described_system(name: str, given: str | None) -> tuple[str, str, str] | None:
+def _described_system(name: str, default_round: str | None) -> tuple[str, str, str] | None:
     parts = PurePosixPath(name).parts
     if parts[-1].endswith(".json") and parts[-2] == "systems":
-        return _round_of(parts[:-2], given)[0], parts[-3], parts[-1].removesuffix(".json")
+        return _round_of(parts[:-2], default_round)[0], parts[-3], parts[-1].removesuffix(".json")
     return None
 
 
@@ -253,21 +253,21 @@ def _observation(place: _Place, run: TrainingRun, described: Mapping[str, str] |
 
 
 def _environment(place: _Place, run: TrainingRun, system: System) -> dict[str, Scalar]:
-    told = {key: value for key, value in run.told.items() if not key.startswith("submission_")}
+    values = {key: value for key, value in run.other_values.items() if not key.startswith("submission_")}
     own = {
         "mlperf_round": place.round_,
         "submitter": place.submitter,
         "system": place.system,
-        "division": system.division or str(run.told.get("submission_division", "closed")).lower(),
-        "category": system.status or str(run.told.get("submission_status", "")).lower(),
+        "division": system.division or str(run.other_values.get("submission_division", "closed")).lower(),
+        "category": system.status or str(run.other_values.get("submission_status", "")).lower(),
     }
     return {
         **{f"system:{k}": v for k, v in system.described.items()},
-        **{f"log:{k}": v for k, v in told.items()},
+        **{f"log:{k}": v for k, v in values.items()},
         **own,
     }
 
 
 def _metrics(run: TrainingRun) -> dict[str, float]:
-    found = {"run_seconds": run.seconds, "quality": run.quality, "epochs": run.epochs}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {"run_seconds": run.seconds, "quality": run.quality, "epochs": run.epochs}
+    return {name: value for name, value in values.items() if value is not None}
