@@ -139,9 +139,9 @@ def test_the_api_does_not_load_the_command_line() -> None:
     modules = ("typer", "advisor.cli", "sqlalchemy", "numpy")
     program = f"import advisor.api, sys; print([m for m in {modules} if m in sys.modules])"
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout == "[]\n"
+    assert result.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("name", [n for n in advisor.api.__all__ if n.islower()])

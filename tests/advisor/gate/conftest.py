@@ -14,9 +14,9 @@ from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.client import IndexClient
 from advisor.project.locks import read_lock
+from tests.advisor.factories import build_client, build_problem
 from tests.advisor.gate.lock_texts import SDIST, WHEEL, WINDOWS, Compare, Document, Found
 from tests.advisor.gate.steps import Run
-from tests.advisor.made import client_of, problem_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -94,14 +94,14 @@ def compare(index: PackageIndex, tmp_path: Path) -> Iterator[Compare]:
 
     def run(name: str, text: str, *, client: IndexClient | None = None, policy: Document | None = None) -> Found:
         (tmp_path / name).write_text(text)
-        problem = problem_of("six")
+        problem = build_problem("six")
         scope = Scope(
             lock=read_lock(tmp_path / name, problem.target),
             problem=problem,
             policy=read_policy(policy or {}),
             target="",
         )
-        clients.append(client or client_of(index, tmp_path / "cache"))
+        clients.append(client or build_client(index, tmp_path / "cache"))
         allowed_indexes = (policy or {}).get("indexes", (clients[-1].configuration.default,))
         found = LockedFiles(scope, clients[-1], allowed_indexes=allowed_indexes).findings
         return {(finding.code, finding.subject) for finding in found if finding.level != "note"}

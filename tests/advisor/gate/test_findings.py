@@ -14,8 +14,8 @@ from advisor.project.locks import read_lock
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import ConflictRule
 from knowledge.store.engine import open_knowledge_base
+from tests.advisor.factories import MACHINE, build_problem
 from tests.advisor.gate.steps import Run, change, places
-from tests.advisor.made import MACHINE, problem_of
 from tests.conftest import Advisor
 from tests.knowledge.samples import observation
 from tests.package_index import PackageIndex
@@ -321,7 +321,7 @@ def test_two_packages_that_a_rule_forbids_together_are_found(tmp_path: Path) -> 
         source="https://example.org",
     )
     (tmp_path / "freeze.txt").write_text("a==1.0\nb==1.1\n")
-    problem = problem_of("a", "b")
+    problem = build_problem("a", "b")
     lock = read_lock(tmp_path / "freeze.txt", problem.target)
     scope = Scope(lock=lock, problem=problem, policy=read_policy({}), target="")
     predictor = Predictor(DiskCache(tmp_path), address="sqlite://", hardware=MACHINE, workload="equal")

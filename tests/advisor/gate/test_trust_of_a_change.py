@@ -10,7 +10,7 @@ import pytest
 
 from tests.advisor.gate.steps import Run, change, git
 from tests.conftest import Advisor
-from tests.package_index import PackageIndex
+from tests.package_index import Listing, PackageIndex
 
 
 @pytest.fixture
@@ -210,8 +210,8 @@ def test_requirements_in_every_encoding_that_pip_reads_are_judged(repository: Pa
 
 
 def test_another_withdrawn_version_is_a_change(repository: Path, check: Run, index: PackageIndex) -> None:
-    index.add("b", "1.2", code="", yanked=True)
-    index.add("b", "1.3", code="", yanked=True)
+    index.add("b", "1.2", code="", listing=Listing(yanked=True))
+    index.add("b", "1.3", code="", listing=Listing(yanked=True))
     (repository / "pylock.toml").unlink()
     (repository / "requirements.txt").write_text("a==2.0\nb==1.2\n")
     git(repository, "add", "-u")

@@ -11,8 +11,8 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 
 from advisor.project.locks import read_lock
 from advisor.project.read_errors import UnreadableFileError
+from tests.advisor.factories import build_problem
 from tests.advisor.gate.steps import Run, change, git
-from tests.advisor.made import problem_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -112,7 +112,7 @@ def test_what_is_wrong_with_a_lock_is_said_with_line_and_package(
     path.write_text(text)
 
     with pytest.raises(UnreadableFileError) as raised:
-        read_lock(path, problem_of("a").target)
+        read_lock(path, build_problem("a").target)
 
     assert (raised.value.path, raised.value.line, raised.value.package) == (path, line, package)
     if message is not None:

@@ -18,7 +18,7 @@ from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import InfeasibleError, optimise
 from advisor.resolve.verify import verify
 from knowledge.rules.engine import RuleBook
-from tests.advisor.made import MACHINE, no_knowledge
+from tests.advisor.factories import MACHINE, empty_estimator
 from tests.advisor.test_optimum import (
     NAMES,
     Ask,
@@ -35,7 +35,7 @@ from tests.advisor.test_optimum import (
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
-NOTHING_KNOWN = no_knowledge()
+NOTHING_KNOWN = empty_estimator()
 
 
 @settings(max_examples=300, deadline=None)
