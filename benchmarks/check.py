@@ -1,8 +1,8 @@
-"""What `advisor check --offline` costs on a lock of a hundred packages, since it runs on every push.
+"""Measure the cost of `advisor check --offline` on a lock of a hundred packages.
 
 CPU and wall seconds of the whole process, interleaved over the rounds; medians. `unchanged`: the lock was checked
 before. `changed`: another version of one package than the last time, against the lock before as its base. `forgotten`:
-what was worked out before is removed, the pages and metadata of the index are there. `--help` is for scale.
+cached results are removed, except for pages and metadata of the index. `--help` is a reference for the scale.
 
 Usage: python benchmarks/check.py [--rounds N]
 """
@@ -52,9 +52,9 @@ def main() -> None:
         )
         run("advise", "-o", "pylock.toml", folder=folder, cache=cache)
         shutil.copy(folder / "pylock.toml", folder / "pylock.base.toml")
-        told = run("check", folder=folder, cache=cache)[2]
-        found = re.search(r"(\d+) packages", told)
-        print(f"{found[1] if found else '?'} packages, {rounds} rounds")
+        output = run("check", folder=folder, cache=cache)[2]
+        match = re.search(r"(\d+) packages", output)
+        print(f"{match[1] if match else '?'} packages, {rounds} rounds")
         text = (folder / "pylock.toml").read_text()
         others = []
         for version in OTHERS[: rounds + 1]:

@@ -36,13 +36,13 @@ _TRANSACTIONS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What writers and readers did.
+    """Results of writers and readers.
 
     Attributes:
-        seconds: How long each call took, by what it was.
-        acknowledged: Observations that writers were told are stored, by block.
+        seconds: Durations of the calls, by kind of call.
+        acknowledged: Observations whose storage was acknowledged, by block.
         found: Observations that were there afterwards, by block.
-        torn: Readings that saw a part of a transaction, one sentence each.
+        torn: Reads that returned a part of a transaction, one sentence each.
         damage: One sentence for each record of the knowledge base that is damaged.
     """
 
@@ -54,7 +54,7 @@ class Outcome:
 
 
 def write(number: int, address: str, until: float, done: Any) -> None:
-    """Add observations until a time of the monotonic clock; tell how long each took, and what was acknowledged."""
+    """Add observations until a time of the monotonic clock; report durations and acknowledged observations."""
     taken: dict[str, list[float]] = {"add": []}
     acknowledged: dict[str, int] = defaultdict(int)
     with open_knowledge_base(address, shipped=False) as store:
@@ -75,7 +75,7 @@ def write(number: int, address: str, until: float, done: Any) -> None:
 
 
 def read(number: int, address: str, until: float, done: Any) -> None:
-    """Read until a time of the monotonic clock; tell how long each took, and what was seen of a part only."""
+    """Read until a time of the monotonic clock; report durations and inconsistent reads."""
     taken: dict[str, list[float]] = {"list blocks": [], "first observation": [], "whole block": []}
     torn: list[str] = []
     with open_knowledge_base(address, shipped=False) as store:
@@ -117,23 +117,23 @@ def measure(address: str, seconds: float, *, writers: int = WRITERS, readers: in
     processes = [context.Process(target=role, args=(n, address, until, done), daemon=True) for role, n in roles]
     for process in processes:
         process.start()
-    told = [done.get(timeout=seconds + 300) for _ in processes]
+    results = [done.get(timeout=seconds + 300) for _ in processes]
     for process in processes:
         process.join()
     spent: dict[str, list[float]] = defaultdict(list)
     acknowledged: dict[str, int] = defaultdict(int)
-    for taken, blocks, _ in told:
+    for taken, blocks, _ in results:
         for name, values in taken.items():
             spent[name] += values
         for name, count in blocks.items():
-            # What is shared, several were told to be stored.
+            # Several writers add to a shared block.
             acknowledged[name] = max(acknowledged[name], count)
     with open_knowledge_base(address, shipped=False) as store:
         return Outcome(
             seconds=dict(spent),
             acknowledged=dict(acknowledged),
             found={block.name: block.observations for block in store.blocks()},
-            torn=tuple(text for _, _, texts in told for text in texts),
+            torn=tuple(text for _, _, texts in results for text in texts),
             damage=tuple(store.find_damage()),
         )
 

@@ -1,8 +1,7 @@
-"""Whether two engines measure the same: ``python -m benchmarks.engines KNOWLEDGE BLOCK-A BLOCK-B [...]``.
+"""Compare the measurements of two engines: ``python -m benchmarks.engines KNOWLEDGE BLOCK-A BLOCK-B [...]``.
 
-Each pair is one block of a matrix, measured twice (by two engines, or twice by one, which tells the noise). For each
-stack and indicator the medians of the rounds are compared: their ratio, and the error of it that the spread over the
-rounds tells.
+Each pair is one block of a matrix, measured twice (by two engines, or twice by one, which shows the noise). For each
+stack and indicator the medians of the rounds are compared: their ratio, and its error from the spread over the rounds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Whether the model is right about what it was not shown: errors, intervals and advice, against simple baselines.
+"""Test the model on data that was left out: errors, intervals and advice, compared with simple baselines.
 
     python benchmarks/estimator.py [--only versions|machines|mlperf|advice]
 
-Versions are hidden one at a time (all their contrasts, with and without settings), amplitudes are fitted anew on what
-is left, and the hidden contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the nearest
+Versions are hidden one at a time (all their contrasts, with and without settings), amplitudes are fitted again on the
+rest, and the hidden contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the nearest
 version that was shown, at the same indicator), `mean` (the mean of all versions shown, at the same indicator) and
 `ridge` (regression on the version's place, by indicator and family). For advice a random quarter of the versions is
 hidden, and each method chooses among all of them.
@@ -134,7 +134,7 @@ def leave_out(
 def report(title: str, found: dict[str, list[float]]) -> None:
     """Print errors, rank correlations and coverage."""
     inside = np.abs(np.array(found["model"]) - np.array(found["truth"])) <= HALF * np.array(found["deviation"])
-    # What was measured badly says little of who foresees better.
+    # Imprecise contrasts do not show which method predicts better.
     clear = np.array(found["error"]) <= CLEAR
     found = {name: list(np.array(values)[clear]) for name, values in found.items()}
     truth = np.array(found["truth"])
@@ -182,7 +182,7 @@ def errors_of_left_out_versions(groups: dict[str, list[Contrast]]) -> None:
 
 def errors_of_left_out_machines(groups: dict[str, list[Contrast]]) -> None:
     """Leave out each machine."""
-    for new, title in ((False, "machines"), (True, "machines, indicators nobody ran elsewhere")):
+    for new, title in ((False, "machines"), (True, "machines, at indicators that were not measured on other machines")):
         whole: dict[str, list[float]] = defaultdict(list)
         for contrasts in groups.values():
             machines = sorted({c.machine.identity for c in contrasts})
@@ -256,7 +256,7 @@ def hide_release(earlier: str, later: str) -> Callable[[Contrast], bool]:
 
 
 def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[float]) -> None:
-    """Hide a random quarter of the versions, choose by each method, and tell how much slower the choice is.
+    """Hide a random quarter of the versions, choose by each method, and print how much slower the choice is.
 
     Methods are shown the even rounds of every block and judged by the odd ones: else the luck of what was shown would
     count as truth.
@@ -277,7 +277,7 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
                 shown = [c for c in every if not hidden & {c.side.version, c.reference.version}]
                 for name, value in regret_of_choices(inside, shown, versions, risks).items():
                     lost[name] += value
-    print("\n| method | choices | not the newest | mean regret | 90th percentile | worst |")
+    print("\n| method | choices | choices other than the newest | mean regret | 90th percentile | worst |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name, choices in lost.items():
         values, left = [value for value, _ in choices], sum(moved for _, moved in choices)

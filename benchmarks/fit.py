@@ -1,10 +1,10 @@
-"""How long the model takes to fit, and to predict.
+"""Measure the time to fit the model and to predict.
 
     python benchmarks/fit.py
 
 Observations are the shipped ones of TensorFlow, again and again in blocks of other names with other noise, as many as
-the table says; predictions are of 100 versions of the framework beside 100 of NumPy: the scores of 10 000 stacks, as
-the optimiser asks for them.
+the table says; predictions are of 100 versions of the framework with 100 of NumPy: the scores of 10 000 stacks, as
+the optimiser requests them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
             conditioned = time.perf_counter()
             terms = estimator.terms(candidates, baseline)
             # With NumPy absent, too.
-            assert len(terms.frameworks[0].beside) == 10_100
+            assert len(terms.frameworks[0].with_companion) == 10_100
             predicted = time.perf_counter()
         cells = [gathered - start, fitted - gathered, recalled - fitted, predicted - conditioned]
         print(f"| {count} | {contrasts} | {' | '.join(f'{seconds:.2f} s' for seconds in cells)} |", flush=True)

@@ -1,7 +1,7 @@
 """Measures what is installed on a machine with a GPU, in pieces of a few minutes, without a package index.
 
-`benchmarks/gpu.sh FOLDER` runs it. It needs Python 3.11, packaging and psutil; nvidia-ml-py tells it of the GPU, and
-archspec of the processor. It ends with 0 when everything is measured and with 75 when there is more to measure.
+`benchmarks/gpu.sh FOLDER` runs it. It needs Python 3.11, packaging and psutil; nvidia-ml-py detects the GPU, and
+archspec the processor. It ends with 0 when everything is measured and with 75 when there is more to measure.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def session_name(folder: Path, *, now: datetime) -> str:
 
 
 def gpu_identifiers() -> tuple[str, ...]:
-    """Return the identifiers that NVIDIA gave the GPUs; none where the driver does not tell them."""
+    """Return NVIDIA's identifiers of the GPUs; none if the driver does not report them."""
     try:
         import pynvml
 
@@ -157,7 +157,7 @@ def gpu_identifiers() -> tuple[str, ...]:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         return tuple(str(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles)
     except Exception:
-        # No package, no driver, or a driver that does not tell: the machine's start names the session.
+        # No package, no driver, or a driver without identifiers: the machine's start time names the session.
         return ()
 
 
@@ -244,7 +244,7 @@ def _summary(tally: Tally, missing: int, total: int) -> int:
         say(f"{len(labels)} {status}, the first {labels[0]}: {reason}")
     say(f"this piece: {statuses or 'nothing'}; {total - missing} of {total} runs are measured")
     if missing:
-        say("run the same command again to go on")
+        say("run the same command again to continue")
     return MORE_TO_MEASURE if missing else 0
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Measures the frameworks that are installed on this machine, on its NVIDIA GPU and then on its CPU, without a network.
 # Usage: benchmarks/gpu.sh FOLDER [--minutes 9] [--size large|small|both] [--device cuda|cpu|both] [--rounds 4] [--only BLOCK]... [--list]
-# Run it again with the same folder to go on; `PYTHON` names another interpreter than `python3`.
+# Run it again with the same folder to continue; `PYTHON` names another interpreter than `python3`.
 set -eu
 checkout=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 PYTHONPATH="$checkout${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

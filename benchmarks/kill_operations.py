@@ -30,7 +30,7 @@ OLD, NEW, BETWEEN = "old", "new", "between"
 """States that a killed program may leave; between them, only whole steps are done."""
 
 
-class Violation(Exception):
+class ViolationError(Exception):
     """Raised where a killed program left what it must not leave; the message says what."""
 
 
@@ -71,7 +71,7 @@ class Operation(ABC):
         """Return the state that a killed run left; nothing is changed by looking.
 
         Raises:
-            Violation: If it is none that may be.
+            ViolationError: If it is none that may be.
         """
 
     def start(self, folder: Path, variant: int, output: Path) -> subprocess.Popen[bytes]:
@@ -96,12 +96,12 @@ class Operation(ABC):
         """Run the operation again.
 
         Raises:
-            Violation: If that fails.
+            ViolationError: If that fails.
         """
         again = self.start(folder, variant, output)
         if code := again.wait(600):
             text = output.read_text(errors="replace").strip()
-            raise Violation(f"repeating it ends with exit code {code}: {text[-300:]}")
+            raise ViolationError(f"repeating it ends with exit code {code}: {text[-300:]}")
 
 
 def variables(folder: Path) -> dict[str, str]:
@@ -119,14 +119,14 @@ def knowledge_of(folder: Path) -> dict[str, Any]:
     """Return all that a folder's knowledge base holds but times, read from a copy so that nothing changes.
 
     Raises:
-        Violation: If it is damaged.
+        ViolationError: If it is damaged.
     """
     copy = folder / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(knowledge_in(folder).parent, copy)
     with open_knowledge_base(str(copy / "knowledge.sqlite"), shipped=False) as store:
         if damage := list(store.find_damage()):
-            raise Violation(f"the knowledge base is damaged: {damage[0]}")
+            raise ViolationError(f"the knowledge base is damaged: {damage[0]}")
         return {
             "content": replace(store.content(), address=""),
             "blocks": {block.name: (block.observations, block.digest, block.source) for block in store.blocks()},
@@ -136,7 +136,7 @@ def knowledge_of(folder: Path) -> dict[str, Any]:
 
 
 class _Lock(Operation):
-    """A new lock in the place of an old one: `advisor advise`, and `advisor advise --update`."""
+    """A new lock that replaces an old one: `advisor advise`, and `advisor advise --update`."""
 
     name = "lock writing"
     variants = 2
@@ -184,7 +184,7 @@ class _Lock(Operation):
     def state(self, folder: Path, variant: int, output: str) -> str:
         found = (folder / "pylock.toml").read_bytes()
         if found not in (self.before, self._after[variant]):
-            raise Violation(f"the lock is neither the old nor the new one, but {len(found)} other bytes")
+            raise ViolationError(f"the lock is neither the old nor the new one, but {len(found)} other bytes")
         return OLD if found == self.before else NEW
 
 
@@ -230,12 +230,14 @@ class _Import(Operation):
             # A file is one transaction, with its quarantined observations.
             expected = size if place < quarantined else 0
             if (there := found["blocks"].get(name, (0,))[0]) != expected:
-                raise Violation(f"block `{name}` has {there} of {size} observations, and {quarantined} are quarantined")
+                raise ViolationError(
+                    f"block `{name}` has {there} of {size} observations, and {quarantined} are quarantined"
+                )
         return self._checked(output, quarantined)
 
     def _checked(self, output: str, stored: int) -> str:
         if (acknowledged := output.count(" added, ")) > stored:
-            raise Violation(f"{acknowledged} files were acknowledged, and {stored} are there")
+            raise ViolationError(f"{acknowledged} files were acknowledged, and {stored} are there")
         return {0: OLD, len(self.blocks): NEW}.get(stored, BETWEEN)
 
 
@@ -273,7 +275,7 @@ class _Migration(Operation):
         shutil.copytree(knowledge_in(folder).parent, copy)
         schema, revision = _tables(copy / "knowledge.sqlite")
         if schema not in self._schemas[variant]:
-            raise Violation(f"at revision {revision}, the tables are those of no revision")
+            raise ViolationError(f"at revision {revision}, the tables are those of no revision")
         return NEW if revision == HEAD else OLD
 
 
@@ -282,7 +284,7 @@ def _tables(path: Path) -> tuple[object, str]:
     with closing(sqlite3.connect(path)) as connection:
         (health,) = connection.execute("PRAGMA integrity_check").fetchone()
         if health != "ok" or connection.execute("PRAGMA foreign_key_check").fetchone():
-            raise Violation(f"the file is damaged: {health}")
+            raise ViolationError(f"the file is damaged: {health}")
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name").fetchall()
         (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     return tuple(schema), str(revision)
@@ -335,9 +337,9 @@ class _Campaign(Operation):
     def outcome(self, folder: Path, variant: int) -> object:
         found = self._bench(folder).cells
         if found != every_cell(self.rounds, self.arms):
-            raise Violation(f"the rounds and arms {found} are stored, which is not each of them once")
+            raise ViolationError(f"the rounds and arms {found} are stored, which is not each of them once")
         if entries := knowledge_of(folder)["quarantine"]:
-            raise Violation(f"{len(entries)} observations are quarantined: {entries[0][2]}")
+            raise ViolationError(f"{len(entries)} observations are quarantined: {entries[0][2]}")
         return found
 
     def state(self, folder: Path, variant: int, output: str) -> str:

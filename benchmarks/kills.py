@@ -2,7 +2,7 @@
 
     python -m benchmarks.kills [lock] [ingest] [campaign] [migration] [--kills 50] [--seed 7] [--folder DIR]
 
-Each operation runs once unharmed: that tells how long it takes, and what it comes to. Then it is started as often as
+Each operation runs once without a kill, which gives its duration and its result. Then it is started as often as
 asked, each time from the same beginning, and killed. Every other kill is at a moment that is drawn uniformly from the
 whole run, start of the interpreter included. Since writing is a small part of that, the others are drawn from the time
 between the first change of a file and the end, counted from the first change that the run itself makes; for locks and
@@ -25,7 +25,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.kill_operations import BETWEEN, NEW, OLD, OPERATIONS, Operation, Violation
+from benchmarks.kill_operations import BETWEEN, NEW, OLD, OPERATIONS, Operation, ViolationError
 from tests.conftest import first_knowledge_at
 from tests.package_index import PackageIndex
 
@@ -75,7 +75,9 @@ class Tally:
         return f"| {' | '.join(map(str, cells))} |"
 
 
-HEADER = "| operation | kills | while running | old state | between | new state | temporary files | violations |"
+HEADER = (
+    "| operation | kills | during the run | old state | intermediate state | new state | temporary files | violations |"
+)
 
 
 def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) -> Tally:
@@ -117,10 +119,10 @@ def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) ->
             states[operation.state(folder, variant, output.read_text(errors="replace"))] += 1
             operation.repeat(folder, variant, process, output)
             if operation.outcome(folder, variant) != known.outcome:
-                raise Violation("repeating it comes to something else than the run that nobody killed")
+                raise ViolationError("repeating it comes to something else than the run that nobody killed")
         except Exception as error:
             # Whatever the state makes the program or this one do is wrong.
-            cause = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
+            cause = str(error) if isinstance(error, ViolationError) else f"{type(error).__name__}: {error}"
             violations.append(f"{operation.name}, kill {number}, variant {variant}, after {moment:.3f} s: {cause}")
             continue
         shutil.rmtree(folder)

@@ -1,9 +1,9 @@
-"""Does the method hold? Against other timers, on nothing (A/A), and on an injected slow-down.
+"""Test the method with other timers, A/A comparisons and an injected slow-down.
 
     python benchmarks/method.py agreement     medians against torch.utils.benchmark and pyperf on the same operations
     python benchmarks/method.py comparisons   A/A comparisons and a real slow-down of 5 %, as `advisor pi run` compares
 
-Everything runs in environments that the program itself builds, in a folder that is removed. Results stand in
+Everything runs in environments that the program itself builds, in a folder that is removed. Results are in
 `docs/explanation/method.md`.
 """
 
@@ -149,7 +149,7 @@ def agreement(folder: Path, repetitions: int) -> None:
     print("torch.utils.benchmark, same process, in turn")
     for line in done.stdout.splitlines():
         name, _, pairs = json.loads(line)
-        _tell(name, [p[0] for p in pairs], [p[1] for p in pairs])
+        _print_ratio(name, [p[0] for p in pairs], [p[1] for p in pairs])
     print("pyperf, NumPy, fresh processes, in turn")
     built = build_environment(lock("numpy", "pyperf"), folder)
     for case in CASES:
@@ -157,7 +157,7 @@ def agreement(folder: Path, repetitions: int) -> None:
         for _ in range(repetitions):
             ours.append(statistics.median(_our_medians(built.python, archive, case)))
             theirs.append(_pyperf_median(built.python, archive, case, folder))
-        _tell(case.name, ours, theirs)
+        _print_ratio(case.name, ours, theirs)
 
 
 def _our_medians(python: Path, archive: Path, case: IndicatorCase) -> list[float]:
@@ -184,7 +184,7 @@ def _pyperf_median(python: Path, archive: Path, case: IndicatorCase, folder: Pat
     return float(done.stdout)
 
 
-def _tell(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
+def _print_ratio(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
     ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
     middle = statistics.median(ratios)
     verdict = "within" if abs(middle - 1) <= 0.03 else "OUTSIDE"
@@ -222,7 +222,7 @@ def comparisons(folder: Path, blocks: int) -> None:
     print(f"A/A: {sum(c.significant for c in controls)} of {len(controls)} called different at the 5 % level")
     effect = [-c.mean for c in slowed]
     print(f"slow-down of {PERCENT} %: seen as {math.expm1(statistics.median(effect)):.1%} in the median")
-    print(f"slow-down found: {sum(_found(c) for c in slowed)} of {len(slowed)}")
+    print(f"slow-down found: {sum(_is_slow_down(c) for c in slowed)} of {len(slowed)}")
     # What the noise allows: an effect of 3.24 standard errors is found with 90 % power at the 5 % level.
     for least, most in ((0.0, 0.5), (0.5, 1.0), (1.0, 2.0), (2.0, 9.9), (9.9, math.inf)):
         allowed = math.log1p(PERCENT / 100) / 3.24
@@ -230,11 +230,11 @@ def comparisons(folder: Path, blocks: int) -> None:
         if group:
             print(
                 f"  standard error {least:g} to {most:g} times the {allowed:.2%} that 90 % power allows: "
-                f"{sum(_found(c) for c in group)} of {len(group)}"
+                f"{sum(_is_slow_down(c) for c in group)} of {len(group)}"
             )
 
 
-def _found(c: Comparison) -> bool:
+def _is_slow_down(c: Comparison) -> bool:
     return c.significant and c.mean < 0
 
 

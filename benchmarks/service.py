@@ -29,8 +29,8 @@ CLIENTS = (1, 32)
 SIZES = (1, 100)
 
 
-def client(number: int, address: str, token: str, size: int, until: float, told: multiprocessing.Queue) -> None:  # type: ignore[type-arg]
-    """Deliver observations of a block of one's own until a time; tell how long each request took."""
+def client(number: int, address: str, token: str, size: int, until: float, results: multiprocessing.Queue) -> None:  # type: ignore[type-arg]
+    """Deliver observations of a separate block until a time; report the duration of each request."""
     session = requests.Session()
     session.headers.update({"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"})
     taken: list[float] = []
@@ -46,7 +46,7 @@ def client(number: int, address: str, token: str, size: int, until: float, told:
         assert answer.status_code == 200, answer.text
         assert answer.json()["added"] == size, answer.text
         sent += size
-    told.put((sent, taken))
+    results.put((sent, taken))
 
 
 @contextmanager
@@ -77,20 +77,20 @@ def measure(knowledge: str, label: str, seconds: float, folder: Path) -> None:
             before = sum(block.observations for block in store.blocks())
         for size in SIZES:
             for clients in CLIENTS:
-                told: multiprocessing.Queue[tuple[int, list[float]]] = multiprocessing.Queue()
+                results: multiprocessing.Queue[tuple[int, list[float]]] = multiprocessing.Queue()
                 until = time.time() + seconds
                 processes = [
-                    multiprocessing.Process(target=client, args=(i, address, token, size, until, told))
+                    multiprocessing.Process(target=client, args=(i, address, token, size, until, results))
                     for i in range(clients)
                 ]
                 started = time.perf_counter()
                 for process in processes:
                     process.start()
-                found = [told.get() for _ in processes]
+                deliveries = [results.get() for _ in processes]
                 for process in processes:
                     process.join()
                 elapsed = time.perf_counter() - started
-                sent, times = sum(s for s, _ in found), sorted(t for _, taken in found for t in taken)
+                sent, times = sum(s for s, _ in deliveries), sorted(t for _, taken in deliveries for t in taken)
                 total += sent
                 print(
                     f"{label:11} {clients:3} clients x {size:4}: {sent / elapsed:7.0f} observations/s, "

@@ -63,7 +63,7 @@ def measure(store: SqlKnowledgeBase, most: int) -> None:
     """Fill a knowledge base step by step and print what it takes."""
     like, here = shipped(), 0
     fit = {"hyperparameters": list(range(40)), "contrasts": [[0.1] * 12] * 600}
-    print("| observations | ingest a second | and hashed first | known again | blocks | a fit | one block | status |")
+    print("| observations | ingest a second | with hashing | already stored | blocks | model | one block | status |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for size in (10_000, 100_000, 1_000_000):
         if size > most:

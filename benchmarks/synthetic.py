@@ -75,11 +75,11 @@ def _release(draw: random.Random, versions: int, own: int, other: int) -> list[t
     """Return windows whose bounds move up in a few steps; half of the dependencies are capped."""
     steps = sorted(draw.sample(range(1, versions), min(4, versions - 1)))
     floors = sorted(draw.randrange(0, versions) for _ in range(len(steps) + 1))
-    capped, room = draw.random() < 0.5, draw.randrange(versions // 4, versions // 2 + 1)
+    capped, width = draw.random() < 0.5, draw.randrange(versions // 4, versions // 2 + 1)
     windows = []
     for version in range(versions):
         low = floors[sum(version >= step for step in steps)]
-        high = min(versions, low + room) if capped else versions
+        high = min(versions, low + width) if capped else versions
         windows.append((low, high))
     low, high = windows[own]
     shift = min(0, other - low) or max(0, other + 1 - high)

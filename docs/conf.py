@@ -31,7 +31,7 @@ html_copy_source = False
 html_show_sphinx = False
 
 TABLES_OF_CONTENTS = {"reference/indicators/README": "*"}
-"""Pages that list other pages for a reader on GitHub, and the pages that stand below them on the site."""
+"""Pages that list other pages for a reader on GitHub, and the pages below them on the site."""
 
 
 def add_table_of_contents(app: Sphinx, page: str, source: list[str]) -> None:

@@ -62,7 +62,7 @@ class Box:
         y: Upper edge.
         width: Its width.
         height: Its height.
-        kind: Its colour; a group holds other boxes, and its lines stand beside its title.
+        kind: Its colour; the lines of a group, which contains other boxes, are to the right of its title.
     """
 
     title: str
@@ -91,8 +91,8 @@ class Arrow:
 
     Attributes:
         points: Its corners, the end last.
-        label: Words beside it.
-        label_at: Where the words begin.
+        label: Text next to it.
+        label_at: Start of the text.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -105,11 +105,11 @@ class Diagram:
     """A drawing.
 
     Attributes:
-        title: What it shows, for readers who do not see it.
+        title: Description for readers who do not see the drawing.
         width: Its width.
         height: Its height.
-        boxes: Groups before the boxes that stand in them.
-        arrows: What connects them.
+        boxes: Groups before the boxes inside them.
+        arrows: Arrows between boxes.
     """
 
     title: str
@@ -163,7 +163,7 @@ def _arrow_lines(arrow: Arrow) -> Iterator[str]:
 
 
 def row(y: int, height: int, left: int, right: int, boxes: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[Box, ...]:
-    """Return boxes of one width beside each other, ten pixels apart.
+    """Return boxes of equal width in a row, ten pixels apart.
 
     Args:
         y: Upper edge of all.
@@ -182,43 +182,69 @@ def row(y: int, height: int, left: int, right: int, boxes: Sequence[tuple[str, t
 def architecture() -> Diagram:
     """Return the packages of the program, a group for each of the three top-level packages."""
     advisor = (
-        Box(title="advisor", lines=("what users call",), x=12, y=12, width=976, height=238, kind="group"),
-        Box(title="cli", lines=("options, output, exit codes",), x=24, y=46, width=952, height=58),
-        *row(
-            114,
-            124,
-            24,
-            976,
-            (
-                ("project", ("requirements", "of a project,", "its own lock")),
-                ("index", ("reads package", "indexes, keeps", "a cache")),
-                ("resolve", ("candidates,", "the optimum,", "its proof,", "prices")),
-                ("lock", ("writes pylock,", "requirements,", "Pipfile.lock,", "CycloneDX")),
-                ("gate", ("judges a lock", "or a change")),
-                ("report", ("text, JSON,", "HTML, SARIF,", "JUnit, GitHub,", "GitLab")),
-                ("campaign", ("plans tasks,", "collects the", "results")),
-            ),
+        Box(
+            title="advisor", lines=("advises, checks, runs campaigns",), x=12, y=12, width=976, height=404, kind="group"
         ),
-    )
-    runners = (
-        Box(title="pi_runners", lines=("measures stacks",), x=12, y=290, width=976, height=132, kind="group"),
+        Box(title="cli", lines=("commands: options, output, exit codes",), x=24, y=46, width=952, height=58),
+        Box(
+            title="report",
+            lines=("text, JSON, HTML, SARIF, JUnit, GitHub, GitLab, Markdown, Mermaid, DOT",),
+            x=24,
+            y=114,
+            width=952,
+            height=58,
+        ),
+        Box(
+            title="api",
+            lines=("Python functions: advise, check, explain, prices, compare, estimate, measure",),
+            x=24,
+            y=182,
+            width=952,
+            height=58,
+        ),
         *row(
-            324,
+            250,
             86,
             24,
             976,
             (
-                ("executors", ("start tasks: here, on", "Slurm, on Kubernetes")),
+                ("campaign", ("plans tasks,", "collects results")),
+                ("gate", ("checks a lock", "or a change")),
+                ("lock", ("writes lock files", "and CycloneDX")),
+                ("resolve", ("optimum, proof,", "explanations")),
+                ("project", ("requirements,", "locks, sources")),
+                ("index", ("package indexes,", "with a cache")),
+            ),
+        ),
+        Box(title="domain", lines=("shared values: requirement, target",), x=24, y=346, width=952, height=58),
+    )
+    runners = (
+        Box(title="pi_runners", lines=("measures stacks",), x=12, y=456, width=976, height=132, kind="group"),
+        *row(
+            490,
+            86,
+            24,
+            976,
+            (
+                ("executors", ("run tasks: local, on", "Slurm, on Kubernetes")),
                 ("harness", ("times and checks inside", "measured environments")),
-                ("indicators", ("what is measured, with", "formulae and sources")),
-                ("backends", ("the operations in each", "framework's words")),
+                ("indicators", ("measured programs, with", "formulae and sources")),
+                ("backends", ("the operations in each", "framework")),
             ),
         ),
     )
     knowledge = (
-        Box(title="knowledge", lines=("what is known",), x=12, y=462, width=976, height=268, kind="group"),
+        Box(
+            title="knowledge",
+            lines=("observations, rules, predictions",),
+            x=12,
+            y=628,
+            width=976,
+            height=268,
+            kind="group",
+        ),
         *row(
-            496,
+            662,
             86,
             24,
             976,
@@ -231,30 +257,30 @@ def architecture() -> Diagram:
             ),
         ),
         *row(
-            592,
+            758,
             58,
             24,
             976,
             (
                 ("rules", ("facts with their sources",)),
                 ("hardware", ("detection, shipped profiles",)),
-                ("data", ("observations that ship",)),
+                ("data", ("shipped observations",)),
             ),
         ),
         Box(
             title="domain",
-            lines=("the shared vocabulary: hardware, stack, observation, errors",),
+            lines=("shared values: hardware, stack, observation, errors",),
             x=24,
-            y=660,
+            y=826,
             width=952,
             height=58,
         ),
     )
-    down = tuple(Arrow(points=((500, y), (500, y + 40)), label="imports", label_at=(512, y + 25)) for y in (250, 422))
+    down = tuple(Arrow(points=((500, y), (500, y + 40)), label="imports", label_at=(512, y + 25)) for y in (416, 588))
     return Diagram(
         title="The packages of the program: advisor imports pi_runners and knowledge, pi_runners imports knowledge",
         width=1000,
-        height=742,
+        height=908,
         boxes=(*advisor, *runners, *knowledge),
         arrows=down,
     )
@@ -266,20 +292,26 @@ def data_flow() -> Diagram:
     def box(title: str, *lines: str, column: int, y: int, kind: Kind = "box", height: int = 78) -> Box:
         return Box(title=title, lines=lines, x=12 + 256 * column, y=y, width=200, height=height, kind=kind)
 
-    project = box("Project", "requirements,", "constraints, own lock", column=0, y=40, kind="outside")
+    project = box("Project", "requirements,", "constraints, lock", column=0, y=40, kind="outside")
     index = box("Package index", "versions, metadata,", "vulnerabilities", column=0, y=142, kind="outside")
     machine = box("Hardware profile", "detected, shipped,", "or a file", column=0, y=244, kind="outside")
     plan = box("Stacks or matrix", "what to measure", column=0, y=444, kind="outside")
     resolve = box(
-        "Resolve", "the optimal stack with", "proof, checked by a", "second resolver", column=1, y=40, height=96
+        "Resolve",
+        "best score, with proof:",
+        "advise(), explain(),",
+        "prices()",
+        column=1,
+        y=40,
+        height=96,
     )
     rules = box("Rules", "facts with sources", column=1, y=244, kind="store", height=60)
-    measure = box("Measure", "exact locks, rounds,", "fresh processes", column=1, y=444)
+    measure = box("Measure", "rounds of processes:", "measure()", column=1, y=444)
     lock = box("Lock file", "one exact version", "of each package", column=2, y=40, kind="result")
-    gate = box("Gate", "judges the lock, or", "a change to it", column=2, y=164)
-    estimator = box("Estimator", "predicts the speed of", "stacks, with intervals", column=2, y=304)
-    base = box("Knowledge base", "observations", column=2, y=444, kind="store")
-    report = box("Report", "why, evidence, prices,", "what is not known", column=3, y=40, kind="result")
+    gate = box("Gate", "lock or change:", "check()", column=2, y=164)
+    estimator = box("Estimator", "predicted speed:", "estimate()", column=2, y=304)
+    base = box("Knowledge base", "observations:", "compare()", column=2, y=444, kind="store")
+    report = box("Report", "reasons, evidence,", "prices, gaps", column=3, y=40, kind="result")
     findings = box("Findings", "exit code, annotations", "in CI", column=3, y=164, kind="result")
     others = box("Other sources", "files, services, and", "MLPerf results", column=3, y=444, kind="outside")
     arrows = (
@@ -298,7 +330,7 @@ def data_flow() -> Diagram:
         Arrow(points=(plan.at("right"), measure.at("left"))),
         Arrow(
             points=((112, 322), (112, 390), (368, 390), (368, 444)),
-            label="the machine that measures",
+            label="the measuring machine",
             label_at=(124, 380),
         ),
         Arrow(points=(measure.at("right"), base.at("left"))),

@@ -1,6 +1,6 @@
-"""Writes the reference pages that come from the program: `python docs/generate.py`. A test keeps them current.
+"""Generate the reference pages from the program: `python docs/generate.py`. A test checks that they are current.
 
-They are the pages of commands, findings, rules, indicators, settings and executors.
+These are the pages of commands, findings, rules, indicators, settings and executors.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ REFERENCE = Path(__file__).parent / "reference"
 def pages() -> dict[Path, str]:
     """Return every generated page by its path."""
     folder = REFERENCE / "indicators"
-    found = {folder / f"{name}.md": indicator_page(indicator) for name, indicator in INDICATORS.items()}
-    listed = [f"- [{name}]({name}.md): {indicator.summary}" for name, indicator in INDICATORS.items()]
-    found[folder / "README.md"] = "\n".join(["# Performance indicators", "", *listed, ""])
-    found[REFERENCE / "commands.md"] = commands_page()
-    found[REFERENCE / "rules.md"] = rules_page()
-    found[REFERENCE / "settings.md"] = settings_page()
-    found[REFERENCE / "findings.md"] = findings_page()
-    found[REFERENCE / "executors.md"] = executors_page()
-    return found
+    texts = {folder / f"{name}.md": indicator_page(indicator) for name, indicator in INDICATORS.items()}
+    entries = [f"- [{name}]({name}.md): {indicator.summary}" for name, indicator in INDICATORS.items()]
+    texts[folder / "README.md"] = "\n".join(["# Performance indicators", "", *entries, ""])
+    texts[REFERENCE / "commands.md"] = commands_page()
+    texts[REFERENCE / "rules.md"] = rules_page()
+    texts[REFERENCE / "settings.md"] = settings_page()
+    texts[REFERENCE / "findings.md"] = findings_page()
+    texts[REFERENCE / "executors.md"] = executors_page()
+    return texts
 
 
 def findings_page() -> str:
-    """Return the page of all findings; `advisor rule CODE` prints one."""
+    """Return the page of all findings."""
     codes = all_codes().values()
     lines = [
         "# Findings",
         "",
-        "Codes below 100 are of [the gate](gate.md), the others of `advisor advise`. `advisor rule CODE` prints one.",
+        "Codes below 100 are findings of [the gate](gate.md), the others of `advisor advise`.",
+        "`advisor rule CODE` prints one of them.",
         "",
-        "| code | name | level | what it says |",
+        "| code | name | level | meaning |",
         "| --- | --- | --- | --- |",
         *(f"| [{c.code}](#{c.code.lower()}-{c.name}) | {c.name} | {c.level} | {c.summary} |" for c in codes),
         "",
@@ -60,25 +61,26 @@ def findings_page() -> str:
 
 
 def commands_page() -> str:
-    """Return the page of all commands, with what `--help` tells of each."""
+    """Return the page of all commands, with the help text of each."""
     lines = [
         "# Commands and options",
         "",
-        "`advisor COMMAND --help` prints the same. [The command line](cli.md) explains settings, exit codes and files.",
+        "`advisor COMMAND --help` prints the same texts.",
+        "[The command line](cli.md) explains settings, exit codes and files.",
         "",
     ]
     root = typer.main.get_command(app)
     with root.make_context("advisor", [], resilient_parsing=True) as context:
         for command, usage in _commands(context):
             lines += [f"## {usage}", "", command.help or "", ""]
-            if shown := [parameter for parameter in command.params if not parameter.hidden]:
+            if parameters := [parameter for parameter in command.params if not parameter.hidden]:
                 lines += ["| argument or option | meaning | default |", "| --- | --- | --- |"]
-                lines += [*map(_parameter_row, shown), ""]
+                lines += [*map(_parameter_row, parameters), ""]
     return "\n".join(lines)
 
 
 def _commands(context: Any) -> Iterator[tuple[Any, str]]:
-    """Yield a command with its full name, and those below it in the order of the help."""
+    """Yield a command and its subcommands with their full names, in the order of the help."""
     yield context.command, context.command_path
     group = context.command
     for name in group.list_commands(context) if isinstance(group, typer.core.TyperGroup) else ():
@@ -89,7 +91,7 @@ def _commands(context: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _parameter_row(parameter: Any) -> str:
-    """Return the row of an argument or option: its names and value, its meaning with its variable, its default."""
+    """Return the table row of an argument or option: names and value, meaning and variable, default."""
     value = parameter.metavar or "VALUE"
     if parameter.param_type_name == "argument":
         names = f"`{parameter.metavar or parameter.name.upper()}`"
@@ -101,25 +103,29 @@ def _parameter_row(parameter: Any) -> str:
         meaning += f" Variable: `{parameter.envvar}`."
     default = parameter.default
     if isinstance(parameter.show_default, str):
-        shown = parameter.show_default
+        default_text = parameter.show_default
     elif default is True:
-        shown = f"`{parameter.opts[0]}`"
+        default_text = f"`{parameter.opts[0]}`"
     else:
-        shown = f"`{default}`" if isinstance(default, str | int | float | Path) and default is not False else ""
-    return f"| {_cell(names)} | {_cell(meaning)} | {shown} |"
+        default_text = f"`{default}`" if isinstance(default, str | int | float | Path) and default is not False else ""
+    return f"| {_cell(names)} | {_cell(meaning)} | {default_text} |"
 
 
 def rules_page() -> str:
-    """Return the page of the curated facts; `advisor rules show RULE` prints one."""
+    """Return the page of all rules."""
     lines = [
         "# Rules",
         "",
-        "Facts about what runs together and on which hardware, each with its source. They come from",
+        "Facts about versions that work together and on which hardware, each with its source, from",
         "`knowledge/rules/catalogue`. `advisor rules list` lists them and `advisor rules show RULE` prints one.",
-        "A `forbidden` choice is never recommended. A `discouraged` one is only taken where nothing else is left.",
-        "A `note` is only reported.",
         "",
-        "| rule | severity | what it says | source |",
+        "| severity | effect |",
+        "| --- | --- |",
+        "| `forbidden` | a version or combination that violates the rule is never recommended |",
+        "| `discouraged` | it is recommended only if there is no other choice |",
+        "| `note` | it is only reported |",
+        "",
+        "| rule | severity | rule text | source |",
         "| --- | --- | --- | --- |",
     ]
     for rule in shipped_rules():
@@ -129,20 +135,21 @@ def rules_page() -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text for a cell of a table, which nothing in it ends."""
+    """Return a text for a table cell, with special characters escaped."""
     return re.sub(r"([|*])", r"\\\1", text)
 
 
 def executors_page() -> str:
-    """Return the page of executors and their options, as the classes tell them."""
+    """Return the page of executors and their options, from the docstrings of the option classes."""
     lines = [
         "# Executors",
         "",
-        "What runs the tasks of a campaign: `advisor pi campaign MATRIX --executor NAME --engine OPTION=VALUE ...`.",
+        "An executor runs the tasks of a campaign:",
+        "`advisor pi campaign MATRIX --executor NAME --engine OPTION=VALUE ...`.",
         "",
         "## local",
         "",
-        "This machine, one task at a time, under a supervisor that goes on when the command ends. The default.",
+        "The default: this machine, one task at a time, under a supervisor that continues when the command ends.",
         "",
     ]
     for name, options, about in (

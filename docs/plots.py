@@ -29,12 +29,12 @@ mpl.rcParams.update({"svg.hashsalt": "seshat", "svg.fonttype": "none", "font.siz
 
 
 def shipped() -> list[Observation]:
-    """Return every shipped observation of this project's own."""
-    found: list[Observation] = []
+    """Return the shipped observations of this project."""
+    observations: list[Observation] = []
     for file in sorted(importlib.resources.files("knowledge.data").iterdir(), key=lambda f: f.name):
         if file.name.endswith((".jsonl", ".jsonl.gz")) and not file.name.startswith("mlperf"):
-            found += read_observations(read_lines(file.read_bytes(), where=file.name), where=file.name)
-    return found
+            observations += read_observations(read_lines(file.read_bytes(), where=file.name), where=file.name)
+    return observations
 
 
 def short(o: Observation) -> str:
@@ -120,22 +120,22 @@ def draw_settings(comparisons: Sequence[Comparison]) -> None:
 
 def draw_startup(observations: Iterable[Observation]) -> None:
     """Draw how long frameworks take to their first result."""
-    found: dict[tuple[str, Version], list[Observation]] = defaultdict(list)
+    runs: dict[tuple[str, Version], list[Observation]] = defaultdict(list)
     for o in observations:
         if o.indicator.name == "startup" and o.status == "ok" and not o.settings:
-            found[o.framework, version_of(o)].append(o)
-    keys = sorted(found, reverse=True)
+            runs[o.framework, version_of(o)].append(o)
+    keys = sorted(runs, reverse=True)
     figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.18 * len(keys)))
     print("| framework | import | first call | memory after import |")
     print("| --- | --- | --- | --- |")
     for place, key in enumerate(keys):
-        imported, called, held = (
-            statistics.median(o.metrics[name] for o in found[key])
+        imported, called, memory = (
+            statistics.median(o.metrics[name] for o in runs[key])
             for name in ("import_seconds", "first_call_seconds", "memory_after_import_bytes")
         )
         axes.barh([place], [imported], color="tab:blue", label="import" if not place else None)
         axes.barh([place], [called], left=[imported], color="tab:orange", label="first call" if not place else None)
-        print(f"| {key[0]} {key[1]} | {imported:.2f} s | {called * 1000:.0f} ms | {held / 1e6:.0f} MB |")
+        print(f"| {key[0]} {key[1]} | {imported:.2f} s | {called * 1000:.0f} ms | {memory / 1e6:.0f} MB |")
     axes.set_yticks(range(len(keys)), [f"{name} {version}" for name, version in keys])
     axes.set_xlabel("seconds to the first result")
     axes.legend()
@@ -143,7 +143,7 @@ def draw_startup(observations: Iterable[Observation]) -> None:
 
 
 def draw_blocks(observations: Iterable[Observation]) -> None:
-    """Draw how the same run differs between blocks: what one block alone cannot tell."""
+    """Draw how the same run differs between blocks."""
     medians: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for o in observations:
         if o.status == "ok" and not o.settings and o.median:

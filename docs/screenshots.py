@@ -46,7 +46,7 @@ def report(files: dict[str, str], command: list[str]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         for name, content in files.items():
             (Path(folder) / name).write_text(content, encoding="utf-8")
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "advisor", *command, "--exclude-newer", UNTIL, "--format", "html"],
             cwd=folder,
             env={**os.environ, "ADVISOR_KNOWLEDGE": f"sqlite:///{folder}/knowledge.sqlite"},
@@ -54,9 +54,9 @@ def report(files: dict[str, str], command: list[str]) -> str:
             text=True,
             check=False,
         )
-    if done.returncode not in (0, 1):  # 1: the gate found something, which is what the picture is to show.
-        sys.exit(f"error: `advisor {' '.join(command)}` ended with exit code {done.returncode}")
-    return done.stdout
+    if process.returncode not in (0, 1):  # 1: the gate found something, which is what the picture is to show.
+        sys.exit(f"error: `advisor {' '.join(command)}` ended with exit code {process.returncode}")
+    return process.stdout
 
 
 def main() -> None:

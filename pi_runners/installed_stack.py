@@ -20,7 +20,7 @@ from pi_runners.matrix import Arm, IndicatorCase, check_fit, choose_cases, fitti
 from pi_runners.vocabulary import BACKENDS, FRAMEWORKS
 
 _SMALLER = {"large": "medium", "medium": "small"}
-_CPU_ONLY = ("numpy", "onnxruntime", "tensorflow-cpu")
+_CPU_ONLY_DISTRIBUTIONS = ("numpy", "onnxruntime", "tensorflow-cpu")
 """Distributions that support no accelerator."""
 
 RunKey = tuple[int, int, str]
@@ -65,7 +65,7 @@ def installed_environment(python: Path) -> tuple[BuiltEnvironment, tuple[str, ..
 def installed_frameworks(stack: Stack) -> tuple[str, ...]:
     """Return the frameworks of a stack: one distribution for each backend."""
     distributions: dict[str, str] = {}
-    for name in sorted(FRAMEWORKS, key=lambda framework: framework in _CPU_ONLY):
+    for name in sorted(FRAMEWORKS, key=lambda framework: framework in _CPU_ONLY_DISTRIBUTIONS):
         if stack.version_of(name) is not None:
             distributions.setdefault(FRAMEWORKS[name], name)
     return tuple(distributions[backend] for backend in BACKENDS if backend in distributions)
@@ -73,7 +73,7 @@ def installed_frameworks(stack: Stack) -> tuple[str, ...]:
 
 def device_of(framework: str, hardware: HardwareProfile) -> str:
     """Return the device of a framework: ``cuda`` if there is a GPU and the distribution supports it, else ``cpu``."""
-    return "cpu" if hardware.gpu is None or framework in _CPU_ONLY else "cuda"
+    return "cpu" if hardware.gpu is None or framework in _CPU_ONLY_DISTRIBUTIONS else "cuda"
 
 
 def cases_that_fit(

@@ -22,7 +22,7 @@ from pi_runners.indicators import INDICATORS
 from pi_runners.vocabulary import FRAMEWORKS, SETTINGS, setting_error
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8")
-_CPU_ONLY = ("numpy",)
+_CPU_ONLY_BACKENDS = ("numpy",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +214,7 @@ def plan_arms(
     for lock, settings in stacks:
         framework = framework_of(lock.requested)
         backend = FRAMEWORKS[framework]
-        place = "cpu" if backend in _CPU_ONLY else device
+        place = "cpu" if backend in _CPU_ONLY_BACKENDS else device
         switches = fitting(settings, backend, place)
         key = json.dumps([lock.python, lock.requirements, switches], sort_keys=True)
         if key not in planned:

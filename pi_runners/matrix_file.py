@@ -1,4 +1,4 @@
-"""Reads a matrix file: which frameworks, versions, interpreters, settings and indicators a campaign is made of."""
+"""Matrix files: the frameworks, versions, interpreters, settings and indicators that a campaign measures."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ class Combination:
     """One stack to lock and measure, with one combination of settings.
 
     Attributes:
-        requirements: The framework pinned to a version, and what goes with it.
-        python: Interpreter: a path or a version; empty for this one.
-        cuda: CUDA runtime version that the stack must carry; none takes any.
-        cudnn: Release of cuDNN that replaces the one the framework asks for; none replaces nothing.
-        settings: Run-time switches.
-        cases: What is run.
+        requirements: The framework pinned to a version, then the additional requirements of its ``with`` key.
+        python: Path or version of the interpreter; empty for the current one.
+        cuda: CUDA runtime version that the stack must contain; ``None`` for any.
+        cudnn: Release of cuDNN that replaces the one the framework requires; ``None`` to replace nothing.
+        settings: Run-time settings.
+        cases: Indicator cases to run.
     """
 
     requirements: tuple[str, ...]
@@ -106,7 +106,7 @@ class Combination:
 
     @property
     def label(self) -> str:
-        """Readable name."""
+        """Return a readable name."""
         parts = [" ".join(self.requirements)]
         parts += [f"{name} {value}" for name, value in (("CUDA", self.cuda), ("cuDNN", self.cudnn)) if value]
         parts += [f"{name}={value}" for name, value in sorted(self.settings.items())]
@@ -115,63 +115,67 @@ class Combination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """What a matrix file says, read and checked; :meth:`combinations` expands it.
+    """Content of a valid matrix file; :meth:`combinations` expands it.
 
     Attributes:
         name: Name of the campaign.
-        source: The file's text.
-        content: What it says.
+        source: Text of the file.
+        content: The parsed text.
     """
 
     name: str
     source: str
     content: _File
 
-    def combinations(self, versions_of: VersionsOf, pythons: Sequence[str], *, most: int) -> tuple[Combination, ...]:
+    def combinations(
+        self, versions_of: VersionsOf, pythons: Sequence[str], *, max_runs: int
+    ) -> tuple[Combination, ...]:
         """Return every combination, in the order of the file: stacks, versions newest first, settings.
 
         Args:
-            versions_of: The versions of a framework that an interpreter can install.
-            pythons: Interpreters, where the file names none.
-            most: Most runs of an indicator in a round that the matrix may expand to.
+            versions_of: Returns the versions of a framework that an interpreter can install.
+            pythons: Interpreters to use if the file names none.
+            max_runs: Maximum number of indicator runs per round.
 
         Raises:
-            InputError: If it expands to nothing, to more than ``most``, or names what does not exist.
+            InputError: If the matrix expands to no combination or to more than ``max_runs`` runs per round, or an
+                indicator or setting is not valid.
         """
-        found: list[Combination] = []
+        combinations: list[Combination] = []
         runs = 0
         for stack in [*self.content.stack, *self.content.include]:
             included = stack in self.content.include
             for combination in self._expand(stack, versions_of, self.content.python or pythons):
                 if not included and any(_matches(pattern, combination) for pattern in self.content.exclude):
                     continue
-                found.append(combination)
+                combinations.append(combination)
                 runs += len(combination.cases) * len(self.content.dtypes)
-                if runs > most:
+                if runs > max_runs:
                     raise InputError(
-                        f"matrix `{self.name}` expands to more than {most} indicator runs a round",
-                        hint="narrow its versions, settings or indicators, or allow more with `--max-runs`",
+                        f"matrix `{self.name}` expands to more than {max_runs} indicator runs per round",
+                        hint="reduce its versions, settings or indicators, or raise the limit with `--max-runs`",
                     )
-        if not found:
+        if not combinations:
             raise InputError(
-                f"matrix `{self.name}` expands to nothing: no version of its frameworks is admitted and not excluded",
-                hint="`advisor pi plan` tells what the index offers; look at `versions`, `python` and `[[exclude]]`",
+                f"matrix `{self.name}` expands to no combination: the index offers no matching version of its "
+                "frameworks, or all are excluded",
+                hint="check `framework`, `python` and `[[exclude]]`",
             )
-        return tuple(found)
+        return tuple(combinations)
 
     def _expand(self, stack: _Stack, versions_of: VersionsOf, pythons: Sequence[str]) -> Iterable[Combination]:
-        wanted = Requirement(stack.framework)
+        framework = Requirement(stack.framework)
         cases = _cases(stack.indicators or self.content.indicators, self.content.size)
         axes = self.content.settings if stack.settings is None else stack.settings
         settings = expand_settings({name: v if isinstance(v, list) else [v] for name, v in axes.items()}) or ({},)
         for python in pythons:
-            versions = _selected(versions_of(wanted, python), stack.versions)
+            versions = _select_versions(versions_of(framework, python), stack.versions)
             for version, cuda, cudnn, switches in itertools.product(
                 versions, _or_none(stack.cuda), _or_none(stack.cudnn), settings
             ):
-                extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
+                extras = f"[{','.join(sorted(framework.extras))}]" if framework.extras else ""
                 yield Combination(
-                    requirements=(f"{wanted.name}{extras}=={version}", *stack.with_),
+                    requirements=(f"{framework.name}{extras}=={version}", *stack.with_),
                     python=python,
                     cuda=cuda,
                     cudnn=cudnn,
@@ -188,7 +192,8 @@ def read_matrix(path: Path) -> Matrix:
     """Read a matrix file.
 
     Raises:
-        InputError: If it cannot be read, is no TOML, or says what is not understood; the message names the place.
+        InputError: If the file cannot be read, is not valid TOML, or does not match the schema; the message names the
+            key.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -198,24 +203,24 @@ def read_matrix(path: Path) -> Matrix:
     except ValidationError as error:
         raise _content_error(path, error) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"`{path}` is no TOML: {error}") from None
+        raise InputError(f"`{path}` is not valid TOML: {error}") from None
     excluded = [pattern.framework for pattern in content.exclude if pattern.framework is not None]
     for word in [*excluded, *(w for s in [*content.stack, *content.include] for w in (s.framework, *s.with_))]:
         try:
             requirement_from(word)
         except InvalidRequirement as error:
-            raise InputError(f"`{path}`: `{word}` is no requirement: {str(error).splitlines()[0]}") from None
+            raise InputError(f"`{path}`: `{word}` is not a valid requirement: {str(error).splitlines()[0]}") from None
     for stack in [*content.stack, *content.include]:
         if stack.cudnn and not content.allow_cudnn_override:
             raise InputError(
-                f"`{path}`: `cudnn` of `{stack.framework}` replaces the cuDNN that the framework asks for",
-                hint="say `allow-cudnn-override = true` if that is what you want",
+                f"`{path}`: `cudnn` of `{stack.framework}` replaces the cuDNN that the framework requires",
+                hint="to allow that, set `allow-cudnn-override = true`",
             )
     return Matrix(name=content.name, source=text, content=content)
 
 
 def _content_error(path: Path, error: ValidationError) -> InputError:
-    """Return the error for a matrix file that does not match its schema: an unknown key before anything else."""
+    """Return the error for a matrix file that does not match its schema; an unknown key takes precedence."""
     problems = error.errors()
     unknown = next((problem for problem in problems if problem["type"] == "extra_forbidden"), None)
     location = (unknown or problems[0])["loc"]
@@ -236,40 +241,40 @@ def _content_error(path: Path, error: ValidationError) -> InputError:
 
 
 def _cases(entries: Sequence[str | _Indicator], size: str) -> tuple[IndicatorCase, ...]:
-    found: list[IndicatorCase] = []
+    cases: list[IndicatorCase] = []
     for entry in entries:
         if isinstance(entry, str):
-            found += choose_cases([entry], size=size)
+            cases += choose_cases([entry], size=size)
         else:
-            found += choose_cases(
+            cases += choose_cases(
                 [entry.name], size=entry.size or size, shapes=entry.shapes, parameters=entry.parameters
             )
-    return tuple(found)
+    return tuple(cases)
 
 
-def _selected(versions: Sequence[Version], which: str) -> Sequence[Version]:
-    """Keep all, the newest of each minor release, or the newest."""
-    if which == "all":
+def _select_versions(versions: Sequence[Version], selection: str) -> Sequence[Version]:
+    """Return all versions, the newest of each minor release, or the newest only."""
+    if selection == "all":
         return versions
     newest: dict[tuple[int, int, str | None], Version] = {}
     for version in versions:
         newest.setdefault((version.major, version.minor, version.local), version)
-    found = list(newest.values())
-    return found[:1] if which == "newest" else found
+    selected = list(newest.values())
+    return selected[:1] if selection == "newest" else selected
 
 
 def _matches(pattern: _Pattern, combination: Combination) -> bool:
-    """Whether everything that a pattern names holds for a combination."""
-    first = Requirement(combination.requirements[0])
+    """Return whether a combination has every value that a pattern names."""
+    pinned = Requirement(combination.requirements[0])
     if pattern.framework is not None:
-        wanted = Requirement(pattern.framework)
-        version = next(iter(first.specifier)).version
-        if _name(wanted) != _name(first) or not wanted.specifier.contains(version, prereleases=True):
+        framework = Requirement(pattern.framework)
+        version = next(iter(pinned.specifier)).version
+        if _name(framework) != _name(pinned) or not framework.specifier.contains(version, prereleases=True):
             return False
-    named = {"python": combination.python, "cuda": combination.cuda, "cudnn": combination.cudnn}
-    asked = {"python": pattern.python, "cuda": pattern.cuda, "cudnn": pattern.cudnn}
-    if any(value is not None and value != named[name] for name, value in asked.items()):
-        return False
+    for key in ("python", "cuda", "cudnn"):
+        expected = getattr(pattern, key)
+        if expected is not None and expected != getattr(combination, key):
+            return False
     return all(combination.settings.get(name) == value for name, value in pattern.settings.items())
 
 

@@ -17,15 +17,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 Fault = Callable[[BaseHTTPRequestHandler], None]
 """Sends a wrong response to a request, or none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listing:
-    """What a page states about a file.
+class PageFields(TypedDict, total=False):
+    """Optional fields of a file on the project page.
 
     Attributes:
         requires_python: Specifier of the interpreters that the file is for.
@@ -33,9 +32,9 @@ class Listing:
         yanked: Whether the file is yanked.
     """
 
-    requires_python: str | None = None
-    uploaded: str | None = "2025-01-01T00:00:00Z"
-    yanked: bool = False
+    requires_python: str | None
+    uploaded: str | None
+    yanked: bool
 
 
 @dataclass
@@ -108,9 +107,9 @@ class PackageIndex:
         *,
         extras: Sequence[str] = (),
         tag: str = "py3-none-any",
-        listing: Listing = Listing(),
         metadata: str | None = None,
         code: str = "#" * 300_000,
+        **fields: Unpack[PageFields],
     ) -> None:
         """Add a wheel of one module.
 
@@ -120,9 +119,9 @@ class PackageIndex:
             requires: Its requirements.
             extras: Its extras.
             tag: Tag of the wheel.
-            listing: What the page states about the wheel.
             metadata: Content of its METADATA file, instead of one with the values above.
             code: Code of the module.
+            fields: What the page states about the wheel.
         """
         lines = ["Metadata-Version: 2.2", f"Name: {name}", f"Version: {version}"]
         lines += [f"Provides-Extra: {extra}" for extra in extras]
@@ -137,7 +136,8 @@ class PackageIndex:
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/WHEEL"), wheel)
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/RECORD"), "")
         filename = f"{stem}-{tag}.whl"
-        self._list(name, filename, content.getvalue(), listing)
+        fields.setdefault("uploaded", "2025-01-01T00:00:00Z")
+        self._list(name, filename, content.getvalue(), **fields)
         self.files[f"{filename}.metadata"] = text.encode()
 
     def add_sdist(self, name: str, version: str, metadata_version: str = "2.2") -> None:
@@ -148,26 +148,22 @@ class PackageIndex:
             member = tarfile.TarInfo(f"{name}-{version}/PKG-INFO")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text))
-        self._list(name, f"{name}-{version}.tar.gz", content.getvalue(), Listing(uploaded=None))
+        self._list(name, f"{name}-{version}.tar.gz", content.getvalue())
 
     def add_file(self, name: str, filename: str, body: bytes) -> None:
         """Add a file of any content."""
-        self._list(name, filename, body, Listing(uploaded=None))
+        self._list(name, filename, body)
 
-    def _list(self, name: str, filename: str, body: bytes, listing: Listing) -> None:
+    def _list(self, name: str, filename: str, body: bytes, **fields: Unpack[PageFields]) -> None:
         """Add a file to the page of a package."""
         self.files[filename] = body
-        entry: dict[str, Any] = {
-            "filename": filename,
-            "url": f"/files/{filename}",
-            "size": len(body),
-            "yanked": listing.yanked,
-            "hashes": {"sha256": hashlib.sha256(body).hexdigest()},
-        }
-        if listing.requires_python:
-            entry["requires-python"] = listing.requires_python
-        if listing.uploaded:
-            entry["upload-time"] = listing.uploaded
+        entry: dict[str, Any] = {"filename": filename, "url": f"/files/{filename}", "size": len(body)}
+        entry["yanked"] = fields.get("yanked", False)
+        entry["hashes"] = {"sha256": hashlib.sha256(body).hexdigest()}
+        if requires_python := fields.get("requires_python"):
+            entry["requires-python"] = requires_python
+        if uploaded := fields.get("uploaded"):
+            entry["upload-time"] = uploaded
         self.entries.setdefault(name, []).append(entry)
 
     @property

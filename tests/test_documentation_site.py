@@ -121,7 +121,7 @@ def test_every_exit_code_of_troubleshooting_is_in_the_reference() -> None:
 
 
 def test_each_term_of_the_glossary_is_defined_once() -> None:
-    terms = re.findall(r"^### (.*)", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    terms = re.findall(r"^## (.*)", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
 
     assert len(terms) == len(set(terms)) > 50
     assert {"arm", "A/A control", "block", "round", "workload", "quarantine", "lock"} <= set(terms)

@@ -117,7 +117,7 @@ def plan_campaign(
     """
     hardware, device = target.hardware, target.device
     locker = StackLocker(client, hardware, is_remote=target.is_remote)
-    combinations = matrix.combinations(locker.versions_of, (target.python,), most=max_runs)
+    combinations = matrix.combinations(locker.versions_of, (target.python,), max_runs=max_runs)
     for combination in combinations:
         backend = FRAMEWORKS[framework_of(combination.requirements)]
         check_fit(combination.cases, matrix.content.dtypes, hardware, device=device, backends=[backend])

@@ -61,7 +61,7 @@ class MatrixGroup:
     ] = None
     repetition: Annotated[
         int,
-        typer.Option("--repetition", min=1, help="Number of the repetition: a new number measures everything anew."),
+        typer.Option("--repetition", min=1, help="Number of the repetition: a new number measures everything again."),
     ] = 1
     hardware: HardwareOption = None
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HomeOption = Annotated[
     Path | None,
     typer.Option(
-        "--home", help="Directory of the campaign, shared by all nodes; by default beside the knowledge base."
+        "--home", help="Directory of the campaign, shared by all nodes; by default next to the knowledge base."
     ),
 ]
 
@@ -54,7 +54,7 @@ class Following:
 
 
 def campaigns_folder(knowledge: str | None) -> Path:
-    """Return where campaigns are by default: beside the knowledge base where that is a file."""
+    """Return the default directory of campaigns: next to the knowledge base if that is a file."""
     from knowledge.store.state_hash import default_address
 
     address = knowledge or default_address()

@@ -175,7 +175,7 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Remove whole blocks, for good; what ships with the program does not come back."""
+    """Remove whole blocks permanently; shipped observations are not restored."""
     from knowledge.domain.errors import InputError
     from knowledge.domain.suggestions import suggest
 

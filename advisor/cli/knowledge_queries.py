@@ -141,7 +141,7 @@ def _draw(path: Path, draw: object, rows: int) -> None:
 
 def estimate(
     stack: Annotated[
-        str, typer.Option("--stack", metavar="NAME==VERSION...", help="Stack: a framework and what is beside it.")
+        str, typer.Option("--stack", metavar="NAME==VERSION...", help="Stack: a framework and other packages.")
     ],
     against: Annotated[
         str | None,
@@ -191,7 +191,7 @@ def import_mlperf(
     ] = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Store MLPerf Training's published runs; logs that tell no time to train are listed with the reason."""
+    """Store MLPerf Training's published runs; logs without a time to train are listed with the reason."""
     from knowledge.exchange.mlperf.tree import read_results
 
     trees = [(path, read_results(path, round_=round_)) for path in paths]

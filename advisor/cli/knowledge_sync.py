@@ -101,7 +101,7 @@ def create_token(
     source: Annotated[str, typer.Argument(help="Who will use it: the source of what it adds.")],
     role: Annotated[str, typer.Option("--role", metavar="runner|reader", help="What it allows.")] = "runner",
     days: Annotated[
-        float | None, typer.Option("--days", min=0.0, help="How long it is valid; for ever by default.")
+        float | None, typer.Option("--days", min=0.0, help="Days until the token expires; by default never.")
     ] = (None),
     knowledge: KnowledgeOption = None,
 ) -> None:

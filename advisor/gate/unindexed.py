@@ -32,7 +32,7 @@ def check_unindexed(scope: Scope) -> Iterator[Finding]:
         message = f"the lock has no version of `{name}` for some platforms where it is required"
         yield scope.finding("ADV023", message, package=name, place=_place(lock, line), subject="open")
     for host, line in lock.trusted_hosts:
-        message = f"packages may come from `{host}` without a certificate (`--trusted-host`)"
+        message = f"the certificate of `{host}` is not verified (`--trusted-host`, `verify_ssl`)"
         yield scope.finding("ADV030", message, place=_place(lock, line), subject=host)
 
 

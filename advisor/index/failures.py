@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import requests
 
+from advisor.index.compression import TruncatedAnswerError
+
 CERTIFICATE_HINT = (
     "set `SSL_CERT_FILE` (uv) or `PIP_CERT` (pip) to the certificate of its authority, or renew the certificate of "
     "the server"
@@ -50,6 +52,8 @@ def cause_of(error: Exception) -> str:
             return "the answer is not HTTP"
     if isinstance(error, requests.Timeout) or any(isinstance(one, TimeoutError) for one in causes):
         return "no answer in time"
+    if isinstance(error, TruncatedAnswerError):
+        return str(error)
     if isinstance(error, requests.ConnectionError):
         return "no connection"
     return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"

@@ -104,7 +104,9 @@ def parse_page(
     files: list[DistributionFile] = []
     malformed: list[tuple[str, str]] = []
     for filename, make in entries:
-        if not filename.isprintable() or len(filename) > NAME_CHARACTERS:
+        if not isinstance(filename, str):
+            malformed.append((json.dumps(filename)[:NAME_CHARACTERS], _malformed("`filename` is not of type str")))
+        elif not filename.isprintable() or len(filename) > NAME_CHARACTERS:
             # Terminals and parsers interpret control characters.
             if is_distribution(filename):
                 escaped = ascii(filename[:NAME_CHARACTERS])[1:-1]
@@ -113,12 +115,16 @@ def parse_page(
             try:
                 files.append(make(index))
             except _EntryError as error:
-                malformed.append((filename, f"malformed on the index page: {error}"))
+                malformed.append((filename, _malformed(error)))
     return Listing(files=tuple(files), malformed=tuple(malformed))
 
 
-_Entry = tuple[str, Callable[[str], DistributionFile]]
-"""A file name, and a function that returns the file for an index."""
+def _malformed(reason: object) -> str:
+    return f"malformed on the index page: {reason}"
+
+
+_Entry = tuple[object, Callable[[str], DistributionFile]]
+"""A file name, which is text unless the entry is malformed, and a function that returns the file for an index."""
 
 
 def _json_entries(body: bytes, url: str) -> Iterator[_Entry]:
@@ -134,7 +140,7 @@ def _json_entries(body: bytes, url: str) -> Iterator[_Entry]:
         if len(entries) > PAGE_FILES:
             raise ValueError(f"it lists more than {PAGE_FILES} files")
         for entry in entries:
-            yield _typed(entry["filename"], str, "filename"), partial(_from_json, entry, url)
+            yield entry.get("filename"), partial(_from_json, entry, url)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the page is not a project page: {type(error).__name__} {error}") from None
 
@@ -158,7 +164,7 @@ def _from_json(entry: Mapping[str, Any], page: str, index: str) -> DistributionF
 def _metadata_from_json(value: object) -> str | None:
     """Return the hash in ``core-metadata``; empty if it contains no hash."""
     if isinstance(value, dict):
-        return _sha256(value["sha256"]) if "sha256" in value else ""
+        return "" if value.get("sha256") is None else _sha256(value["sha256"])
     return "" if value else None
 
 
@@ -199,6 +205,13 @@ def _sha256(value: object) -> str:
     return value.lower()
 
 
+_TEXT_ELEMENTS = (
+    *("abbr", "b", "bdi", "bdo", "cite", "code", "data", "dfn", "em", "font", "i", "img", "kbd", "mark"),
+    *("q", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr"),
+)
+"""Elements that do not end the name of a file (HTML standard, section 4.5)."""
+
+
 class _LinkCollector:
     """Collects the links of a page during parsing, because an element tree needs up to forty times its memory."""
 
@@ -213,7 +226,7 @@ class _LinkCollector:
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Handle the start of an element."""
         self._count()
-        self._finish()
+        self._finish(tag)
         if tag == "base" and self.base is None and "href" in attributes:
             # Only the first one counts (HTML standard, section 4.2.3).
             self.base = attributes["href"]
@@ -227,23 +240,27 @@ class _LinkCollector:
             self._text.append(text[: self._remaining])
             self._remaining -= len(text)
 
-    def end(self, _: str) -> None:
+    def end(self, tag: str) -> None:
         """Handle the end of an element."""
-        self._finish()
+        self._finish(tag)
 
     def close(self) -> None:
         """Handle the end of the page."""
-        self._finish()
+        self._finish("html")
 
-    def _finish(self) -> None:
-        if self._attributes is not None:
-            self.links.append(("".join(self._text).strip(), self._attributes))
+    def _finish(self, tag: str) -> None:
+        """End the link at a tag. Elements may surround or divide its text; a link without an end tag ends, too."""
+        if self._attributes is None or tag in _TEXT_ELEMENTS:
+            return
+        text = "".join(self._text).strip()
+        if text or tag in ("a", "html"):
+            self.links.append((text, self._attributes))
             self._attributes = None
             if len(self.links) > PAGE_FILES:
                 raise ValueError(f"it lists more than {PAGE_FILES} files")
 
     def _count(self) -> None:
-        # A link has at most two elements with their texts.
+        # A link has at most three elements and two texts.
         limit = 5 * PAGE_FILES
         self._events += 1
         if self._events > limit:

@@ -177,7 +177,7 @@ class Transport:
             IndexUnreachableError: If there is no answer, or an error.
             TooLargeError: If the body exceeds the limit.
         """
-        headers = {"Accept": accept} | ({"If-None-Match": etag} if etag else {})
+        headers = {"Accept": accept, "Accept-Encoding": "gzip"} | ({"If-None-Match": etag} if etag else {})
         self.request_counts["GET"] += 1
 
         def take(response: requests.Response) -> IndexResponse:
@@ -349,15 +349,19 @@ class Transport:
 
     def _body(self, url: str, response: requests.Response, limit: int, *, decompressed: bool = True) -> Iterator[bytes]:
         """Yield the body of an answer in chunks."""
-        if not decompressed:
-            # Some servers declare the compression of a `.tar.gz` as that of the answer; the file must stay compressed.
-            response.raw.headers.pop("Content-Encoding", None)
-            response.headers.pop("Content-Encoding", None)
-        # Each further compression multiplies the possible size of a chunk.
-        if "," in response.headers.get("Content-Encoding", ""):
-            raise self._error(url, "the answer is compressed more than once")
+        from advisor.index.compression import GZIP_NAMES, decompress
+
+        encoding = response.headers.get("Content-Encoding", "").strip().lower()
+        # The library would decompress, but not check that the stream is complete.
+        response.raw.headers.pop("Content-Encoding", None)
+        chunks: Iterator[bytes] = response.iter_content(_CHUNK_BYTES)
+        # Some servers declare the compression of a `.tar.gz` as that of the answer; the file must stay compressed.
+        if decompressed and encoding in GZIP_NAMES:
+            chunks = decompress(chunks)
+        elif decompressed and encoding not in ("", "identity"):
+            raise self._error(url, f"the answer is compressed as `{encoding[:40]}`, which was not requested")
         length = 0
-        for chunk in response.iter_content(_CHUNK_BYTES):
+        for chunk in chunks:
             length += len(chunk)
             if length > limit:
                 raise TooLargeError(

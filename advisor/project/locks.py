@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -160,7 +161,8 @@ def read_lock(path: Path, target: Target) -> Lock:
         )
     text, document = _load(path, parse)
     try:
-        return _lock(path, text, read(document, target))
+        lock = _lock(path, text, read(document, target))
+        return replace(lock, trusted_hosts=_unverified_hosts(text, document)) if path.name == "Pipfile.lock" else lock
     except EntryError as error:
         line = _line_of(text, error)
         about = f"package `{error.package}` (line {line})" if error.package else f"the package on line {line}"
@@ -222,6 +224,18 @@ def _lock(path: Path, text: str, records: Iterator[Entry]) -> Lock:
         open_entries=tuple(open_entries),
         records_hashes=not path.name.endswith(("bom.json", ".cdx.json")),
     )
+
+
+def _unverified_hosts(text: str, document: Document) -> tuple[tuple[str, int], ...]:
+    """Return the hosts whose certificates Pipenv does not verify, each with its line, from a `Pipfile.lock`."""
+    hosts: dict[str, int] = {}
+    for source in document.get("_meta", {}).get("sources", ()):
+        url = source.get("url", "")
+        # There is no certificate to verify without TLS.
+        if not source.get("verify_ssl", True) and not url.lower().startswith("http:"):
+            line = next((number for number, line in enumerate(lines_of(text), 1) if url in line), 1)
+            hosts.setdefault(urlsplit(url).netloc.rpartition("@")[2] or url, line)
+    return tuple(hosts.items())
 
 
 def _locked_version(entry: Entry, line: int) -> LockedVersion:

@@ -25,7 +25,7 @@ from advisor.index.pages import ProjectPage
 
 _SDIST_RANK = 1 << 30
 _NO_WHEEL = "no wheel for the target"
-_FORMAT = 3
+_FORMAT = 4
 """Version of the cached values; raise it when their meaning changes."""
 
 

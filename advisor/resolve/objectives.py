@@ -289,7 +289,9 @@ def _steps_behind_best_companion(
     added: dict[tuple[Version, str], dict[Version | None, int]] = {}
     steps_at_baseline: dict[tuple[str, Version | None], int] = {}
     # The baseline's version first: the others are compared with it.
-    for (version, companion, other), gain in sorted(gains.beside.items(), key=lambda item: item[0][0] != baseline):
+    for (version, companion, other), gain in sorted(
+        gains.with_companion.items(), key=lambda item: item[0][0] != baseline
+    ):
         steps = int(gain.joint.cautious / SPEED_STEP)
         if not gain.own.is_significant(gains.comparisons):
             steps = min(steps, alone[version])

@@ -171,7 +171,7 @@ class FrameworkModel:
         return FrameworkGains(
             framework=self._name,
             alone={v: gain(mean[i], variance[i]) for i, v in enumerate(own)},
-            beside={
+            with_companion={
                 (v, companion, w): CompanionGain(
                     joint=gain(
                         mean[i] + grid.means[i, j] - grid.means[i, 0],

@@ -65,15 +65,15 @@ class FrameworkGains:
     Attributes:
         framework: The framework.
         alone: Gain by version, with every companion as in the baseline.
-        beside: Gain by version, companion and version of the companion (none: absent). It contains the baseline's
-            version of each companion, whose own gain is 0.
+        with_companion: Gain by version, companion and version of the companion (none: absent). It contains the
+            baseline's version of each companion, whose own gain is 0.
         comparisons: Number of measured versions of frameworks and companions other than the baseline's, to correct the
             significance for the selection of the best.
     """
 
     framework: str
     alone: Mapping[Version, PredictedGain]
-    beside: Mapping[tuple[Version, str, Version | None], CompanionGain]
+    with_companion: Mapping[tuple[Version, str, Version | None], CompanionGain]
     comparisons: int = 1
 
     def gain(self, stack: Mapping[str, Version]) -> PredictedGain:
@@ -82,7 +82,7 @@ class FrameworkGains:
         alone = self.alone[version]
         changes = [
             g.joint
-            for (v, c, w), g in self.beside.items()
+            for (v, c, w), g in self.with_companion.items()
             if v == version and c != self.framework and stack.get(c) == w
         ]
         return PredictedGain(

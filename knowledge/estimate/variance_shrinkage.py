@@ -48,39 +48,25 @@ def estimate_prior(variances: Sequence[tuple[float, float]]) -> Prior:
     Args:
         variances: Variances of ratios to one reference, each with its degrees of freedom; zeros are ignored.
     """
+    from scipy.special import digamma
+
     positive = [(v, d) for v, d in variances if v > 0 and d > 0]
     if len(positive) < _FEWEST:
         return Prior()
-    centred = [math.log(v) - digamma(d / 2) + math.log(d / 2) for v, d in positive]
-    chance = statistics.fmean(trigamma(d / 2) for _, d in positive)
+    centred = [math.log(v) - float(digamma(d / 2)) + math.log(d / 2) for v, d in positive]
+    chance = statistics.fmean(_trigamma(d / 2) for _, d in positive)
     own, common = (1 - _COMMON) * chance, _COMMON * chance
     excess = max(0.0, statistics.variance(centred) - own)
     # The log of a true variance differs from the mean of the logarithms by its own excess and by the error of the mean.
     half = _inverse_trigamma(excess + common + (own + excess) / len(positive))
-    return Prior(variance=math.exp(statistics.fmean(centred) + digamma(half) - math.log(half)), degrees=2 * half)
+    variance = math.exp(statistics.fmean(centred) + float(digamma(half)) - math.log(half))
+    return Prior(variance=variance, degrees=2 * half)
 
 
-# Not `scipy.special`: every advice needs these functions, and the import takes longer than the computation.
+def _trigamma(x: float) -> float:
+    from scipy.special import polygamma
 
-
-def digamma(x: float) -> float:
-    """Derivative of the logarithm of the gamma function (Abramowitz and Stegun 6.3.5, 6.3.18)."""
-    result = 0.0
-    while x < 10:
-        result -= 1 / x
-        x += 1
-    square = 1 / (x * x)
-    return result + math.log(x) - 0.5 / x - square * (1 / 12 - square * (1 / 120 - square / 252))
-
-
-def trigamma(x: float) -> float:
-    """Derivative of :func:`digamma` (Abramowitz and Stegun 6.4.6, 6.4.12)."""
-    result = 0.0
-    while x < 10:
-        result += 1 / (x * x)
-        x += 1
-    square = 1 / (x * x)
-    return result + 1 / x + square / 2 + square / x * (1 / 6 - square * (1 / 30 - square / 42))
+    return float(polygamma(1, x))
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -88,7 +74,7 @@ def _inverse_trigamma(value: float) -> float:
     low, high = math.log(1e-8), math.log(1e6)
     for _ in range(80):
         middle = (low + high) / 2
-        if trigamma(math.exp(middle)) > value:
+        if _trigamma(math.exp(middle)) > value:
             low = middle
         else:
             high = middle

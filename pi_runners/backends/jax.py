@@ -1,4 +1,4 @@
-"""JAX on the CPU or a CUDA device: everything under `jit`, channels last."""
+"""JAX on the CPU or a CUDA device: every function is compiled with `jit`; channels last."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameter
 
 
 class JaxBackend(Backend):
-    """``jax.jit`` over ``jax.numpy`` and ``jax.lax``; inputs are arguments, so that nothing is folded away."""
+    """``jax.jit`` over ``jax.numpy`` and ``jax.lax``; inputs are arguments, so that XLA does not fold constants."""
 
     name = "jax"
     dtypes = ("float32", "float64", "float16", "bfloat16", "int8")
@@ -28,19 +28,19 @@ class JaxBackend(Backend):
             precision = "tensorfloat32" if settings["tf32"] == "on" else "highest"
             jax.config.update("jax_default_matmul_precision", precision)
         try:
-            self._place = jax.devices("cuda" if device == "cuda" else "cpu")[0]
+            self._device = jax.devices("cuda" if device == "cuda" else "cpu")[0]
         except RuntimeError:
             raise Unsupported("this JAX sees no {} device".format(device)) from None
 
     def describe(self) -> Dict[str, Any]:
-        """Return the versions and what XLA computes on."""
+        """Return the versions of JAX, jaxlib and NumPy, and XLA's version of the platform."""
         import jaxlib
 
         return {
             "jax": jax.__version__,
             "jaxlib": jaxlib.__version__,
             "jax_numpy": np.__version__,
-            "jax_platform_version": str(getattr(self._place.client, "platform_version", ""))[:200],
+            "jax_platform_version": str(getattr(self._device.client, "platform_version", ""))[:200],
         }
 
     def synchronise(self, result: Any) -> None:
@@ -50,10 +50,10 @@ class JaxBackend(Backend):
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
         """Make an array on the device."""
         if self.dtype == "int8":
-            plain = (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
+            host_array = (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
         else:
-            plain = from_bytes(raw, shape, scale, offset, jnp.dtype(self.dtype))
-        return self._put(plain, self.dtype)
+            host_array = from_bytes(raw, shape, scale, offset, jnp.dtype(self.dtype))
+        return self._put(host_array, self.dtype)
 
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
         """NHWC."""
@@ -75,38 +75,39 @@ class JaxBackend(Backend):
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
-        found = np.asarray(result)[tuple(index)]
-        wide = found if np.iscomplexobj(found) or found.dtype.kind == "i" else found.astype(np.float64)
-        return list(np.asarray(wide).reshape(-1).tolist())
+        elements = np.asarray(result)[tuple(index)]
+        if not np.iscomplexobj(elements) and elements.dtype.kind != "i":
+            elements = elements.astype(np.float64)
+        return list(np.asarray(elements).reshape(-1).tolist())
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Ask JAX."""
+        """Use `jnp.isfinite`."""
         return bool(jnp.isfinite(result[tuple(index)]).all())
 
-    def _put(self, plain: Any, dtype: str) -> Array:
-        with jax.default_device(self._place):
-            return jax.device_put(jnp.asarray(plain, dtype=dtype), self._place)
+    def _put(self, host_array: Any, dtype: str) -> Array:
+        with jax.default_device(self._device):
+            return jax.device_put(jnp.asarray(host_array, dtype=dtype), self._device)
 
     def _call(self, function: Callable[..., Any], arrays: Sequence[Array]) -> Callable[[], Any]:
         compute = jax.jit(function)
         if self.device == "cuda":
             return lambda: compute(*arrays)
-        # On the CPU, calls may overlap: that the last one is ready does not say that those before it are.
+        # On the CPU, calls may overlap: the last one can be ready before earlier ones are.
         return lambda: jax.block_until_ready(compute(*arrays))
 
     def compile(
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
     ) -> Callable[[], Any]:
         """Compile by XLA."""
-        return self._call(lambda *given: function(self, *given), (*arrays, *weights))
+        return self._call(lambda *inputs: function(self, *inputs), (*arrays, *weights))
 
     def pullback(
         self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
     ) -> Callable[[], Sequence[Array]]:
         """Compile the vector-Jacobian product; XLA drops the forward pass where the gradients do not need it."""
 
-        def gradients(upstream: Array, *given: Array) -> Any:
-            return jax.vjp(lambda *inner: function(self, *inner), *given)[1](upstream)
+        def gradients(upstream: Array, *inputs: Array) -> Any:
+            return jax.vjp(lambda *primals: function(self, *primals), *inputs)[1](upstream)
 
         return self._call(gradients, (cotangent, *arrays))
 
@@ -114,42 +115,42 @@ class JaxBackend(Backend):
         self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
     ) -> Training:
         """Train by a compiled step that returns the new weights."""
-        held: Dict[str, Any] = {"weights": list(weights), "batch": list(batch)}
+        state: Dict[str, Any] = {"weights": list(weights), "batch": list(batch)}
 
-        def step(current: Any, given: Any) -> Any:
-            value, gradients = jax.value_and_grad(lambda w: loss(self, w, *given))(current)
+        def step(weights: Any, batch: Any) -> Any:
+            value, gradients = jax.value_and_grad(lambda w: loss(self, w, *batch))(weights)
             squared_norm = sum(jnp.sum(g.astype(jnp.float32) ** 2) for g in gradients)
-            return value, squared_norm, [w - (rate * g).astype(w.dtype) for w, g in zip(current, gradients)]
+            return value, squared_norm, [w - (rate * g).astype(w.dtype) for w, g in zip(weights, gradients)]
 
         compute = jax.jit(step)
 
         def run() -> Any:
-            value, squared_norm, held["weights"] = compute(held["weights"], held["batch"])
+            value, squared_norm, state["weights"] = compute(state["weights"], state["batch"])
             if self.device == "cpu":
-                jax.block_until_ready(held["weights"])
+                jax.block_until_ready(state["weights"])
             return value, squared_norm
 
         def feed(fresh: Sequence[Array]) -> None:
-            held["batch"] = list(fresh)
+            state["batch"] = list(fresh)
 
         def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
-            evaluate = jax.jit(lambda weights, *given: function(self, weights, *given))
-            return lambda: jax.block_until_ready(evaluate(held["weights"], *arrays))
+            evaluate = jax.jit(lambda weights, *inputs: function(self, weights, *inputs))
+            return lambda: jax.block_until_ready(evaluate(state["weights"], *arrays))
 
-        return Training(run, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: held["weights"])
+        return Training(run, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: state["weights"])
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """`device_put` and `device_get`."""
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
         host = np.frombuffer(raw, np.uint8)
-        there = jax.device_put(host, self._place)
+        on_device = jax.device_put(host, self._device)
 
         def download() -> Any:
-            # A JAX array remembers its host copy: a fresh one is fetched each time.
-            return np.asarray(jax.device_put(there, self._place, may_alias=False))
+            # A JAX array caches its host copy: copy a fresh array each time.
+            return np.asarray(jax.device_put(on_device, self._device, may_alias=False))
 
-        return lambda: jax.device_put(host, self._place), download
+        return lambda: jax.device_put(host, self._device), download
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
         """`jnp.matmul`; int8 accumulates in int32."""
@@ -183,9 +184,10 @@ class JaxBackend(Backend):
         def run(backend: Backend, steps: Array) -> Array:
             zero = jnp.zeros((steps.shape[1], hidden), dtype=steps.dtype)
 
-            def step(carry: Any, given: Array) -> Any:
+            def step(carry: Any, from_input: Array) -> Any:
                 state, memory = carry
-                state, memory = advance(jnp, jax.nn.sigmoid, cell, given, jnp.matmul(state, to_hidden.T), state, memory)
+                from_state = jnp.matmul(state, to_hidden.T)
+                state, memory = advance(jnp, jax.nn.sigmoid, cell, from_input, from_state, state, memory)
                 return (state, memory), state
 
             return lax.scan(step, (zero, zero), jnp.matmul(steps, to_input.T))[1]
@@ -242,7 +244,7 @@ class JaxBackend(Backend):
         return jnp.sort(x, axis=-1)
 
     def pool(self, x: Array, size: int) -> Array:
-        """Largest of windows."""
+        """Maximum of each window."""
         window = (1,) + (size,) * (x.ndim - 2) + (1,)
         return lax.reduce_window(x, -jnp.inf, lax.max, window, window, "VALID")
 
@@ -263,7 +265,7 @@ class JaxBackend(Backend):
     join = join_channels
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        """Another shape."""
+        """Change the shape."""
         return jnp.reshape(x, tuple(shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
@@ -272,8 +274,8 @@ class JaxBackend(Backend):
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
         """Mean cross-entropy."""
-        chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)
-        return -jnp.mean(chosen)
+        log_likelihoods = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)
+        return -jnp.mean(log_likelihoods)
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
         """Pixels as rows."""

@@ -1,4 +1,4 @@
-"""NumPy: what BLAS and NumPy's loops give, on the CPU; no backward pass."""
+"""NumPy on the CPU: BLAS and NumPy's own loops; no backward pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NumpyBackend(Backend):
             raise Unsupported("NumPy runs on the CPU only")
 
     def describe(self) -> Dict[str, Any]:
-        """Return the version and, where NumPy tells, the BLAS it was built with."""
+        """Return the version and, from NumPy 1.25 on, the BLAS it was built with."""
         described: Dict[str, Any] = {"numpy": np.__version__}
         try:
             blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
@@ -49,7 +49,7 @@ class NumpyBackend(Backend):
         return list(np.asarray(result[tuple(index)]).reshape(-1).tolist())
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Ask NumPy."""
+        """Use `numpy.isfinite`."""
         return bool(np.isfinite(result[tuple(index)]).all())
 
     def copy(self, x: Array) -> Array:
@@ -69,10 +69,10 @@ class NumpyBackend(Backend):
         patches = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], axis=axes)
         patches = patches[(slice(None), slice(None)) + tuple(slice(None, None, s) for s in stride)]
         spatial = patches.shape[2 : 2 + len(axes)]
-        each = x.shape[1] // groups
+        group_channels = x.shape[1] // groups
         # (groups, channels * kernel, batch * pixels)
         order = (1,) + tuple(range(2 + len(axes), patches.ndim)) + (0,) + tuple(range(2, 2 + len(axes)))
-        columns = patches.transpose(order).reshape(groups, each * int(np.prod(w.shape[2:])), -1)
+        columns = patches.transpose(order).reshape(groups, group_channels * int(np.prod(w.shape[2:])), -1)
         product = np.matmul(w.reshape(groups, w.shape[0] // groups, -1), columns)
         return np.moveaxis(product.reshape((w.shape[0], x.shape[0]) + spatial), 0, 1)
 
@@ -89,8 +89,8 @@ class NumpyBackend(Backend):
             state = np.zeros((steps.shape[1], hidden), dtype=self.dtype)
             memory = state
             outputs = np.empty(steps.shape[:2] + (hidden,), dtype=self.dtype)
-            for t, given in enumerate(np.matmul(steps, to_input)):
-                state, memory = advance(np, _sigmoid, cell, given, np.matmul(state, to_hidden), state, memory)
+            for t, from_input in enumerate(np.matmul(steps, to_input)):
+                state, memory = advance(np, _sigmoid, cell, from_input, np.matmul(state, to_hidden), state, memory)
                 outputs[t] = state
             return outputs
 
@@ -117,18 +117,18 @@ class NumpyBackend(Backend):
         return x.max(axis=-1)
 
     def softmax(self, x: Array) -> Array:
-        """Softmax of the last axis, spelled out."""
+        """Softmax of the last axis, from elementary functions."""
         powers = np.exp(x - x.max(axis=-1, keepdims=True))
         powers /= powers.sum(axis=-1, keepdims=True)
         return powers
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
-        """Normalise the last axis, spelled out."""
+        """Normalise the last axis, from elementary functions."""
         centred = x - x.mean(axis=-1, keepdims=True)
         return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5) * gain + offset
 
     def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
-        """Normalise channels, spelled out."""
+        """Normalise channels, from elementary functions."""
         axes = (0,) + tuple(range(2, x.ndim))
         form = (1, -1) + (1,) * (x.ndim - 2)
         if not training:
@@ -150,7 +150,7 @@ class NumpyBackend(Backend):
         return np.concatenate((x, y), axis=-1)
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        """Another shape."""
+        """Change the shape."""
         return x.reshape(tuple(shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
@@ -163,17 +163,18 @@ class NumpyBackend(Backend):
 
 
 _CHUNK = 2**20
+"""Elements to convert at a time."""
 
 
 def from_bytes(
     raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0, dtype: Any = "float64"
 ) -> Any:
-    """Return the numbers that bytes stand for, computed in double precision, a part at a time to take less memory."""
-    made = np.empty(len(raw), dtype=dtype)
+    """Return the numbers that bytes encode, computed in double precision, in chunks to use less memory."""
+    numbers = np.empty(len(raw), dtype=dtype)
     for start in range(0, len(raw), _CHUNK):
-        plain = np.frombuffer(raw, np.uint8, min(_CHUNK, len(raw) - start), start).astype(np.float64)
-        made[start : start + len(plain)] = ((plain - 127.5) / 127.5 * scale + offset).astype(dtype)
-    return made.reshape(tuple(shape))
+        chunk = np.frombuffer(raw, np.uint8, min(_CHUNK, len(raw) - start), start).astype(np.float64)
+        numbers[start : start + len(chunk)] = ((chunk - 127.5) / 127.5 * scale + offset).astype(dtype)
+    return numbers.reshape(tuple(shape))
 
 
 def _sigmoid(x: Any) -> Any:

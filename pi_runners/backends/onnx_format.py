@@ -1,4 +1,4 @@
-"""ONNX models as bytes, so that a measured environment needs nothing but ONNX Runtime itself.
+"""Encoder of ONNX models, so that a measured environment needs no package except ONNX Runtime.
 
 The fields and their numbers are those of ``onnx.proto`` (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto), the
 encoding is that of Protocol Buffers (https://protobuf.dev/programming-guides/encoding/).
@@ -24,7 +24,7 @@ class Graph:
         self._count = 0
 
     def name(self) -> str:
-        """Return a name that nothing bears yet."""
+        """Return an unused name."""
         self._count += 1
         return "v{}".format(self._count)
 
@@ -42,7 +42,7 @@ class Graph:
         return name
 
     def add_node(self, operator: str, inputs: Sequence[str], outputs: int = 1, **attributes: Any) -> List[str]:
-        """Add an operator; an empty input name leaves an optional input out."""
+        """Add an operator and return the names of its outputs; an empty input name omits an optional input."""
         names = [self.name() for _ in range(outputs)]
         body = b"".join(_text(1, name) for name in inputs) + b"".join(_text(2, name) for name in names)
         body += _text(4, operator)
@@ -51,10 +51,10 @@ class Graph:
         return names
 
     def encode(self, output: "Symbol") -> bytes:
-        """Return the model with one output; its lengths are left open."""
+        """Return the encoded model with one output, whose lengths are not specified."""
         graph = b"".join(_field(1, node) for node in self._nodes) + _text(2, "indicator")
         graph += b"".join(_field(5, tensor) for tensor in self._initialisers)
-        graph += b"".join(_field(11, given) for given in self._inputs)
+        graph += b"".join(_field(11, value_info) for value_info in self._inputs)
         graph += _field(12, _value_info(output.name, output.dtype, [None] * output.rank))
         return _number(1, _IR_VERSION) + _field(7, graph) + _field(8, _text(1, "") + _number(2, _OPSET))
 

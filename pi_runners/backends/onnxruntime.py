@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU or a CUDA device: graphs of ONNX operators, optimised when the session is made."""
+"""ONNX Runtime on the CPU or a CUDA device: graphs of ONNX operators, optimised when the session is created."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OnnxruntimeBackend(Backend):
         if self._providers[0] not in ort.get_available_providers():
             raise Unsupported("this ONNX Runtime has no {}".format(self._providers[0]))
         ort.set_default_logger_severity(3)
-        # What `DFT` gives has its real and imaginary parts on a last axis.
+        # The last axis of the result of `DFT` holds the real and the imaginary part.
         self._pairs = False
 
     def describe(self) -> Dict[str, Any]:
@@ -36,7 +36,7 @@ class OnnxruntimeBackend(Backend):
         }
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
-        """Make a NumPy array, which sessions take."""
+        """Make a NumPy array, the input type of sessions."""
         if self.dtype == "int8":
             return (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
         return from_bytes(raw, shape, scale, offset, self.dtype)
@@ -51,7 +51,7 @@ class OnnxruntimeBackend(Backend):
     def compile(
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
     ) -> Callable[[], Any]:
-        """Trace a graph and make a session of it."""
+        """Trace a graph and create a session for it."""
         graph = Graph()
         symbols = [Symbol(graph, graph.add_input(str(a.dtype), a.shape), str(a.dtype), a.ndim) for a in arrays]
         result = function(self, *symbols, *(self._symbol(graph, w) for w in weights))
@@ -61,12 +61,12 @@ class OnnxruntimeBackend(Backend):
         try:
             session = ort.InferenceSession(graph.encode(result), options, providers=self._providers)
         except Exception as error:
-            # ONNX Runtime names an operator that it has no kernel for in a `NotImplemented` of its own.
+            # ONNX Runtime raises its own `NotImplemented` for an operator without a kernel.
             if type(error).__name__ == "NotImplemented":
                 raise Unsupported(str(error).strip().splitlines()[-1][-300:]) from None
             raise
-        given = {symbol.name: array for symbol, array in zip(symbols, arrays)}
-        return lambda: session.run(None, given)[0]
+        inputs = {symbol.name: array for symbol, array in zip(symbols, arrays)}
+        return lambda: session.run(None, inputs)[0]
 
     def _symbol(self, graph: Graph, array: Any) -> Symbol:
         dtype = str(array.dtype)
@@ -77,14 +77,16 @@ class OnnxruntimeBackend(Backend):
         name = first.graph.add_node(operator, [i.name for i in inputs], **attributes)[0]
         return Symbol(first.graph, name, first.dtype, first.rank if rank < 0 else rank)
 
-    def _numbers(self, near: Symbol, numbers: Sequence[int]) -> Symbol:
-        return self._symbol(near.graph, np.array(list(numbers), dtype=np.int64))
+    def _integers_for(self, symbol: Symbol, numbers: Sequence[int]) -> Symbol:
+        """Add a constant of integers to the graph of a symbol."""
+        return self._symbol(symbol.graph, np.array(list(numbers), dtype=np.int64))
 
-    def _like(self, near: Symbol, number: float) -> Symbol:
-        return self._symbol(near.graph, np.array(number, dtype=near.dtype))
+    def _scalar_for(self, symbol: Symbol, number: float) -> Symbol:
+        """Add a scalar constant to the graph of a symbol, with its element type."""
+        return self._symbol(symbol.graph, np.array(number, dtype=symbol.dtype))
 
     def matmul(self, a: Symbol, b: Symbol, transpose_a: bool = False, transpose_b: bool = False) -> Array:
-        """`MatMul`, or `MatMulInteger`; transposed operands through `Transpose`, which ONNX Runtime fuses."""
+        """`MatMul` or `MatMulInteger`; ONNX Runtime fuses the `Transpose` of an operand."""
         swapped = [*range(a.rank - 2), a.rank - 1, a.rank - 2]
         left = self._node("Transpose", [a], perm=swapped) if transpose_a else a
         right = self._node("Transpose", [b], perm=swapped) if transpose_b else b
@@ -104,24 +106,24 @@ class OnnxruntimeBackend(Backend):
         """`RNN`, `LSTM` or `GRU`."""
         inputs, hidden = shape
         operator = {"vanilla": "RNN", "lstm": "LSTM", "gru": "GRU"}[cell]
-        # Gates: input, output, forget, cell; and update, reset, new.
+        # Order of the gates in ONNX: input, output, forget, cell (LSTM); update, reset, new (GRU).
         order = {"vanilla": [0], "lstm": [0, 3, 1, 2], "gru": [1, 0, 2]}[cell]
-        spread = [
+        matrices = [
             from_bytes(raw, (len(order), hidden, width), scale)[order].reshape(1, -1, width).astype(self.dtype)
             for raw, width in zip(w, (inputs, hidden))
         ]
 
         def run(backend: Backend, steps: Symbol) -> Symbol:
-            extra = {"linear_before_reset": 1} if cell == "gru" else {}
-            weights = [self._symbol(steps.graph, s) for s in spread]
-            every = self._node(operator, [steps, *weights], rank=4, hidden_size=hidden, **extra)
-            return self._node("Squeeze", [every, self._numbers(steps, [1])], rank=3)
+            attributes = {"linear_before_reset": 1} if cell == "gru" else {}
+            weights = [self._symbol(steps.graph, s) for s in matrices]
+            states = self._node(operator, [steps, *weights], rank=4, hidden_size=hidden, **attributes)
+            return self._node("Squeeze", [states, self._integers_for(steps, [1])], rank=3)
 
         return run
 
     def scale(self, x: Symbol, factor: float) -> Array:
         """Multiply by a number."""
-        return self._node("Mul", [x, self._like(x, factor)])
+        return self._node("Mul", [x, self._scalar_for(x, factor)])
 
     def add(self, x: Symbol, y: Symbol) -> Array:
         """`Add`."""
@@ -145,7 +147,7 @@ class OnnxruntimeBackend(Backend):
 
     def total(self, x: Symbol) -> Array:
         """`ReduceSum`."""
-        return self._node("ReduceSum", [x, self._numbers(x, [-1])], rank=x.rank - 1, keepdims=0)
+        return self._node("ReduceSum", [x, self._integers_for(x, [-1])], rank=x.rank - 1, keepdims=0)
 
     def largest(self, x: Symbol) -> Array:
         """`ReduceMax`."""
@@ -160,13 +162,13 @@ class OnnxruntimeBackend(Backend):
         return self._node("LayerNormalization", [x, gain, offset], axis=-1, epsilon=1e-5)
 
     def batch_norm(self, x: Symbol, gain: Symbol, offset: Symbol, training: bool) -> Array:
-        """`InstanceNormalization` has no batch; the batch's statistics through `ReduceMean`."""
+        """Statistics of the batch through `ReduceMean`: `InstanceNormalization` computes those of each image only."""
         if not training:
             return self.add(self.multiply(x, self._by_channel(gain, x)), self._by_channel(offset, x))
         axes = [0, *range(2, x.rank)]
         centred = self._node("Sub", [x, self._node("ReduceMean", [x], axes=axes)])
         variance = self._node("ReduceMean", [self.multiply(centred, centred)], axes=axes)
-        deviation = self._node("Sqrt", [self.add(variance, self._like(x, 1e-5))])
+        deviation = self._node("Sqrt", [self.add(variance, self._scalar_for(x, 1e-5))])
         scaled = self.multiply(self._node("Div", [centred, deviation]), self._by_channel(gain, x))
         return self.add(scaled, self._by_channel(offset, x))
 
@@ -175,14 +177,14 @@ class OnnxruntimeBackend(Backend):
         return by_channel
 
     def fft(self, x: Symbol) -> Array:
-        """`DFT` of one side."""
-        column = self._node("Unsqueeze", [x, self._numbers(x, [-1])], rank=x.rank + 1)
+        """One-sided `DFT`."""
+        column = self._node("Unsqueeze", [x, self._integers_for(x, [-1])], rank=x.rank + 1)
         self._pairs = True
         name = x.graph.add_node("DFT", [column.name], axis=x.rank - 1, onesided=1)[0]
         return Symbol(x.graph, name, x.dtype, x.rank + 1)
 
     def sort(self, x: Symbol) -> Array:
-        """`TopK` of everything."""
+        """`TopK` of all elements."""
         last = self._node("Shape", [x], start=-1)
         name = x.graph.add_node("TopK", [x.name, last.name], outputs=2, axis=-1, largest=0, sorted=1)[0]
         return x._replace(name=name)
@@ -206,23 +208,23 @@ class OnnxruntimeBackend(Backend):
 
     def reshape(self, x: Symbol, shape: Sequence[int]) -> Array:
         """`Reshape`."""
-        return self._node("Reshape", [x, self._numbers(x, shape)], rank=len(shape))
+        return self._node("Reshape", [x, self._integers_for(x, shape)], rank=len(shape))
 
     def transpose(self, x: Symbol, axes: Sequence[int]) -> Array:
         """`Transpose`."""
         return self._node("Transpose", [x], perm=list(axes))
 
     def shape_of(self, result: Any) -> Tuple[int, ...]:
-        """Return the shape of an array; complex numbers are pairs to ONNX Runtime, and one element here."""
+        """Return the shape of an array; ONNX Runtime's pair of a complex number counts as one element."""
         return tuple(result.shape[:-1] if self._pairs else result.shape)
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Ask NumPy: results are its arrays."""
+        """Use `numpy.isfinite`: results are NumPy arrays."""
         return bool(np.isfinite(result[tuple(index)]).all())
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
-        found = np.asarray(result[tuple(index)])
+        elements = np.asarray(result[tuple(index)])
         if self._pairs:
-            return [complex(real, imaginary) for real, imaginary in found.reshape(-1, 2).tolist()]
-        return list(found.reshape(-1).tolist())
+            return [complex(real, imaginary) for real, imaginary in elements.reshape(-1, 2).tolist()]
+        return list(elements.reshape(-1).tolist())

@@ -1,4 +1,4 @@
-"""One timestep of a recurrent cell, for frameworks that spell it out."""
+"""One timestep of a recurrent cell, for frameworks without recurrent layers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Callable, Tuple
 
 
 def advance(
-    module: Any, sigmoid: Callable[[Any], Any], cell: str, given: Any, kept: Any, state: Any, memory: Any
+    module: Any, sigmoid: Callable[[Any], Any], cell: str, from_input: Any, from_state: Any, state: Any, memory: Any
 ) -> Tuple[Any, Any]:
     """Return state and memory (batch, hidden) after one timestep.
 
@@ -14,23 +14,23 @@ def advance(
         module: `numpy` or `jax.numpy`.
         sigmoid: The logistic function.
         cell: ``vanilla``, ``lstm`` or ``gru``.
-        given: Products of the input with the input weights, (batch, gates x hidden).
-        kept: Products of the state with the recurrent weights, (batch, gates x hidden).
-        state: Hidden state before, (batch, hidden).
-        memory: Cell state before, (batch, hidden); only an LSTM changes it.
+        from_input: Product of the input and the input weights, (batch, gates x hidden).
+        from_state: Product of the hidden state and the recurrent weights, (batch, gates x hidden).
+        state: Hidden state before the timestep, (batch, hidden).
+        memory: Cell state before the timestep, (batch, hidden); only an LSTM changes it.
     """
     if cell == "vanilla":
-        return module.tanh(given + kept), memory
+        return module.tanh(from_input + from_state), memory
     if cell == "lstm":
-        entering, forgetting, fresh, leaving = module.split(given + kept, 4, axis=-1)
-        memory = sigmoid(forgetting) * memory + sigmoid(entering) * module.tanh(fresh)
-        return sigmoid(leaving) * module.tanh(memory), memory
-    reset, update, fresh = module.split(given, 3, axis=-1)
-    kept_reset, kept_update, kept_fresh = module.split(kept, 3, axis=-1)
-    update = sigmoid(update + kept_update)
-    candidate = module.tanh(fresh + sigmoid(reset + kept_reset) * kept_fresh)
+        input_gate, forget_gate, candidate, output_gate = module.split(from_input + from_state, 4, axis=-1)
+        memory = sigmoid(forget_gate) * memory + sigmoid(input_gate) * module.tanh(candidate)
+        return sigmoid(output_gate) * module.tanh(memory), memory
+    input_reset, input_update, input_new = module.split(from_input, 3, axis=-1)
+    state_reset, state_update, state_new = module.split(from_state, 3, axis=-1)
+    update = sigmoid(input_update + state_update)
+    candidate = module.tanh(input_new + sigmoid(input_reset + state_reset) * state_new)
     return (1 - update) * candidate + update * state, memory
 
 
 GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
-"""Gates of each cell."""
+"""Number of gates of each cell."""

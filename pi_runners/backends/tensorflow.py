@@ -1,4 +1,4 @@
-"""TensorFlow on the CPU or a CUDA device: compiled functions, XLA where the settings say so, native layout (NHWC)."""
+"""TensorFlow on the CPU or a CUDA device: traced functions, XLA if the setting `xla` is on, native layout (NHWC)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pi_runners.backends.numpy import from_bytes
 
 
 class TensorflowBackend(Backend):
-    """``tf.function`` over raw operations; inputs are arguments, so that nothing is folded away."""
+    """``tf.function`` over raw operations; inputs are arguments, so that constants are not folded."""
 
     name = "tensorflow"
     dtypes = ("float32", "float64", "float16", "bfloat16", "int8")
@@ -41,7 +41,7 @@ class TensorflowBackend(Backend):
             tf.config.optimizer.set_experimental_options({option: True})
 
     def describe(self) -> Dict[str, Any]:
-        """Return the version and build facts."""
+        """Return the versions, and those of CUDA and cuDNN that TensorFlow was built with."""
         build = tf.sysconfig.get_build_info()
         described: Dict[str, Any] = {
             "tensorflow": tf.__version__,
@@ -74,7 +74,7 @@ class TensorflowBackend(Backend):
     def _tensor(
         self, raw: bytes, shape: Sequence[int], axes: Sequence[int], scale: float, offset: float = 0.0
     ) -> Array:
-        """Make a tensor from logical shape and the order of axes that TensorFlow wants."""
+        """Make a tensor of a channels-first shape and transpose it to TensorFlow's order of axes."""
         if self.dtype == "int8":
             return tf.constant((np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(shape))
         plain = from_bytes(raw, shape, scale, offset, tf.as_dtype(self.dtype).as_numpy_dtype)
@@ -82,40 +82,41 @@ class TensorflowBackend(Backend):
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
-        found = result[tuple(index)]
-        wide = found if found.dtype.is_complex or found.dtype.is_integer else tf.cast(found, tf.float64)
-        return list(wide.numpy().reshape(-1).tolist())
+        elements = result[tuple(index)]
+        if not elements.dtype.is_complex and not elements.dtype.is_integer:
+            elements = tf.cast(elements, tf.float64)
+        return list(elements.numpy().reshape(-1).tolist())
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Ask TensorFlow, of what has real elements."""
-        found = result[tuple(index)]
-        if not found.dtype.is_floating:
+        """Use `tf.math.is_finite` for floating-point elements."""
+        elements = result[tuple(index)]
+        if not elements.dtype.is_floating:
             return super().all_finite(result, index)
-        return bool(tf.reduce_all(tf.math.is_finite(found)))
+        return bool(tf.reduce_all(tf.math.is_finite(elements)))
 
     def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        by_xla = True if self.settings.get("xla") == "on" else None
-        traced: Callable[..., Any] = tf.function(function, jit_compile=by_xla, autograph=False)
+        jit_compile = True if self.settings.get("xla") == "on" else None
+        traced: Callable[..., Any] = tf.function(function, jit_compile=jit_compile, autograph=False)
         return traced
 
     def compile(
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
     ) -> Callable[[], Any]:
         """Trace once."""
-        compute = self._function(lambda *given: function(self, *given))
-        held = (*arrays, *weights)
-        return lambda: compute(*held)
+        compute = self._function(lambda *tensors: function(self, *tensors))
+        inputs = (*arrays, *weights)
+        return lambda: compute(*inputs)
 
     def pullback(
         self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
     ) -> Callable[[], Sequence[Array]]:
         """Trace the tape; TensorFlow prunes the forward pass where the gradients do not need it."""
 
-        def gradients(upstream: Array, *given: Array) -> Any:
+        def gradients(upstream: Array, *inputs: Array) -> Any:
             with tf.GradientTape() as tape:
-                tape.watch(given)
-                result = function(self, *given)
-            return tape.gradient(result, given, output_gradients=upstream)
+                tape.watch(inputs)
+                result = function(self, *inputs)
+            return tape.gradient(result, inputs, output_gradients=upstream)
 
         compute = self._function(gradients)
         return lambda: compute(cotangent, *arrays)
@@ -125,11 +126,11 @@ class TensorflowBackend(Backend):
     ) -> Training:
         """Train through a gradient tape."""
         variables = [tf.Variable(weight) for weight in weights]
-        held = list(batch)
+        current_batch = list(batch)
 
-        def step(*given: Array) -> Any:
+        def step(*tensors: Array) -> Any:
             with tf.GradientTape() as tape:
-                value = loss(self, variables, *given)
+                value = loss(self, variables, *tensors)
             gradients = [tf.convert_to_tensor(g) for g in tape.gradient(value, variables)]
             squared_norm = tf.add_n([tf.reduce_sum(tf.cast(g, tf.float32) ** 2) for g in gradients])
             for variable, gradient in zip(variables, gradients):
@@ -139,17 +140,22 @@ class TensorflowBackend(Backend):
         compute = self._function(step)
 
         def feed(fresh: Sequence[Array]) -> None:
-            held[:] = fresh
+            current_batch[:] = fresh
 
         def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
-            return self.compile(lambda backend, *given: function(backend, variables, *given), arrays)
+            return self.compile(lambda backend, *inputs: function(backend, variables, *inputs), arrays)
 
         return Training(
-            lambda: compute(*held), lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: variables
+            lambda: compute(*current_batch),
+            lambda r: float(r[0]),
+            lambda r: float(r[1]),
+            feed,
+            evaluator,
+            lambda: variables,
         )
 
     def reference(self) -> Backend:
-        """Double precision: mixed precision is a switch of the process, and rewrites operations of float32 only."""
+        """Use double precision: mixed precision is enabled for the whole process and rewrites float32 only."""
         return TensorflowBackend(self.device, "float64", {})
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
@@ -159,7 +165,7 @@ class TensorflowBackend(Backend):
         with tf.device("CPU:0"):
             host = tf.constant(np.frombuffer(raw, np.uint8))
         with tf.device("GPU:0"):
-            there = tf.identity(host)
+            on_device = tf.identity(host)
 
         def upload() -> Any:
             with tf.device("GPU:0"):
@@ -167,32 +173,32 @@ class TensorflowBackend(Backend):
 
         def download() -> Any:
             with tf.device("CPU:0"):
-                return tf.identity(there)
+                return tf.identity(on_device)
 
         return upload, download
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
         """`tf.linalg.matmul`."""
-        wider = {"output_type": tf.int32} if self.dtype == "int8" else {}
-        return tf.linalg.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, **wider)
+        options = {"output_type": tf.int32} if self.dtype == "int8" else {}
+        return tf.linalg.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, **options)
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
-        """`conv1d`, `conv2d`, `conv3d` or `depthwise_conv2d`; SAME where that adds the same margins."""
+        """`conv1d`, `conv2d`, `conv3d` or `depthwise_conv2d`; SAME if that pads by the same amounts."""
         kernel = [int(n) for n in w.shape[:-2]]
         same = all(s == 1 and n == 2 * p + 1 for s, p, n in zip(stride, padding, kernel))
         if not same and any(padding):
             # TensorFlow's SAME pads a strided convolution on one side only.
             x = tf.pad(x, [[0, 0]] + [[p, p] for p in padding] + [[0, 0]])
-        margins = "SAME" if same else "VALID"
+        mode = "SAME" if same else "VALID"
         if groups > 1:
             if len(kernel) != 2 or int(w.shape[-2]) != 1 or int(w.shape[-1]) != groups:
                 raise Unsupported("TensorFlow has no grouped convolution on the CPU, only a depthwise one")
-            by_channel = tf.transpose(w, (0, 1, 3, 2))
-            return tf.nn.depthwise_conv2d(x, by_channel, strides=[1, *stride, 1], padding=margins)
+            depthwise_filters = tf.transpose(w, (0, 1, 3, 2))
+            return tf.nn.depthwise_conv2d(x, depthwise_filters, strides=[1, *stride, 1], padding=mode)
         if len(kernel) == 1:
-            return tf.nn.conv1d(x, w, stride=stride[0], padding=margins)
+            return tf.nn.conv1d(x, w, stride=stride[0], padding=mode)
         convolve = tf.nn.conv2d if len(kernel) == 2 else tf.nn.conv3d
-        return convolve(x, w, strides=[1, *stride, 1], padding=margins)
+        return convolve(x, w, strides=[1, *stride, 1], padding=mode)
 
     def recurrent(
         self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
@@ -200,18 +206,18 @@ class TensorflowBackend(Backend):
         """Keras layers: cuDNN on a GPU, a loop in the graph on the CPU."""
         kinds = {"vanilla": tf.keras.layers.SimpleRNN, "lstm": tf.keras.layers.LSTM, "gru": tf.keras.layers.GRU}
         inputs, hidden = shape
-        # Keras has the update gate first.
+        # In a GRU of Keras, the update gate is the first.
         order = {"vanilla": [0], "lstm": [0, 1, 2, 3], "gru": [1, 0, 2]}[cell]
         layer = kinds[cell](
             hidden, use_bias=False, return_sequences=True, dtype=self.dtype, recurrent_initializer="zeros"
         )
         timesteps, batch = int(x.shape[0]), int(x.shape[1])
         layer.build((batch, timesteps, inputs))
-        spread = []
+        matrices = []
         for raw, width in zip(w, (inputs, hidden)):
             gates = from_bytes(raw, (len(order), hidden, width), scale)[order]
-            spread.append(np.ascontiguousarray(gates.reshape(-1, width).T))
-        layer.set_weights(spread)
+            matrices.append(np.ascontiguousarray(gates.reshape(-1, width).T))
+        layer.set_weights(matrices)
         return lambda backend, steps: tf.transpose(layer(tf.transpose(steps, (1, 0, 2))), (1, 0, 2))
 
     def gather(self, table: Array, indices: Array) -> Array:
@@ -246,9 +252,9 @@ class TensorflowBackend(Backend):
     def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
         """Fused batch normalisation of NHWC images; through moments for other ranks and types."""
         if x.shape.rank == 4 and x.dtype == tf.float32:
-            settled = {} if training else {"mean": tf.zeros_like(gain), "variance": tf.ones_like(gain)}
-            fused = tf.compat.v1.nn.fused_batch_norm(x, gain, offset, epsilon=1e-5, is_training=training, **settled)
-            return fused[0]
+            moments = {} if training else {"mean": tf.zeros_like(gain), "variance": tf.ones_like(gain)}
+            outputs = tf.compat.v1.nn.fused_batch_norm(x, gain, offset, epsilon=1e-5, is_training=training, **moments)
+            return outputs[0]
         if not training:
             return x * gain + offset
         mean, variance = tf.nn.moments(x, axes=list(range(x.shape.rank - 1)))
@@ -263,7 +269,7 @@ class TensorflowBackend(Backend):
         return tf.sort(x, axis=-1)
 
     def pool(self, x: Array, size: int) -> Array:
-        """Largest of windows."""
+        """Maximum of each window."""
         return tf.nn.max_pool(x, size, size, "VALID")
 
     def spatial_mean(self, x: Array) -> Array:
@@ -283,7 +289,7 @@ class TensorflowBackend(Backend):
     join = join_channels
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        """Another shape."""
+        """Change the shape."""
         return tf.reshape(x, tuple(shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:

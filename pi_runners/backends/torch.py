@@ -1,4 +1,4 @@
-"""PyTorch on the CPU or a CUDA device: eager unless `compile` is set, native layout (NCHW) unless told otherwise."""
+"""PyTorch on the CPU or a CUDA device: eager unless `compile` is on, NCHW layout unless `memory_format` is set."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pi_runners.backends.recurrent_cells import GATES
 from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
 
 _CHUNK = 2**20
+"""Elements to convert at a time."""
 
 
 class TorchBackend(Backend):
-    """PyTorch with its own defaults, except for what the settings say."""
+    """PyTorch with its own defaults, except for the settings."""
 
     name = "torch"
     dtypes = ("float32", "float64", "float16", "bfloat16", "int8")
@@ -57,23 +58,23 @@ class TorchBackend(Backend):
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
         """Make a tensor on the device."""
-        made = torch.empty(len(raw), dtype=self._dtype, device=self.device)
-        # A part at a time: double precision takes eight bytes an element.
+        tensor = torch.empty(len(raw), dtype=self._dtype, device=self.device)
+        # In chunks, because double precision takes eight bytes per element.
         for start in range(0, len(raw), _CHUNK):
-            plain = torch.frombuffer(bytearray(raw[start : start + _CHUNK]), dtype=torch.uint8)
+            chunk = torch.frombuffer(bytearray(raw[start : start + _CHUNK]), dtype=torch.uint8)
             if self.dtype == "int8":
-                numbers = plain.to(torch.int16) - 128
+                numbers = chunk.to(torch.int16) - 128
             else:
-                numbers = (plain.to(torch.float64) - 127.5) / 127.5 * scale + offset
-            made[start : start + len(plain)] = numbers.to(self._dtype)
-        return made.reshape(tuple(shape))
+                numbers = (chunk.to(torch.float64) - 127.5) / 127.5 * scale + offset
+            tensor[start : start + len(chunk)] = numbers.to(self._dtype)
+        return tensor.reshape(tuple(shape))
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         """Make a tensor of indices."""
         return torch.tensor(list(numbers), device=self.device).reshape(tuple(shape))
 
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        """NCHW, or channels last where the settings say so."""
+        """NCHW, or channels last if the setting `memory_format` is `channels_last`."""
         return self._formatted(self.array(raw, shape, scale))
 
     filters = images
@@ -86,15 +87,15 @@ class TorchBackend(Backend):
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         """Return the elements behind an index."""
-        found: List[Any] = result[tuple(index)].reshape(-1).tolist()
-        return found
+        elements: List[Any] = result[tuple(index)].reshape(-1).tolist()
+        return elements
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Ask PyTorch."""
+        """Use `torch.isfinite`."""
         return bool(torch.isfinite(result[tuple(index)]).all())
 
-    def _ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Put `amp` around a function, and `torch.compile` around both."""
+    def _apply_settings(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that runs under the setting `amp`, compiled with `torch.compile` if `compile` is on."""
         amp = self.settings.get("amp", "off")
 
         def mixed(*arrays: Any) -> Any:
@@ -113,12 +114,12 @@ class TorchBackend(Backend):
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
     ) -> Callable[[], Any]:
         """Run without recording gradients."""
-        ready = self._ready(function)
-        held = (*arrays, *weights)
+        compute = self._apply_settings(function)
+        inputs = (*arrays, *weights)
 
         def run() -> Any:
             with torch.no_grad():
-                return ready(*held)
+                return compute(*inputs)
 
         return run
 
@@ -127,7 +128,7 @@ class TorchBackend(Backend):
     ) -> Callable[[], Sequence[Array]]:
         """Run the forward pass once, then the backward pass alone on every call."""
         leaves = [array.detach().requires_grad_() for array in arrays]
-        result = self._ready(function)(*leaves)
+        result = self._apply_settings(function)(*leaves)
         return lambda: torch.autograd.grad(result, leaves, cotangent, retain_graph=True)
 
     def train(
@@ -135,11 +136,12 @@ class TorchBackend(Backend):
     ) -> Training:
         """Train through autograd."""
         leaves = [weight.detach().clone().requires_grad_() for weight in weights]
-        held = list(batch)
-        ready = self._ready(lambda backend, *arrays: loss(backend, arrays[: len(leaves)], *arrays[len(leaves) :]))
+        current_batch = list(batch)
+        count = len(leaves)
+        compute = self._apply_settings(lambda backend, *arrays: loss(backend, arrays[:count], *arrays[count:]))
 
         def step() -> Any:
-            value = ready(*leaves, *held)
+            value = compute(*leaves, *current_batch)
             gradients = torch.autograd.grad(value, leaves)
             with torch.no_grad():
                 squared_norm = sum((g.float() ** 2).sum() for g in gradients)
@@ -148,10 +150,10 @@ class TorchBackend(Backend):
             return value.detach(), squared_norm
 
         def feed(fresh: Sequence[Array]) -> None:
-            held[:] = fresh
+            current_batch[:] = fresh
 
         def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
-            return self.compile(lambda backend, *given: function(backend, leaves, *given), arrays)
+            return self.compile(lambda backend, *inputs: function(backend, leaves, *inputs), arrays)
 
         return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: leaves)
 
@@ -168,7 +170,7 @@ class TorchBackend(Backend):
         if self.dtype != "int8":
             return torch.matmul(left, right)
         if left.dim() != 2 or not hasattr(torch, "_int_mm"):
-            raise Unsupported("this PyTorch multiplies no batches of int8 matrices")
+            raise Unsupported("this PyTorch cannot multiply batches of int8 matrices")
         return torch._int_mm(left, right)
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
@@ -241,7 +243,7 @@ class TorchBackend(Backend):
         return torch.sort(x, dim=-1)[0]
 
     def pool(self, x: Array, size: int) -> Array:
-        """Largest of windows."""
+        """Maximum of each window."""
         return {3: functional.max_pool1d, 4: functional.max_pool2d, 5: functional.max_pool3d}[x.dim()](x, size)
 
     def spatial_mean(self, x: Array) -> Array:
@@ -261,7 +263,7 @@ class TorchBackend(Backend):
         return torch.cat((x, y), dim=-1)
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        """Another shape."""
+        """Change the shape."""
         return x.reshape(tuple(shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
@@ -278,8 +280,8 @@ class TorchBackend(Backend):
 
 
 def make_copies(host: Any, device: str) -> Tuple[Callable[[], Any], Callable[[], Any]]:
-    """Return calls that copy a tensor to a device and back, each into memory that held other bytes everywhere."""
-    there, arriving = host.to(device), (255 - host).to(device)
-    back = torch.empty_like(host, pin_memory=host.is_pinned())
-    back.copy_(arriving)
-    return lambda: arriving.copy_(host, non_blocking=True), lambda: back.copy_(there, non_blocking=True)
+    """Return calls that copy a tensor to a device and back, each into memory whose bytes all differed before."""
+    on_device, uploaded = host.to(device), (255 - host).to(device)
+    downloaded = torch.empty_like(host, pin_memory=host.is_pinned())
+    downloaded.copy_(uploaded)
+    return lambda: uploaded.copy_(host, non_blocking=True), lambda: downloaded.copy_(on_device, non_blocking=True)

@@ -92,7 +92,7 @@ class SlurmOptions:
         cpu_bind: Binding of processes to processors (``srun --cpu-bind``).
         mem_bind: Binding of memory to NUMA nodes (``srun --mem-bind``); by default the cluster's setting.
         container_image: Container image to run in (``srun --container-image``, needs the Pyxis plug-in).
-        container_mounts: Additional mounts (``--container-mounts``) beside the campaign's directory.
+        container_mounts: Additional mounts (``--container-mounts``) in addition to the campaign's directory.
         python: Interpreter on the nodes in which this program is installed; by default the path of the current one.
         scratch: Directory on a node for environments; by default ``$TMPDIR`` or ``/tmp``.
         uv_cache: Directory of uv's cache, shared or local to a node; by default the user's cache.

@@ -108,18 +108,18 @@ class FixedScores:
         self,
         scores: dict[tuple[str, str], float],
         failing: dict[str, dict[str, str]] | None = None,
-        beside: dict[tuple[str, str], float] | None = None,
+        with_companion: dict[tuple[str, str], float] | None = None,
     ) -> None:
         """Create the estimator.
 
         Args:
             scores: Log speed-up by package and version.
             failing: Versions that fail, with the reason, by package.
-            beside: Log speed-up of package `a` together with package `b`, by both versions.
+            with_companion: Log speed-up of package `a` together with package `b`, by both versions.
         """
         self._scores = {(name, Version(version)): score for (name, version), score in scores.items()}
         self._failing = failing or {}
-        self._beside = {(Version(v), Version(w)): score for (v, w), score in (beside or {}).items()}
+        self._with_companion = {(Version(v), Version(w)): score for (v, w), score in (with_companion or {}).items()}
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         return ScoreTerms(
@@ -127,13 +127,13 @@ class FixedScores:
                 FrameworkGains(
                     framework=name,
                     alone={v: exact_gain(self._scores.get((name, v), 0.0)) for v in candidates[name]},
-                    beside={
+                    with_companion={
                         (v, "b", w): CompanionGain(
                             joint=exact_gain(score),
                             own=exact_gain(score - self._scores.get((name, v), 0.0)),
-                            framework=exact_gain(score - self._beside[baseline[name], w]),
+                            framework=exact_gain(score - self._with_companion[baseline[name], w]),
                         )
-                        for (v, w), score in self._beside.items()
+                        for (v, w), score in self._with_companion.items()
                         if name == "a"
                     },
                 )

@@ -1,4 +1,4 @@
-"""What an index can do wrong, and what becomes of a recommendation: the table of `docs/explanation/reliability.md`.
+"""Faults of an index and their effect on a recommendation: the table of `docs/explanation/reliability.md`.
 
 `python -m tests.advisor.index_faults` prints that table; a test compares it with the page.
 """
@@ -138,7 +138,7 @@ def _absent() -> dict[str, Outcome]:
     return {
         "page": Outcome(exit_code=3, tries=1, message="is not on any configured index", falls_back="no such package"),
         "metadata": Outcome(exit_code=0, tries=1, falls_back="reads the wheel"),
-        "file": Outcome(exit_code=0, tries=1, message=gone, falls_back="leaves the version out"),
+        "file": Outcome(exit_code=0, tries=1, message=gone, falls_back="skips the version"),
     }
 
 
@@ -168,7 +168,7 @@ ROWS = (
         outcomes=_everywhere(4, 4, "no answer in time, 4 attempts"),
     ),
     Row(
-        name="a byte at a time, in the body",
+        name="one byte at a time, in the body",
         answer=drip,
         outcomes={
             **_everywhere(4, 1, "the answer was not complete after 300 seconds"),
@@ -176,7 +176,7 @@ ROWS = (
         },
     ),
     Row(
-        name="a byte at a time, in the headers",
+        name="one byte at a time, in the headers",
         answer=drip_headers,
         outcomes=_everywhere(4, 1, "the answer was not complete after 300 seconds"),
     ),
@@ -215,7 +215,7 @@ ROWS = (
         outcomes=_everywhere(4, 1, "its certificate is not trusted: IP address mismatch"),
     ),
     Row(name="no TLS on an `https` address", host="plain", outcomes=_everywhere(4, 4, "no TLS connection (")),
-    Row(name="no HTTP", answer=speak_another_protocol, outcomes=_everywhere(4, 1, "the answer is not HTTP")),
+    Row(name="not HTTP", answer=speak_another_protocol, outcomes=_everywhere(4, 1, "the answer is not HTTP")),
     Row(name="redirect loop", answer=redirect_to_itself, outcomes=_everywhere(4, 11, "more than 10 redirects")),
     Row(
         name="neither HTML nor JSON",
@@ -231,23 +231,23 @@ ROWS = (
                 exit_code=3,
                 tries=1,
                 message="the index page of `a`, required by line 1, lists no files",
-                falls_back="a page without files",
+                falls_back="page without files",
             ),
         },
     ),
     Row(name="empty answer", answer=send(), outcomes=_unlike_page("did not answer with a project page")),
     Row(
-        name="another file than the page says",
+        name="another file than the page lists",
         host="changed",
         outcomes={place: _differs(tries) for place, tries in (("metadata", 1), ("file", 2))},
     ),
-    Row(name="another file from one part to the next", host="changing", outcomes={"file": _differs(3)}),
+    Row(name="file changes between two ranges", host="changing", outcomes={"file": _differs(3)}),
 )
 
 
 def table() -> str:
     """Return the table of the documentation."""
-    lines = ["| the index | a page | metadata | a file |", "| --- | --- | --- | --- |"]
+    lines = ["| fault of the index | project page | metadata | file |", "| --- | --- | --- | --- |"]
     for row in ROWS:
         cells = [row.outcomes[place].cell if place in row.outcomes else "" for place in PLACES]
         lines.append(f"| {row.name} | {' | '.join(cells)} |")

@@ -12,7 +12,7 @@ from packaging.version import Version
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
 from tests.advisor.factories import build_client, build_problem
-from tests.package_index import Listing, PackageIndex
+from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
 
@@ -45,7 +45,7 @@ def test_a_withdrawn_version_is_a_candidate_only_where_it_is_pinned(
     index: PackageIndex, tmp_path: Path, requirement: str, admitted: bool
 ) -> None:
     index.add("a", "1.0")
-    index.add("a", "2.0", listing=Listing(yanked=True))
+    index.add("a", "2.0", yanked=True)
 
     names, skipped = found(index, tmp_path, build_problem(requirement))
 
@@ -54,8 +54,8 @@ def test_a_withdrawn_version_is_a_candidate_only_where_it_is_pinned(
 
 
 def test_a_withdrawn_version_that_is_kept_stays_a_candidate(index: PackageIndex, tmp_path: Path) -> None:
-    index.add("a", "1.0", listing=Listing(yanked=True))
-    index.add("a", "2.0", listing=Listing(yanked=True))
+    index.add("a", "1.0", yanked=True)
+    index.add("a", "2.0", yanked=True)
 
     names, skipped = found(
         index, tmp_path, build_problem("a", policy=CandidatePolicy(retained=frozenset({(A, Version("1.0"))})))
@@ -156,10 +156,10 @@ def test_the_most_specific_wheel_of_the_highest_build_is_taken(index: PackageInd
 
 
 def test_a_file_without_an_upload_time_is_no_candidate_where_one_is_needed(index: PackageIndex, tmp_path: Path) -> None:
-    index.add("a", "1.0", listing=Listing(uploaded="2025-02-28T23:59:59Z"))
-    index.add("a", "2.0", listing=Listing(uploaded="2025-03-01T01:00:00+01:00"))
-    index.add("a", "3.0", listing=Listing(uploaded="2025-03-01T00:00:01Z"))
-    index.add("a", "4.0", listing=Listing(uploaded=None))
+    index.add("a", "1.0", uploaded="2025-02-28T23:59:59Z")
+    index.add("a", "2.0", uploaded="2025-03-01T01:00:00+01:00")
+    index.add("a", "3.0", uploaded="2025-03-01T00:00:01Z")
+    index.add("a", "4.0", uploaded=None)
 
     names, skipped = found(
         index, tmp_path, build_problem("a", policy=CandidatePolicy(exclude_newer="2025-03-01T00:00:00+00:00"))
@@ -171,10 +171,10 @@ def test_a_file_without_an_upload_time_is_no_candidate_where_one_is_needed(index
 
 def test_what_was_remembered_of_a_page_is_what_was_judged(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", tag="cp311-cp311-manylinux_2_28_x86_64")
-    index.add("a", "2.0", listing=Listing(requires_python=">=3.13"))
+    index.add("a", "2.0", requires_python=">=3.13")
     index.add("a", "3.0")
     index.add_file("a", "a-3.0-1-py3-none-any.whl", b"")
-    index.add("a", "4.0", listing=Listing(yanked=True))
+    index.add("a", "4.0", yanked=True)
 
     first = found(index, tmp_path, build_problem("a"))
     again = found(index, tmp_path, build_problem("a"))

@@ -19,7 +19,7 @@ from advisor.resolve.recommend import ResolutionRequest, recommend
 from knowledge.domain.errors import InputError
 from tests.advisor.factories import build_problem, build_request
 from tests.conftest import Advisor
-from tests.package_index import Listing, PackageIndex
+from tests.package_index import PackageIndex
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_a_constraint_has_a_price_and_one_that_binds_nothing_has_none(pinned: Re
 
 def test_another_interpreter_is_priced_over_the_candidates_of_both(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
-    index.add("a", "2.0", listing=Listing(requires_python=">=3.13"))
-    index.add("b", "1.0", listing=Listing(requires_python="<3.14"))
+    index.add("a", "2.0", requires_python=">=3.13")
+    index.add("b", "1.0", requires_python="<3.14")
 
     def of(python: str | None) -> ResolutionRequest:
         return build_request(index, tmp_path, build_problem("a", "b", python=python or "3.12"))
@@ -167,7 +167,7 @@ def test_a_constraint_is_given_up_and_the_others_stay(index: PackageIndex, tmp_p
 def test_a_version_for_another_python_is_named_in_the_conflict(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b>=2"])
     index.add("b", "1.0")
-    index.add("b", "2.0", listing=Listing(requires_python=">=3.13"))
+    index.add("b", "2.0", requires_python=">=3.13")
 
     with pytest.raises(NoStackError) as caught:
         build_request(index, tmp_path, build_problem("a"))

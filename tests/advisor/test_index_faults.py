@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import itertools
 import shutil
@@ -254,6 +255,37 @@ def test_a_connection_that_breaks_once_is_no_error(index: PackageIndex, tmp_path
     client = build_client(index, tmp_path)
 
     assert [file.filename for file in client.files(canonicalize_name("a"))] == [WHEEL]
+
+
+def test_a_compressed_page_that_ends_too_early_is_an_error(index: PackageIndex, tmp_path: Path) -> None:
+    links = "".join(f'<a href="{n}">a-{n}.0-py3-none-any.whl</a>' for n in range(500))
+    whole = gzip.compress(f"<html><body>{links}</body></html>".encode())
+    index.faults[PATHS["page"]] = send(whole[: len(whole) // 2], kind="text/html", Content_Encoding="gzip")
+
+    with pytest.raises(IndexUnreachableError, match="the compressed answer is truncated, 4 attempts") as caught:
+        build_client(index, tmp_path).files(canonicalize_name("a"))
+
+    assert caught.value.exit_code == 4
+    assert index.tries[PATHS["page"]] == 4
+
+
+@pytest.mark.parametrize("cut", [1, 8, 9])
+def test_the_checksum_of_a_compressed_page_is_part_of_it(index: PackageIndex, tmp_path: Path, cut: int) -> None:
+    whole = gzip.compress(f'<a href="x">{WHEEL}</a>'.encode())
+    index.faults[PATHS["page"]] = send(whole[:-cut], kind="text/html", Content_Encoding="gzip")
+
+    with pytest.raises(IndexUnreachableError, match="the compressed answer is truncated"):
+        build_client(index, tmp_path).files(canonicalize_name("a"))
+
+
+def test_a_compressed_page_of_several_members_is_read(index: PackageIndex, tmp_path: Path) -> None:
+    links = f'<a href="x">{WHEEL}</a>', '<a href="y">a-1.0-py3-none-any.whl</a>'
+    body = b"".join(gzip.compress(link.encode()) for link in links)
+    index.faults[PATHS["page"]] = send(body, kind="text/html", Content_Encoding="x-gzip")
+
+    files = build_client(index, tmp_path).files(canonicalize_name("a"))
+
+    assert [file.filename for file in files] == [WHEEL, "a-1.0-py3-none-any.whl"]
 
 
 def test_a_file_that_breaks_off_once_is_read_from_its_beginning(index: PackageIndex, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kill_operations import NEW, OLD, OPERATIONS, Operation, Violation
+from benchmarks.kill_operations import NEW, OLD, OPERATIONS, Operation, ViolationError
 from benchmarks.kills import kill_often
 from tests.package_index import PackageIndex
 
@@ -82,7 +82,7 @@ class Torn(Operation):
     def state(self, folder: Path, variant: int, output: str) -> str:
         found = (folder / "file").read_text()
         if found not in ("old", "new"):
-            raise Violation(f"the file is `{found}`")
+            raise ViolationError(f"the file is `{found}`")
         return {"old": OLD, "new": NEW}[found]
 
     def repeat(self, folder: Path, variant: int, process: subprocess.Popen[bytes], output: Path) -> None:

@@ -249,6 +249,6 @@ def test_mlperf_runs_are_imported_and_what_was_left_out_is_told(advisor_here: Ad
     written = advisor_here("knowledge", "import-mlperf", "tree", "-o", "m.jsonl.gz")
 
     assert "tree: 1 added, 0 already stored, 1 left out" in result.stdout
-    assert "result_1.txt` was left out: it holds no MLPerf log line" in result.stderr
+    assert "result_1.txt` was left out: it contains no MLPerf log line" in result.stderr
     assert "wrote 1 observations to `m.jsonl.gz`" in written.stdout
     assert "0 added, 1 already stored" in advisor_here("knowledge", "import", "m.jsonl.gz").stdout

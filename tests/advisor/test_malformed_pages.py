@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,36 @@ def test_a_malformed_entry_is_left_out_and_listed(
     assert [str(c.version) for c in source.candidates(A)] == ["0.9"]
     (skipped,) = source.skipped()
     assert (skipped.reason, skipped.example) == (f"malformed on the index page: {reason}", WHEEL)
+
+
+@pytest.mark.parametrize(
+    ("entry", "shown"), [({"filename": 3}, "3"), ({"url": "a"}, "null"), ({"filename": ["a\x1b"]}, r'["a\u001b"]')]
+)
+def test_an_entry_without_a_file_name_is_left_out_and_listed(
+    index: PackageIndex, tmp_path: Path, entry: dict[str, object], shown: str
+) -> None:
+    files = [entry, {"filename": WHEEL, "url": "a"}]
+    page = json.dumps({"meta": {"api-version": "1.0"}, "files": files}).encode()
+    index.raw["/simple/a/"] = (page, {"Content-Type": "application/vnd.pypi.simple.v1+json"})
+
+    source = IndexCandidates(build_client(index, tmp_path), build_problem("a"))
+
+    assert [str(c.version) for c in source.candidates(A)] == ["1.0"]
+    (skipped,) = source.skipped()
+    assert (skipped.reason, skipped.example) == ("malformed on the index page: `filename` is not of type str", shown)
+
+
+@pytest.mark.parametrize("key", ["core-metadata", "data-dist-info-metadata"])
+def test_separate_metadata_may_have_an_empty_hash(index: PackageIndex, tmp_path: Path, key: str) -> None:
+    index.add("a", "1.0", ["b>=1"])
+    index.separate_metadata = False
+    index.entries["a"][0][key] = {"sha256": None}
+    client = build_client(index, tmp_path)
+
+    (file,) = client.files(A)
+
+    assert file.metadata_sha256 == ""
+    assert [str(r) for r in client.metadata(file).requires] == ["b>=1"]
 
 
 @pytest.mark.parametrize(
@@ -171,6 +202,33 @@ def test_messages_show_control_characters_as_text(capsys: pytest.CaptureFixture[
 
     assert capsys.readouterr().err == "error: it says `\\x1b]0;x\\x07\\ud800`\nhint: do\\u2028this\n"
     assert visible("größer\nals") == "größer\nals"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<a href="a.whl"><code>{0}</code></a>',
+        '<a href="a.whl">\n <b><code>{0}</code></b>\n</a>',
+        '<a href="a.whl"><img src="icon.png"> {0}</a>',
+        '<a href="a.whl"><div>{0}</div></a>',
+        '<a href="a.whl"><!-- a wheel -->{0}</a>',
+        '<a href="a.whl">a-1.0<wbr>-py3-none-any.whl</a>',
+        '<a href="a.whl">{0}<br>300 KB',
+        '<li><a href="a.whl">{0}</li><li>300 KB</li>',
+        '<tr><td><a href="a.whl">{0}<td>300 KB</td></tr>',
+        '<a href="a.whl">{0}<p>300 KB</p>',
+        '<a href="a.whl">{0}',
+    ],
+)
+def test_a_link_may_contain_other_elements(body: str) -> None:
+    text = body.format(WHEEL) + '<a href="b.whl">a-0.9-py3-none-any.whl</a>'
+
+    listing = parse_page(text.encode(), "text/html", url="http://a.example/a/", index="http://a.example/")
+
+    assert [(file.filename, file.url) for file in listing.files] == [
+        (WHEEL, "http://a.example/a/a.whl"),
+        ("a-0.9-py3-none-any.whl", "http://a.example/a/b.whl"),
+    ]
 
 
 LINK = b'<a href="a-1.0.tar.gz">a-1.0.tar.gz</a>'

@@ -24,10 +24,12 @@ def test_a_companion_counts_as_the_estimator_says(index: PackageIndex, tmp_path:
     both = [("2.0", "2.0"), ("2.0", "1.0"), ("1.0", "2.0"), ("1.0", "1.0")]
     gained = dict(zip(both, steps, strict=True))
     # A little more than whole steps, so that cutting towards none takes nothing away.
-    beside = {pair: count * 0.0101 for pair, count in gained.items()}
-    alone = {("a", v): beside[v, "2.0"] for v in ("1.0", "2.0")}
+    with_companion = {pair: count * 0.0101 for pair, count in gained.items()}
+    alone = {("a", v): with_companion[v, "2.0"] for v in ("1.0", "2.0")}
 
-    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedScores(alone, beside=beside))
+    advice, _ = recommend_stack(
+        index, tmp_path, build_problem("a"), estimator=FixedScores(alone, with_companion=with_companion)
+    )
 
     chosen = versions_of(advice.optimum.stack)
     assert gained[chosen["a"], chosen["b"]] == max(gained.values())
@@ -47,7 +49,7 @@ def test_an_absent_companion_earns_nothing_of_what_a_present_one_gains(
     gains = FrameworkGains(
         framework="a",
         alone={Version("2.0"): exact_gain(0.0), Version("1.0"): exact_gain(without * 0.0101)},
-        beside={
+        with_companion={
             (Version(a), "b", Version(b) if b else None): CompanionGain(
                 joint=exact_gain(steps * 0.0101),
                 own=exact_gain((steps - (without if a == "1.0" else 0)) * 0.0101),
@@ -105,7 +107,7 @@ def test_neither_framework_nor_companion_leaves_the_baseline_for_the_gain_of_the
     gains = FrameworkGains(
         framework="a",
         alone={Version("1.0"): of("a"), Version("2.0"): exact_gain(0.0)},
-        beside={
+        with_companion={
             (Version(v), "b", Version(w)): CompanionGain(
                 joint=of(*["a"] * (v == "1.0"), *["b"] * (w == "1.0")),
                 own=of(*["b"] * (w == "1.0")),
@@ -136,7 +138,7 @@ def test_the_best_of_many_versions_must_gain_more(index: PackageIndex, tmp_path:
         gains = FrameworkGains(
             framework="a",
             alone={Version("1.0"): gain, Version("2.0"): exact_gain(0.0)},
-            beside={},
+            with_companion={},
             comparisons=comparisons,
         )
 
@@ -168,7 +170,7 @@ def test_the_best_of_many_stacks_must_gain_more_with_each_of_its_packages(
         gains = FrameworkGains(
             framework="a",
             alone={Version("1.0"): of["a"], Version("2.0"): exact_gain(0.0)},
-            beside={
+            with_companion={
                 (Version(v), "b", Version(w)): CompanionGain(
                     joint=both(*["a"] * (v == "1.0"), *["b"] * (w == "1.0")),
                     own=both(*["b"] * (w == "1.0")),

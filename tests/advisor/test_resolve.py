@@ -10,7 +10,7 @@ from advisor.resolve.problem import CandidatePolicy
 from advisor.resolve.verify import VerificationError, verify
 from knowledge.rules.model import ConflictRule
 from tests.advisor.factories import FixedScores, build_problem, recommend_stack, versions_of
-from tests.package_index import Listing, PackageIndex
+from tests.package_index import PackageIndex
 
 CRASH = ConflictRule(
     kind="conflict",
@@ -170,8 +170,8 @@ def test_a_version_with_malformed_metadata_is_passed_over(index: PackageIndex, t
 
 
 def test_a_wheel_that_is_for_another_python_is_no_candidate(index: PackageIndex, tmp_path: Path) -> None:
-    index.add("a", "1.0", listing=Listing(requires_python=">=3.8"))
-    index.add("a", "2.0", listing=Listing(requires_python=">=3.13"))
+    index.add("a", "1.0", requires_python=">=3.8")
+    index.add("a", "2.0", requires_python=">=3.13")
     index.add("a", "3.0", tag="cp311-cp311-manylinux_2_28_x86_64")
     index.add("a", "4.0", tag="cp312-cp312-manylinux_2_35_x86_64")
 
@@ -182,8 +182,8 @@ def test_a_wheel_that_is_for_another_python_is_no_candidate(index: PackageIndex,
 
 
 def test_files_uploaded_later_do_not_exist(index: PackageIndex, tmp_path: Path) -> None:
-    index.add("a", "1.0", listing=Listing(uploaded="2025-01-01T00:00:00Z"))
-    index.add("a", "2.0", listing=Listing(uploaded="2025-06-01T00:00:00Z"))
+    index.add("a", "1.0", uploaded="2025-01-01T00:00:00Z")
+    index.add("a", "2.0", uploaded="2025-06-01T00:00:00Z")
     policy = CandidatePolicy(exclude_newer="2025-03-01T00:00:00+00:00")
 
     advice, _ = recommend_stack(index, tmp_path, build_problem("a", policy=policy))

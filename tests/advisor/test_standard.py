@@ -32,7 +32,7 @@ from tests.advisor.factories import (
     recommend_stack,
     versions_of,
 )
-from tests.package_index import Listing, PackageIndex
+from tests.package_index import PackageIndex
 
 
 @pytest.fixture
@@ -150,9 +150,9 @@ def test_an_sdist_whose_build_fails_is_no_candidate(index: PackageIndex, tmp_pat
 
 
 def test_stable_prefers_age_and_evidence(index: PackageIndex, tmp_path: Path) -> None:
-    index.add("a", "1.0", listing=Listing(uploaded="2025-01-01T00:00:00Z"))
-    index.add("a", "2.0", listing=Listing(uploaded="2025-03-01T00:00:00Z"))
-    index.add("a", "3.0", listing=Listing(uploaded="2025-06-01T00:00:00Z"))
+    index.add("a", "1.0", uploaded="2025-01-01T00:00:00Z")
+    index.add("a", "2.0", uploaded="2025-03-01T00:00:00Z")
+    index.add("a", "3.0", uploaded="2025-06-01T00:00:00Z")
     problem = build_problem("a")
     arguments = {"objective": "stable", "young_after": "2025-05-01T00:00:00+00:00"}
 
@@ -279,7 +279,7 @@ def test_a_local_version_carries_its_cuda_into_the_report(index: PackageIndex, t
 def test_a_criterion_that_the_index_says_nothing_of_is_told(
     index: PackageIndex, tmp_path: Path, objective: ObjectiveName, lack: str
 ) -> None:
-    index.add("a", "1.0", listing=Listing(uploaded=None))
+    index.add("a", "1.0", uploaded=None)
 
     findings = recommend(build_request(index, tmp_path, build_problem("a"), objective=objective)).findings
 

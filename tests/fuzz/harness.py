@@ -262,7 +262,7 @@ def watchdog(seconds: float = ENDLESS_SECONDS) -> Iterator[None]:
 def table(reports: Iterable[Report]) -> str:
     """Return reports as a table in Markdown."""
     lines = [
-        "| parser | inputs | refused in one sentence | accepted | longest, s of processor time | peak memory, MiB |",
+        "| parser | inputs | rejected with a message | accepted | longest, s of CPU time | peak memory, MiB |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for r in reports:

@@ -199,7 +199,7 @@ def _read_matrix(content: bytes, folder: Path) -> None:
     path = folder / "matrix.toml"
     path.write_bytes(content)
     versions = [Version("2.1.0"), Version("2.0.1"), Version("2.0.0")]
-    read_matrix(path).combinations(lambda requirement, python: versions, ("3.12",), most=2000)
+    read_matrix(path).combinations(lambda requirement, python: versions, ("3.12",), max_runs=2000)
 
 
 @cache

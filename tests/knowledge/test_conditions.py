@@ -8,15 +8,13 @@ import statistics
 from dataclasses import replace
 
 import pytest
-from scipy.special import digamma as exact_digamma
-from scipy.special import polygamma
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
 from knowledge.estimate.conditions import instabilities, spread
 from knowledge.estimate.paired_ratio import locate
 from knowledge.estimate.summary import bootstrap, roofs, summarise_block
-from knowledge.estimate.variance_shrinkage import digamma, estimate_prior, trigamma
+from knowledge.estimate.variance_shrinkage import estimate_prior
 from tests.knowledge.samples import RUN, block, observation
 
 
@@ -129,12 +127,6 @@ def test_a_summary_has_rates_jitter_and_the_share_of_the_roof() -> None:
     assert summary.roof_share == pytest.approx(0.5)
     assert summary.intensity == 5.0
     assert roofs(rows) == {}
-
-
-def test_special_functions_agree_with_scipy() -> None:
-    for x in (0.5, 1.0, 1.5, 3.0, 12.0, 250.0):
-        assert digamma(x) == pytest.approx(float(exact_digamma(x)), rel=1e-9, abs=1e-9)
-        assert trigamma(x) == pytest.approx(float(polygamma(1, x)), rel=1e-9)
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 4, 5, 6, 8])

@@ -353,7 +353,7 @@ def test_gains_of_framework_and_companion_are_those_of_the_whole_stacks(baseline
         return pytest.approx(share * gain.mean, abs=1e-9), pytest.approx(share**2 * gain.variance, abs=1e-9)
 
     anchor = Version(baseline["torch"])
-    for (framework, name, companion), gain in gains.beside.items():
+    for (framework, name, companion), gain in gains.with_companion.items():
         beside = {} if companion is None else {name: companion}
         stayed = {"numpy": Version(baseline["numpy"])} if "numpy" in baseline else {}
         both = {"torch": framework, **beside}

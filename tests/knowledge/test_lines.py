@@ -122,4 +122,4 @@ def test_a_log_line_of_mlperf_is_one_line() -> None:
 
     text = event("submission_org", 0, "a\u2028b") + event("run_start", 1000) + event("run_stop", 2000)
 
-    assert read_log(text).other_values["submission_org"] == "a\u2028b"
+    assert read_log(text).values["submission_org"] == "a\u2028b"

@@ -89,8 +89,8 @@ def test_a_log_of_every_dialect_tells_the_time_to_train(text: str, benchmark: st
 
 
 def test_what_a_log_says_beside_the_time_is_kept() -> None:
-    assert read_log(V05).other_values == {"input_batch_size": 2048}
-    assert read_log(MLL).other_values["weather"] == "fine"
+    assert read_log(V05).values == {"input_batch_size": 2048}
+    assert read_log(MLL).values["weather"] == "fine"
 
 
 def test_without_a_status_the_quality_decides() -> None:
@@ -240,7 +240,7 @@ def test_the_shipped_runs_are_those_of_the_result_trees(shipped: tuple[Observati
 
     assert {o.identity for part in found for o in part.observations} == {o.identity for o in shipped}
     reasons = [s.reason for part in found for s in part.skipped]
-    assert sorted(set(reasons)) == ["it holds no MLPerf log line", "it holds no `run_stop`"]
+    assert sorted(set(reasons)) == ["it contains no MLPerf log line", "it contains no `run_stop`"]
     assert len(reasons) == 15
 
 
@@ -268,7 +268,7 @@ def test_a_directory_and_a_tar_file_of_it_give_the_same(tmp_path: Path) -> None:
 
     assert one.observations == other.observations
     assert [(s.path.rpartition("/")[2], s.reason) for s in one.skipped] == [
-        ("result_1.txt", "it holds no MLPerf log line")
+        ("result_1.txt", "it contains no MLPerf log line")
     ]
     (o,) = one.observations
     assert (o.block, o.environment["mlperf_round"]) == ("mlperf-training-v1.1/Us/box", "v1.1")

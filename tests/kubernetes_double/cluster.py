@@ -35,7 +35,7 @@ _WEIGHING_SECONDS = 0.5
 """Finding a pod's processes reads those of the whole machine."""
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """An answer that is no success."""
 
     def __init__(self, code: int, reason: str, message: str, kind: str = "") -> None:
@@ -292,15 +292,15 @@ class KubernetesDouble:
 
     def answer(self, verb: str, path: str, query: dict[str, str], body: Any, token: str) -> Any:
         if token != f"Bearer {self.token}":
-            raise Refusal(401, "Unauthorized", "Unauthorized")
+            raise RefusalError(401, "Unauthorized", "Unauthorized")
         found = re.fullmatch(r"/(?:api/v1|apis/batch/v1)/namespaces/([^/]+)/(\w+)(?:/([^/]+))?(/log)?", path)
         if found is None:
-            raise Refusal(404, "NotFound", f"the server could not find {path}")
+            raise RefusalError(404, "NotFound", f"the server could not find {path}")
         namespace, kind, name, log = found.groups()
         if namespace == "forbidden":
-            raise Refusal(403, "Forbidden", f'{kind} is forbidden: User "u" cannot create resource "{kind}"', kind)
+            raise RefusalError(403, "Forbidden", f'{kind} is forbidden: User "u" cannot create resource "{kind}"', kind)
         if namespace != "measuring":
-            raise Refusal(404, "NotFound", f'namespaces "{namespace}" not found', "namespaces")
+            raise RefusalError(404, "NotFound", f'namespaces "{namespace}" not found', "namespaces")
         with self._lock:
             if kind == "pods":
                 return self._pod(name, query, log=bool(log))
@@ -308,7 +308,7 @@ class KubernetesDouble:
             if verb == "POST":
                 return self._create(kept, kind, body)
             if name not in kept:
-                raise Refusal(404, "NotFound", f'{kind} "{name}" not found', kind)
+                raise RefusalError(404, "NotFound", f'{kind} "{name}" not found', kind)
             if verb == "PATCH":
                 _merge(kept[name], body)
             return kept[name]
@@ -319,21 +319,21 @@ class KubernetesDouble:
             return {"kind": "PodList", "apiVersion": "v1", "items": [p.document for p in self.pods if p.job == job]}
         pod = next((p for p in self.pods if p.document["metadata"]["name"] == name), None)
         if pod is None or not log:
-            raise Refusal(404, "NotFound", f'pods "{name}" not found', "pods")
+            raise RefusalError(404, "NotFound", f'pods "{name}" not found', "pods")
         if not pod.log.exists():
-            raise Refusal(400, "BadRequest", "container is waiting to start")
+            raise RefusalError(400, "BadRequest", "container is waiting to start")
         return pod.log.read_bytes()
 
     def _create(self, kept: dict[str, Any], kind: str, body: Any) -> Any:
         name = body["metadata"]["name"]
         if name in kept:
-            raise Refusal(409, "AlreadyExists", f'{kind} "{name}" already exists', kind)
+            raise RefusalError(409, "AlreadyExists", f'{kind} "{name}" already exists', kind)
         try:
             kubernetes_validate.validate(body, VERSION, strict=True)
         except kubernetes_validate.ValidationError as error:
-            raise Refusal(422, "Invalid", f'{kind} "{name}" is invalid: {error.message}', kind) from None
+            raise RefusalError(422, "Invalid", f'{kind} "{name}" is invalid: {error.message}', kind) from None
         if kind == "jobs" and self.quota and body["spec"]["completions"] > self.quota:
-            raise Refusal(403, "Forbidden", f'jobs "{name}" is forbidden: exceeded quota: compute', kind)
+            raise RefusalError(403, "Forbidden", f'jobs "{name}" is forbidden: exceeded quota: compute', kind)
         body["metadata"]["uid"] = str(uuid.uuid4())
         kept[name] = body
         return body
@@ -355,7 +355,7 @@ class KubernetesDouble:
                 code = 200
                 try:
                     found = cluster.answer(self.command, parts.path, query, body, self.headers.get("Authorization", ""))
-                except Refusal as refusal:
+                except RefusalError as refusal:
                     code, found = int(str(refusal.document["code"])), refusal.document
                 plain = isinstance(found, bytes)
                 content = found if plain else json.dumps(found).encode()

@@ -1,4 +1,4 @@
-"""Matrix files: what they expand to, and what is wrong with them."""
+"""Matrix files: their combinations, and the errors of files that are not valid."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pi_runners.matrix import expand_settings, fitting
 from pi_runners.matrix_file import Matrix, read_matrix
 from pi_runners.vocabulary import SETTINGS, setting_error
 
-OFFERED = [Version(v) for v in ("2.4.1", "2.4.0", "2.3.5", "1.26.4", "1.26.3")]
+INDEX_VERSIONS = [Version(v) for v in ("2.4.1", "2.4.0", "2.3.5", "1.26.4", "1.26.3")]
 
 
 def versions_of(requirement: Requirement, python: str) -> Sequence[Version]:
-    return [v for v in OFFERED if requirement.specifier.contains(v)]
+    return [v for v in INDEX_VERSIONS if requirement.specifier.contains(v)]
 
 
-def matrix(tmp_path: Path, text: str) -> Matrix:
+def write_matrix(tmp_path: Path, text: str) -> Matrix:
     path = tmp_path / "matrix.toml"
     path.write_text(text)
     return read_matrix(path)
@@ -31,55 +31,55 @@ def matrix(tmp_path: Path, text: str) -> Matrix:
 SMALL = 'name = "m"\nindicators = ["sort"]\n'
 
 
-def labels(matrix: Matrix, most: int = 1000) -> list[str]:
-    return [c.label for c in matrix.combinations(versions_of, ("3.11",), most=most)]
+def labels(matrix: Matrix) -> list[str]:
+    return [c.label for c in matrix.combinations(versions_of, ("3.11",), max_runs=1000)]
 
 
-def test_a_range_becomes_the_newest_of_each_minor_release(tmp_path: Path) -> None:
-    found = matrix(tmp_path, SMALL + '[[stack]]\nframework = "numpy>=1.26"\nwith = ["scipy"]\n')
+def test_a_range_expands_to_the_newest_version_of_each_minor_release(tmp_path: Path) -> None:
+    matrix = write_matrix(tmp_path, SMALL + '[[stack]]\nframework = "numpy>=1.26"\nwith = ["scipy"]\n')
 
-    assert labels(found) == ["numpy==2.4.1 scipy", "numpy==2.3.5 scipy", "numpy==1.26.4 scipy"]
+    assert labels(matrix) == ["numpy==2.4.1 scipy", "numpy==2.3.5 scipy", "numpy==1.26.4 scipy"]
 
 
-def test_versions_may_be_all_or_the_newest(tmp_path: Path) -> None:
-    all_of = matrix(tmp_path, SMALL + '[[stack]]\nframework = "numpy<2"\nversions = "all"\n')
-    newest = matrix(tmp_path, SMALL + '[[stack]]\nframework = "numpy"\nversions = "newest"\n')
+def test_versions_all_and_newest_select_all_versions_and_the_newest(tmp_path: Path) -> None:
+    every = write_matrix(tmp_path, SMALL + '[[stack]]\nframework = "numpy<2"\nversions = "all"\n')
+    newest = write_matrix(tmp_path, SMALL + '[[stack]]\nframework = "numpy"\nversions = "newest"\n')
 
-    assert labels(all_of) == ["numpy==1.26.4", "numpy==1.26.3"]
+    assert labels(every) == ["numpy==1.26.4", "numpy==1.26.3"]
     assert labels(newest) == ["numpy==2.4.1"]
 
 
-def test_settings_sweep_and_exclusions_take_away(tmp_path: Path) -> None:
-    found = matrix(
+def test_settings_are_combined_and_an_exclude_table_removes_combinations(tmp_path: Path) -> None:
+    matrix = write_matrix(
         tmp_path,
         SMALL
         + '[settings]\nthreads = [1, 2]\n[[stack]]\nframework = "numpy>=2"\n'
         + '[[exclude]]\nframework = "numpy==2.3.*"\nsettings = { threads = 1 }\n',
     )
 
-    assert labels(found) == ["numpy==2.4.1, threads=1", "numpy==2.4.1, threads=2", "numpy==2.3.5, threads=2"]
+    assert labels(matrix) == ["numpy==2.4.1, threads=1", "numpy==2.4.1, threads=2", "numpy==2.3.5, threads=2"]
 
 
-def test_what_is_included_is_not_excluded(tmp_path: Path) -> None:
-    found = matrix(
+def test_an_exclude_table_does_not_remove_an_included_stack(tmp_path: Path) -> None:
+    matrix = write_matrix(
         tmp_path,
         SMALL
         + '[[stack]]\nframework = "numpy>=2"\n[[exclude]]\nframework = "numpy>=2.4"\n'
         + '[[include]]\nframework = "numpy==2.4.0"\nsettings = { threads = 1 }\n',
     )
 
-    assert labels(found) == ["numpy==2.3.5", "numpy==2.4.0, threads=1"]
+    assert labels(matrix) == ["numpy==2.3.5", "numpy==2.4.0, threads=1"]
 
 
-def test_interpreters_cuda_and_cudnn_multiply(tmp_path: Path) -> None:
-    found = matrix(
+def test_interpreters_cuda_and_cudnn_versions_are_all_combined(tmp_path: Path) -> None:
+    matrix = write_matrix(
         tmp_path,
         'python = ["3.11", "3.12"]\nallow-cudnn-override = true\n'
         + SMALL
         + '[[stack]]\nframework = "numpy==2.4.*"\ncuda = ["12.6"]\ncudnn = ["9.5", "9.10"]\n',
     )
 
-    combinations = found.combinations(versions_of, ("3.10",), most=100)
+    combinations = matrix.combinations(versions_of, ("3.10",), max_runs=100)
 
     assert [(c.python, c.cuda, c.cudnn) for c in combinations] == [
         (python, "12.6", cudnn) for python in ("3.11", "3.12") for cudnn in ("9.5", "9.10")
@@ -89,18 +89,18 @@ def test_interpreters_cuda_and_cudnn_multiply(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name = ", "is no TOML"),
+        ("name = ", "is not valid TOML"),
         ('name = "m"\n', "`indicators`: field required"),
         (SMALL + "[[stack]]\nframework = 3\n", "`stack.0.framework`"),
         (SMALL + '[[stack]]\nframework = "numpy"\ncolour = "red"\n', "`stack.0` has no key `colour`"),
         (SMALL + 'rounds = 0\n[[stack]]\nframework = "numpy"\n', "`rounds`"),
-        (SMALL + '[[stack]]\nframework = "numpy=>1"\n', "is no requirement"),
+        (SMALL + '[[stack]]\nframework = "numpy=>1"\n', "is not a valid requirement"),
         (SMALL + '[[stack]]\nframework = "torch"\ncudnn = ["9.5"]\n', "replaces the cuDNN"),
     ],
 )
-def test_a_wrong_matrix_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+def test_a_matrix_file_that_is_not_valid_is_an_error_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError) as error:
-        matrix(tmp_path, text)
+        write_matrix(tmp_path, text)
 
     assert message in error.value.message
     assert "matrix.toml" in error.value.message
@@ -121,7 +121,7 @@ def test_a_wrong_matrix_is_one_sentence(tmp_path: Path, text: str, message: str)
 )
 def test_a_misspelt_key_gets_the_nearest_key_as_a_hint(tmp_path: Path, text: str, key: str) -> None:
     with pytest.raises(InputError) as error:
-        matrix(tmp_path, SMALL + text)
+        write_matrix(tmp_path, SMALL + text)
 
     assert " has no key `" in error.value.message
     assert error.value.hint == f"did you mean `{key}`?"
@@ -130,7 +130,7 @@ def test_a_misspelt_key_gets_the_nearest_key_as_a_hint(tmp_path: Path, text: str
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[[stack]]\nframework = "numpy>=9"\n', "expands to nothing"),
+        ('[[stack]]\nframework = "numpy>=9"\n', "expands to no combination"),
         ('[[stack]]\nframework = "numpy"\nversions = "all"\n[settings]\nthreads = [1, 2, 3]\n', "more than 10"),
         ('[[stack]]\nframework = "numpy"\nindicators = ["dance"]\n', "there is no indicator `dance`"),
         ('[[stack]]\nframework = "numpy"\nsettings = { turbo = "on" }\n', "there is no setting `turbo`"),
@@ -139,21 +139,21 @@ def test_a_misspelt_key_gets_the_nearest_key_as_a_hint(tmp_path: Path, text: str
         ('[[stack]]\nframework = "numpy"\nindicators = [{name = "sort", parameters = {rows = 0}}]\n', "`rows` must be"),
     ],
 )
-def test_a_matrix_that_cannot_be_expanded_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
-    found = matrix(tmp_path, SMALL + text)
+def test_a_matrix_that_cannot_be_expanded_is_an_error_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    matrix = write_matrix(tmp_path, SMALL + text)
 
     with pytest.raises(InputError) as error:
-        found.combinations(versions_of, ("3.11",), most=10)
+        matrix.combinations(versions_of, ("3.11",), max_runs=10)
 
     assert message in error.value.message
 
 
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read_matrix(tmp_path / "none.toml")
 
 
-def test_every_combination_of_settings_is_made() -> None:
+def test_settings_expand_to_every_combination() -> None:
     assert expand_settings({"threads": [1, 2], "onednn": ["on"]}) == (
         {"onednn": "on", "threads": 1},
         {"onednn": "on", "threads": 2},
@@ -161,7 +161,7 @@ def test_every_combination_of_settings_is_made() -> None:
     assert fitting({"threads": 1, "xla": "on", "tf32": "on"}, "tensorflow", "cpu") == {"threads": 1, "xla": "on"}
 
 
-def test_settings_are_applied_before_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_become_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS"):

@@ -88,7 +88,7 @@ def test_a_matrix_of_a_million_runs_is_refused_at_once(advisor: Advisor, index: 
     done = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
 
     assert done.returncode == 2
-    assert "expands to more than 20000 indicator runs a round" in done.stderr
+    assert "expands to more than 20000 indicator runs per round" in done.stderr
 
 
 def test_a_matrix_of_which_nothing_resolves_is_refused(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from pi_runners.environment import find_uv
 from pi_runners.vocabulary import FRAMEWORKS
 from tests.conftest import Advisor
 from tests.knowledge.samples import block
-from tests.package_index import Listing, PackageIndex
+from tests.package_index import PackageIndex
 
 HERE = Path(__file__).parent
 
@@ -69,7 +69,7 @@ def served() -> Iterator[PackageIndex]:
                     version,
                     about["requires"],
                     extras=about["extras"],
-                    listing=Listing(requires_python=about["requires_python"]),
+                    requires_python=about["requires_python"],
                     code="",
                 )
         yield index

@@ -1,4 +1,4 @@
-"""What the result trees leave to the reader: machines, spellings of accelerators, what each round asks."""
+"""Facts that result trees do not contain: machines, names of accelerators, rules of each round."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from knowledge.domain.hardware import Accelerator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRules:
-    """What a round asks of a benchmark.
+    """Rules of a round for a benchmark.
 
     Attributes:
-        target: Quality to reach, or none where it is not a number or not known.
-        version: Raised where a round changed the benchmark beyond its target.
-        dropped: How many of the fastest, and of the slowest, runs do not count.
+        target: Quality to reach; none if it is unknown or not a number.
+        version: Higher if a round changed the benchmark beyond its target.
+        dropped: Number of fastest runs, and of slowest runs, that do not count.
         timed: Whether a run that did not converge counts with the time it took; else it counts as slowest.
     """
 
@@ -29,7 +29,7 @@ class BenchmarkRules:
 
 
 def round_rules(round_: str, benchmark: str) -> BenchmarkRules:
-    """Return what a round asks of a benchmark; a round that is not listed asks what the newest before it did."""
+    """Return the rules of a round for a benchmark; those of the previous listed round if the round is not listed."""
     rounds = catalogue()["rounds"]
     earlier = [name for name in rounds if _order(name) <= _order(round_)] or list(rounds)[:1]
     rules = rounds[max(earlier, key=_order)]
@@ -37,7 +37,7 @@ def round_rules(round_: str, benchmark: str) -> BenchmarkRules:
 
 
 def find_accelerator(*spellings: str) -> Accelerator | None:
-    """Return the accelerator, one of it, that any of some spellings means; the first one that means any decides."""
+    """Return one accelerator by the first of some names that is known; none if no name is known."""
     for spelling in spellings:
         for entry in catalogue()["accelerators"]:
             if re.search(entry["match"], spelling, re.IGNORECASE):
@@ -46,7 +46,7 @@ def find_accelerator(*spellings: str) -> Accelerator | None:
 
 
 def find_machine(system: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the name of the machine that a system's name begins with, and what is known of it."""
+    """Return the name of the machine that a system's name begins with, and its properties."""
     for name, machine in catalogue()["machines"].items():
         if re.match(rf"{name}(?![a-z0-9])", system, re.IGNORECASE):
             return name, machine

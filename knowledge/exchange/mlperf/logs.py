@@ -1,4 +1,4 @@
-"""One training run's log, in any of MLPerf's three dialects.
+"""Parser of the log of a training run, in any of MLPerf's three formats.
 
 ``:::MLPv0.5.0`` (v0.5) writes time, place and key before an optional value; ``:::MLL`` (v0.6) time and key before a
 JSON object; ``:::MLLOG`` (v0.7 and later) one JSON object. The keys are those of
@@ -21,29 +21,29 @@ _V05 = re.compile(r":::MLPv0\.5\.0\s+(?P<benchmark>\S+)\s+(?P<seconds>[\d.]+)\s+
 _MLL = re.compile(r":::MLL\s+(?P<seconds>[\d.]+)\s+(?P<key>\w+):\s*(?P<record>\{.*\})\s*$")
 _MLLOG = re.compile(r":::MLLOG\s+(?P<record>\{.*\})\s*$")
 _LONGEST_TEXT = 200
-_NOT_KEPT = frozenset({"run_start", "run_stop", "run_final", "eval_accuracy", "eval_target", "submission_entry"})
+_SEPARATE_KEYS = frozenset({"run_start", "run_stop", "run_final", "eval_accuracy", "eval_target", "submission_entry"})
 
 
 class UnreadableLogError(InputError):
-    """Raised when a log tells no time to train."""
+    """Raised when a log contains no time to train."""
 
     code = "unreadable-log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRun:
-    """What one log says.
+    """Content of the log of one training run.
 
     Attributes:
-        benchmark: Name that the log gives, or empty.
+        benchmark: Name of the benchmark in the log, or empty.
         started: Unix time of the first ``run_start``.
-        seconds: From the first ``run_start`` to the first ``run_stop``.
+        seconds: Time from the first ``run_start`` to the first ``run_stop``.
         converged: Whether the quality target was reached.
         quality: Last quality that was evaluated, or none.
         epochs: Epoch of that evaluation, or none.
         place: Source file that wrote ``run_start``.
-        entry: Description of the system that the log carries, or empty.
-        other_values: The first value of every other key.
+        entry: Description of the system in the log, or empty.
+        values: First value of each other key.
     """
 
     benchmark: str
@@ -54,7 +54,7 @@ class TrainingRun:
     epochs: float | None
     place: str
     entry: str
-    other_values: Mapping[str, Scalar] = field(default_factory=dict)
+    values: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,21 +70,21 @@ def read_log(text: str) -> TrainingRun:
     """Read a log.
 
     Raises:
-        UnreadableLogError: If it holds no start or no stop, or stops before it starts.
+        UnreadableLogError: If it contains no start or no stop, or stops before it starts.
     """
-    # A carriage return moves a progress bar to the start of its line; in a record there can be none.
+    # Progress bars end with a carriage return; records contain none.
     lines = lines_of(text.replace("\r", "\n"))
     events = [event for line in lines if (event := _event(line)) is not None]
     if not events:
-        raise UnreadableLogError("it holds no MLPerf log line")
+        raise UnreadableLogError("it contains no MLPerf log line")
     start, stop = _first(events, "run_start"), _first(events, "run_stop")
     if start is None or stop is None:
-        raise UnreadableLogError(f"it holds no `{'run_start' if start is None else 'run_stop'}`")
+        raise UnreadableLogError(f"it contains no `{'run_start' if start is None else 'run_stop'}`")
     if stop.seconds <= start.seconds:
         raise UnreadableLogError("its `run_stop` is not after its `run_start`")
     values: dict[str, Scalar] = {}
     for e in events:
-        if e.key not in _NOT_KEPT and e.value is not None:
+        if e.key not in _SEPARATE_KEYS and e.value is not None:
             values.setdefault(e.key, _scalar(e.value))
     benchmark = values.pop("submission_benchmark", None) or next((e.benchmark for e in events if e.benchmark), "")
     quality, epochs = _last_quality(events)
@@ -98,7 +98,7 @@ def read_log(text: str) -> TrainingRun:
         epochs=epochs,
         place=str(start.metadata.get("file", "")),
         entry=str(entry.value) if entry is not None else "",
-        other_values=values,
+        values=values,
     )
 
 
@@ -107,8 +107,8 @@ def _first(events: list[_Event], key: str) -> _Event | None:
 
 
 def _event(line: str) -> _Event | None:
-    """Read one line; none where it is no log line, or damaged."""
-    # From one place only: a line of many half records would take a time that is quadratic in its length.
+    """Parse one line; none if it is not a log line, or damaged."""
+    # Search from one position only: on a line of many incomplete records, the time would be quadratic in its length.
     start = line.find(":::ML")
     if start < 0:
         return None
@@ -145,23 +145,23 @@ def _value(text: str) -> Any:
 
 
 def _mapping(text: str) -> dict[str, Any]:
-    """Read a JSON object, or one that a submitter wrote as Python does, with single quotes.
+    """Parse a JSON object, or a Python literal of one, as some submitters wrote.
 
     Raises:
         ValueError: If it is neither.
     """
     try:
-        document = json.loads(text)
+        record = json.loads(text)
     except ValueError:
         from ast import literal_eval
 
         try:
-            document = literal_eval(re.sub(r"\bnull\b", "None", text))
+            record = literal_eval(re.sub(r"\bnull\b", "None", text))
         except (SyntaxError, MemoryError, RecursionError):
             raise ValueError(text) from None
-    if not isinstance(document, dict):
+    if not isinstance(record, dict):
         raise ValueError(text)
-    return document
+    return record
 
 
 def _metadata(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -190,7 +190,7 @@ def _last_quality(events: list[_Event]) -> tuple[float | None, float | None]:
 
 
 def _converged(stop: _Event, events: list[_Event], quality: float | None) -> bool:
-    """Whether a run reached its target: what ``run_stop`` says, or else whether the last quality did."""
+    """Whether a run reached its target: by the status of ``run_stop``, or else by the last quality."""
     status = stop.metadata.get("status")
     if status is not None:
         return str(status).lower() == "success"

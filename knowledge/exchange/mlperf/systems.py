@@ -1,4 +1,4 @@
-"""A submitter's description of a system, in all its spellings: machine and software."""
+"""Parser of submitters' descriptions of systems, in all their variants: machine and software."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ANY_VERSION = r"[ _-]*v?(?P<version>\d+(?:\.\d+)+)"
 _CONTAINER = re.compile(r"(?:nvidia|ngc)\D*(?P<version>\d\d\.\d\d)|dl frameworks release (?P<other>\d\d\.\d\d)", re.I)
 _LONGEST_DESCRIPTION = 64 * 1024
 _MOST_BRACKETS = 100
-"""Of a description that is no JSON; those of rounds v0.6 and v0.7 hold 14 at most."""
+"""Limit for a description that is not JSON; those of rounds v0.6 and v0.7 contain at most 14."""
 CONTAINER_INDEX = "ngc"
 """Index of packages that came in a container of NVIDIA's GPU cloud: their versions are the container's."""
 SUBMISSION_INDEX = "submission"
@@ -65,13 +65,13 @@ class System:
     """A machine, or a cluster of them, with its software.
 
     Attributes:
-        submitter: Who submitted it, or empty.
+        submitter: Name of the submitter, or empty.
         division: ``closed``, ``open`` or empty.
         status: Category, such as ``onprem``, ``cloud``, ``preview`` or ``research``, or empty.
         framework: Distribution name of the framework, or ``unknown``.
-        stack: The software that the description names.
+        stack: The described software.
         hardware: The machine.
-        described: The other values of the description, by its own keys.
+        described: Other fields of the description, by their own keys.
     """
 
     submitter: str
@@ -84,7 +84,7 @@ class System:
 
     @property
     def device(self) -> str:
-        """Where it trains: ``cuda``, ``tpu``, ``npu`` or ``cpu``."""
+        """Device of the training: ``cuda``, ``tpu``, ``npu`` or ``cpu``."""
         vendors = {a.vendor for a in self.hardware.accelerators}
         kinds = {"nvidia": "cuda", "google": "tpu", "huawei": "npu"}
         return next((kind for vendor, kind in kinds.items() if vendor in vendors), "cpu")
@@ -130,12 +130,12 @@ def _document(text: str) -> Any:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(plain)):
             # A few lines of them can stand for more values than fit into the memory.
             raise ValueError("it holds aliases")
-        document = yaml.safe_load(plain)
+        found = yaml.safe_load(plain)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
-    if not isinstance(document, dict):
+    if not isinstance(found, dict):
         raise ValueError("it is no mapping")
-    return document
+    return found
 
 
 def _entries(value: Any) -> Iterator[tuple[str, str]]:
@@ -169,7 +169,7 @@ def _literal(value: Any) -> Any:
 
 
 def make_system(name: str, described: Mapping[str, str], *, benchmark: str, submitter: str, place: str = "") -> System:
-    """Return the system of a description; missing values come from the system's name and the log's source file.
+    """Build a system from its description; missing facts come from its name and from the log's source file.
 
     Args:
         name: The system's name in the tree.
@@ -178,52 +178,52 @@ def make_system(name: str, described: Mapping[str, str], *, benchmark: str, subm
         submitter: Directory of the submitter.
         place: Source file that wrote the log.
     """
-    remaining = dict(described)
-    framework, version, index = _framework(remaining.pop("framework", ""), name, benchmark, place)
-    division, status = remaining.pop("division", "").lower(), remaining.pop("status", "").lower()
+    left = dict(described)
+    framework, version, index = _framework(left.pop("framework", ""), name, benchmark, place)
+    division, status = left.pop("division", "").lower(), left.pop("status", "").lower()
     packages = [PackageVersion(name=framework, version=version, index=index)] if version else []
     packages += [
-        PackageVersion(name=component, version=version_text, index="system")
+        PackageVersion(name=component, version=found, index="system")
         for key, component in _COMPONENTS.items()
-        if (version_text := _pep440(remaining.pop(key, "")))
+        if (found := _pep440(left.pop(key, "")))
     ]
-    hardware = _hardware(name, remaining)
+    hardware = _hardware(name, left)
     return System(
-        submitter=remaining.pop("submitter", submitter),
+        submitter=left.pop("submitter", submitter),
         division=division,
         status=_STATUSES.get(status, status),
         framework=framework,
         stack=Stack(
             packages=tuple(sorted(packages)),
-            python=remaining.pop("python_version", ""),
+            python=left.pop("python_version", ""),
             platform="linux_x86_64",
             implementation="",
-            cuda=_pep440(remaining.pop("cuda_version", "")) or None,
-            cudnn=_pep440(remaining.pop("cudnn_version", "")) or None,
+            cuda=_pep440(left.pop("cuda_version", "")) or None,
+            cudnn=_pep440(left.pop("cudnn_version", "")) or None,
         ),
         hardware=hardware,
-        described={key: value[:200] for key, value in sorted(remaining.items())},
+        described={key: value[:200] for key, value in sorted(left.items())},
     )
 
 
 def _framework(description: str, name: str, benchmark: str, place: str) -> tuple[str, str, str]:
-    """Return distribution, version and index of the framework; empty if they are not known."""
+    """Return distribution, version and index of the framework; unknown parts are empty."""
     for text in (description, name):
-        matches = [key for key, pattern in _FRAMEWORKS.items() if re.search(pattern, text, re.IGNORECASE)]
-        if not matches:
+        found = [key for key, pattern in _FRAMEWORKS.items() if re.search(pattern, text, re.IGNORECASE)]
+        if not found:
             continue
         # Where a system lists two, image classification took MXNet, as in all of NVIDIA's own submissions.
-        framework = "mxnet" if len(matches) > 1 and benchmark == "resnet" and "mxnet" in matches else matches[0]
-        if len(matches) > 1 and framework == "mxnet" and benchmark != "resnet":
-            framework = matches[1]
+        chosen = "mxnet" if len(found) > 1 and benchmark == "resnet" and "mxnet" in found else found[0]
+        if len(found) > 1 and chosen == "mxnet" and benchmark != "resnet":
+            chosen = found[1]
         container = _CONTAINER.search(text)
         if container:
-            return framework, _pep440(container["version"] or container["other"]), CONTAINER_INDEX
-        version = re.search(f"(?:{_FRAMEWORKS[framework]}){_ANY_VERSION}", text, re.IGNORECASE)
-        return framework, _pep440(version["version"]) if version else "", SUBMISSION_INDEX
+            return chosen, _pep440(container["version"] or container["other"]), CONTAINER_INDEX
+        version = re.search(f"(?:{_FRAMEWORKS[chosen]}){_ANY_VERSION}", text, re.IGNORECASE)
+        return chosen, _pep440(version["version"]) if version else "", SUBMISSION_INDEX
     accelerator = find_accelerator(name)
     if accelerator is not None and accelerator.vendor == "google":
-        # Only TensorFlow ran on TPUs while descriptions did not name the framework.
+        # When descriptions did not name the framework, only TensorFlow supported TPUs.
         return "tensorflow", "", SUBMISSION_INDEX
     for entry in catalogue()["sources"]:
         if re.search(entry["match"], place):
@@ -239,14 +239,14 @@ def _pep440(text: str) -> str:
         return ""
 
 
-def _hardware(name: str, remaining: dict[str, str]) -> HardwareProfile:
-    """Return the machine; remove the values that describe it from ``remaining``."""
-    spelled = remaining.pop("accelerator_model_name", "")
-    per_node, nodes = _number(remaining.pop("accelerators_per_node", "")), _number(remaining.pop("number_of_nodes", ""))
-    machine_entry = find_machine(name)
-    if machine_entry is not None:
-        machine, facts = machine_entry
-        nodes_in_name = re.search(r"_n(\d+)(?:_|$)", name)
+def _hardware(name: str, left: dict[str, str]) -> HardwareProfile:
+    """Build the machine, and remove the fields that it was built from."""
+    spelled = left.pop("accelerator_model_name", "")
+    per_node, nodes = _number(left.pop("accelerators_per_node", "")), _number(left.pop("number_of_nodes", ""))
+    known = find_machine(name)
+    if known is not None:
+        machine, facts = known
+        match = re.search(r"_n(\d+)(?:_|$)", name)
         accelerator = find_accelerator(facts["accelerator"])
         assert accelerator is not None
         return HardwareProfile(
@@ -259,17 +259,17 @@ def _hardware(name: str, remaining: dict[str, str]) -> HardwareProfile:
                 cores=facts["cores"],
             ),
             accelerators=(_several(accelerator, facts["accelerators"]),),
-            nodes=nodes or (int(nodes_in_name[1]) if nodes_in_name else None if "multi" in name else 1),
+            nodes=nodes or (int(match[1]) if match else None if "multi" in name else 1),
         )
-    # A name such as `tpu-v4-16-TF` contains the generation even if the description says only `TPU`.
+    # A name such as `tpu-v4-16-TF` contains the generation if the description is only `TPU`.
     accelerator = find_accelerator(spelled, f"{spelled} {name}") if spelled else find_accelerator(name)
     if per_node == 0:
         accelerator = None
     count = per_node or _count_in(name, accelerator)
-    processor = remaining.pop("host_processor_model_name", "")
-    sockets = _number(remaining.pop("host_processors_per_node", ""))
+    processor = left.pop("host_processor_model_name", "")
+    sockets = _number(left.pop("host_processors_per_node", ""))
     if accelerator is not None and accelerator.vendor == "google":
-        # Descriptions of its hosts differ between rounds or are missing: only the number of chips is recorded.
+        # Rounds describe the hosts of a TPU slice in different ways or not at all, so a slice is a number of chips.
         processor, sockets, count, nodes = "", None, count * (nodes or 1), 1
         name = f"{accelerator.model} x {count}"
     return HardwareProfile(
@@ -299,5 +299,5 @@ def _count_in(name: str, accelerator: Accelerator | None) -> int:
         cores = re.search(r"v\d[.-](\d+)", name)
         # A TPU's name counts cores, of which a chip has two (https://cloud.google.com/tpu/docs/system-architecture).
         return int(cores[1]) // 2 if cores else 1
-    match = re.search(r"(\d+)xv100|v100x(\d+)|v100-(\d+)", name, re.IGNORECASE)
-    return int(next(group for group in match.groups() if group)) if match else 1
+    found = re.search(r"(\d+)xv100|v100x(\d+)|v100-(\d+)", name, re.IGNORECASE)
+    return int(next(group for group in found.groups() if group)) if found else 1

@@ -31,11 +31,11 @@ _LARGEST_DESCRIPTION = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedFile:
-    """A file that gave no observation.
+    """A file without an observation.
 
     Attributes:
-        path: Its path in the tree.
-        reason: Why.
+        path: Path in the tree.
+        reason: Why it was skipped.
     """
 
     path: str
@@ -44,11 +44,11 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
-    """What a tree gave.
+    """Result of reading a tree.
 
     Attributes:
-        observations: One a training run, in order of path.
-        skipped: Files that gave none, in order of path.
+        observations: One observation per training run, in order of path.
+        skipped: Files without an observation, in order of path.
     """
 
     observations: tuple[Observation, ...]
@@ -76,10 +76,13 @@ def read_results(path: Path, *, round_: str | None = None) -> ImportResult:
 
     Args:
         path: A checkout, any directory in one, or a tar file of it.
-        round_: The round, such as ``v0.6``, if no directory name contains it.
+        round_: The round, such as ``v0.6``, if no name of a directory contains it.
+
+    Returns:
+        The observations, and the skipped files.
 
     Raises:
-        InputError: If there is nothing there, or nothing of a result tree in it.
+        InputError: If the path cannot be read or contains no results.
     """
     try:
         runs, descriptions, skipped = _gather(path, round_)
@@ -90,10 +93,10 @@ def read_results(path: Path, *, round_: str | None = None) -> ImportResult:
         described = descriptions.get((place.round_, place.submitter, place.system))
         try:
             observation = _observation(place, run, described)
-            # What cannot be written, such as NaN, has no identity.
+            # Values that JSON does not support, such as NaN, have no identity.
             _ = observation.identity
         except (ValueError, OverflowError, OSError, RecursionError) as error:
-            skipped.append(SkippedFile(path=place.path, reason=f"it tells no observation: {error}"))
+            skipped.append(SkippedFile(path=place.path, reason=f"it is not a valid observation: {error}"))
             continue
         observations.append(observation)
     return ImportResult(observations=tuple(observations), skipped=tuple(sorted(skipped, key=lambda s: s.path)))
@@ -117,33 +120,33 @@ def _gather(
         except UnreadableLogError as error:
             skipped.append(SkippedFile(path=name, reason=error.message))
         except OverflowError as error:
-            skipped.append(SkippedFile(path=name, reason=f"it tells no observation: {error}"))
+            skipped.append(SkippedFile(path=name, reason=f"it is not a valid observation: {error}"))
         except (ValueError, RecursionError) as error:
             skipped.append(SkippedFile(path=name, reason=f"not a description of a system: {error}"))
     if not logs:
         raise InputError(
-            f"`{path}` holds no MLPerf Training results",
+            f"`{path}` contains no MLPerf Training results",
             hint="name a tree that has `results/SYSTEM/BENCHMARK/result_0.txt` in it; name its round with `--round`",
         )
-    return sorted(runs, key=lambda run: run[0].path), descriptions, skipped
+    return sorted(runs, key=lambda entry: entry[0].path), descriptions, skipped
 
 
 def _log_lines(size: int, file: IO[bytes]) -> str:
-    """Return the lines of a log that contain records; the other lines are not kept in memory.
+    """Return the lines of a log that contain records; other lines are not kept in memory.
 
     Raises:
-        UnreadableLogError: If the log or its records are too large.
+        UnreadableLogError: If the log, or its records, are too large.
     """
     if size > _LARGEST_LOG:
         raise UnreadableLogError(f"it is larger than {_LARGEST_LOG // 2**20} MiB")
     records: list[bytes] = []
-    bytes_left = _LARGEST_RECORDS
+    remaining = _LARGEST_RECORDS
     for line in file:
         if b":::ML" in line:
             records.append(line)
-            bytes_left -= len(line)
-            if bytes_left < 0:
-                raise UnreadableLogError(f"it holds more than {_LARGEST_RECORDS // 2**20} MiB of log lines")
+            remaining -= len(line)
+            if remaining < 0:
+                raise UnreadableLogError(f"it contains more than {_LARGEST_RECORDS // 2**20} MiB of log lines")
     return b"".join(records).decode("utf-8", "replace")
 
 
@@ -160,10 +163,10 @@ def _files(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
         return
     with tarfile.open(path) as archive:
         for member in archive:
-            # Read in memory, never unpacked: a path in an archive may lead anywhere.
-            if member.isfile() and _is_relevant(member.name) and (opened := archive.extractfile(member)) is not None:
-                yield f"{path.name.split('.tar')[0]}/{member.name}", member.size, opened
-            # It would remember every member, and millions of empty ones compress to nothing.
+            # Read in memory, never unpacked: the paths in an archive are not trusted.
+            if member.isfile() and _is_relevant(member.name) and (content := archive.extractfile(member)) is not None:
+                yield f"{path.name.split('.tar')[0]}/{member.name}", member.size, content
+            # The archive would keep every member in memory, and millions of empty ones compress to almost nothing.
             archive.members = []  # type: ignore[attr-defined]
 
 
@@ -172,28 +175,28 @@ def _is_relevant(name: str) -> bool:
     return bool(_RESULT.match(path.name)) or (path.suffix == ".json" and "systems" in path.parts[:-1])
 
 
-def _round_of(parts: Iterable[str], default_round: str | None) -> tuple[str, int]:
-    """Return the round that a path names and the index of the last part that names it; -1 if no part does."""
+def _round_of(parts: Iterable[str], option: str | None) -> tuple[str, int]:
+    """Return the round of a path, and the index of the last part that contains it; -1 if no part does."""
     places = [(f"v{m[1]}", i) for i, part in enumerate(parts) if (m := _ROUND.match(part))]
     if places:
-        return default_round or places[-1][0], places[-1][1]
-    if default_round is None:
+        return option or places[-1][0], places[-1][1]
+    if option is None:
         raise InputError(
             "no directory name contains the round of these results",
-            hint="name it with `--round`, such as `--round v0.7`",
+            hint="set it with `--round`, such as `--round v0.7`",
         )
-    return default_round, -1
+    return option, -1
 
 
-def _place(name: str, default_round: str | None) -> _Place | None:
-    """Return the location of a log; none if it is not a log under `results`."""
+def _place(name: str, option: str | None) -> _Place | None:
+    """Return the location of a log; none if it is not a log in `results`."""
     parts = PurePosixPath(name).parts
     match = _RESULT.match(parts[-1])
     if match is None or "results" not in parts:
         return None
     here = len(parts) - 1 - parts[::-1].index("results")
-    round_, index = _round_of(parts[:here], default_round)
-    between, inside = parts[index + 1 : here], parts[here + 1 : -1]
+    round_, named = _round_of(parts[:here], option)
+    between, inside = parts[named + 1 : here], parts[here + 1 : -1]
     if not inside:
         return None
     # v0.5 put directories of its own between the submitter and the results, and called every TPU `tpu`.
@@ -201,17 +204,17 @@ def _place(name: str, default_round: str | None) -> _Place | None:
     return _Place(
         path=name,
         round_=round_,
-        submitter=(between[0] if index >= 0 else between[-1]) if between else "",
+        submitter=(between[0] if named >= 0 else between[-1]) if between else "",
         system=system,
         benchmark=benchmark_name(inside[1]) if len(inside) > 1 else "",
         number=int(match[1]),
     )
 
 
-def _described_system(name: str, default_round: str | None) -> tuple[str, str, str] | None:
+def _described_system(name: str, option: str | None) -> tuple[str, str, str] | None:
     parts = PurePosixPath(name).parts
     if parts[-1].endswith(".json") and parts[-2] == "systems":
-        return _round_of(parts[:-2], default_round)[0], parts[-3], parts[-1].removesuffix(".json")
+        return _round_of(parts[:-2], option)[0], parts[-3], parts[-1].removesuffix(".json")
     return None
 
 
@@ -253,21 +256,21 @@ def _observation(place: _Place, run: TrainingRun, described: Mapping[str, str] |
 
 
 def _environment(place: _Place, run: TrainingRun, system: System) -> dict[str, Scalar]:
-    values = {key: value for key, value in run.other_values.items() if not key.startswith("submission_")}
+    logged = {key: value for key, value in run.values.items() if not key.startswith("submission_")}
     own = {
         "mlperf_round": place.round_,
         "submitter": place.submitter,
         "system": place.system,
-        "division": system.division or str(run.other_values.get("submission_division", "closed")).lower(),
-        "category": system.status or str(run.other_values.get("submission_status", "")).lower(),
+        "division": system.division or str(run.values.get("submission_division", "closed")).lower(),
+        "category": system.status or str(run.values.get("submission_status", "")).lower(),
     }
     return {
         **{f"system:{k}": v for k, v in system.described.items()},
-        **{f"log:{k}": v for k, v in values.items()},
+        **{f"log:{k}": v for k, v in logged.items()},
         **own,
     }
 
 
 def _metrics(run: TrainingRun) -> dict[str, float]:
-    values = {"run_seconds": run.seconds, "quality": run.quality, "epochs": run.epochs}
-    return {name: value for name, value in values.items() if value is not None}
+    metrics = {"run_seconds": run.seconds, "quality": run.quality, "epochs": run.epochs}
+    return {name: value for name, value in metrics.items() if value is not None}

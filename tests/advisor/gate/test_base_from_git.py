@@ -14,7 +14,7 @@ from advisor.gate.git_objects import tracked_files
 from knowledge.domain.errors import InputError
 from tests.advisor.gate.steps import Run, change, git
 from tests.conftest import Advisor
-from tests.package_index import Listing, PackageIndex
+from tests.package_index import PackageIndex
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_file_of_the_change_never_passes_for_a_commit(
     repository: Path, check: Run, index: PackageIndex, name: str
 ) -> None:
     git(repository, "branch", "requirements-main.txt")
-    index.add("b", "1.2", code="", listing=Listing(yanked=True))
+    index.add("b", "1.2", code="", yanked=True)
     (repository / "pylock.toml").unlink()
     (repository / "requirements.txt").write_text("a==2.0\nb==1.2\n")
     (repository / name).write_text("a==2.0\nb==1.2\n")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.advisor.gate.steps import Run, change, git
 from tests.conftest import Advisor
-from tests.package_index import Listing, PackageIndex
+from tests.package_index import PackageIndex
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def repository(project: Path, index: PackageIndex) -> Path:
     git(project, "init", "-q")
     git(project, "add", "pyproject.toml", "pylock.toml")
     git(project, "commit", "-qm", "base")
-    index.add("b", "1.2", code="", listing=Listing(yanked=True))
+    index.add("b", "1.2", code="", yanked=True)
     return project
 
 

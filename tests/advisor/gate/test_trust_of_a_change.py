@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from tests.advisor.gate.steps import Run, change, git
 from tests.conftest import Advisor
-from tests.package_index import Listing, PackageIndex
+from tests.package_index import PackageIndex
 
 
 @pytest.fixture
@@ -194,6 +195,32 @@ def test_a_host_that_is_trusted_without_a_certificate_is_found(repository: Path,
     assert (told["subject"], told["line"], told["level"]) == ("pypi.org", 1, "error")
 
 
+@pytest.mark.parametrize(
+    ("url", "verified", "subjects"),
+    [
+        ("https://me:secret@index.example/simple", False, ["index.example"]),
+        ("HTTPS://index.example:8443/simple", 0, ["index.example:8443"]),
+        ("$INDEX", False, ["$INDEX"]),
+        ("https://index.example/simple", True, []),
+        ("https://index.example/simple", None, []),
+        ("http://index.example/simple", False, []),
+    ],
+)
+def test_a_source_of_a_pipfile_lock_without_verification_is_found(
+    repository: Path, check: Run, index: PackageIndex, url: str, verified: object, subjects: list[str]
+) -> None:
+    other = {"name": "x", "url": url} | ({} if verified is None else {"verify_ssl": verified})
+    sources = [{"name": "own", "url": index.url, "verify_ssl": False}, other]
+    document = {"_meta": {"sources": sources}, "default": {"a": {"version": "==2.0"}, "b": {"version": "==1.1"}}}
+    (repository / "Pipfile.lock").write_text(json.dumps(document, indent=1))
+
+    findings = found(check("--current", "Pipfile.lock"), "ADV030")
+
+    assert [finding["subject"] for finding in findings] == subjects
+    assert "secret" not in json.dumps(findings)
+    assert all((finding["line"], finding["path"]) == (11, "Pipfile.lock") for finding in findings)
+
+
 def test_a_line_that_is_unpinned_on_other_platforms_is_no_lock(repository: Path, check: Run) -> None:
     (repository / "locked.txt").write_text('a==2.0\nb==1.1\nevil ; sys_platform == "win32"\n')
 
@@ -210,8 +237,8 @@ def test_requirements_in_every_encoding_that_pip_reads_are_judged(repository: Pa
 
 
 def test_another_withdrawn_version_is_a_change(repository: Path, check: Run, index: PackageIndex) -> None:
-    index.add("b", "1.2", code="", listing=Listing(yanked=True))
-    index.add("b", "1.3", code="", listing=Listing(yanked=True))
+    index.add("b", "1.2", code="", yanked=True)
+    index.add("b", "1.3", code="", yanked=True)
     (repository / "pylock.toml").unlink()
     (repository / "requirements.txt").write_text("a==2.0\nb==1.2\n")
     git(repository, "add", "-u")
