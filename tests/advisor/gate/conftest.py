@@ -42,8 +42,8 @@ def project(alone: None, index: PackageIndex, tmp_path: Path, advisor_here: Advi
         f'[project]\nname = "m"\ndependencies = [\n  "a",\n]\n\n[tool.uv]\nindex-url = "{index.url}"\n\n'
         '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\n'
     )
-    done = advisor_here("advise")
-    assert done.returncode == 0, done.stderr
+    result = advisor_here("advise")
+    assert result.returncode == 0, result.stderr
     return folder
 
 
@@ -52,10 +52,10 @@ def check(advisor_here: Advisor) -> Run:
     """Run the gate and return its JSON report."""
 
     def run(*arguments: str) -> dict[str, Any]:
-        done = advisor_here("check", "--format", "json", *arguments)
-        assert "Traceback" not in done.stderr
-        document: dict[str, Any] = json.loads(done.stdout)
-        assert document["exit_code"] == done.returncode, done.stderr
+        result = advisor_here("check", "--format", "json", *arguments)
+        assert "Traceback" not in result.stderr
+        document: dict[str, Any] = json.loads(result.stdout)
+        assert document["exit_code"] == result.returncode, result.stderr
         return document
 
     return run

@@ -216,12 +216,12 @@ def test_a_gap_to_the_recommended_stack_is_found_where_it_is_beyond_what_is_allo
     index.add("tensorflow-cpu", "2.20.0", code="")
     (project / "loose.txt").write_text("tensorflow-cpu\n")
     (project / "freeze.txt").write_text("tensorflow-cpu==2.12.1\n")
-    asked = ("--current", "freeze.txt", "-r", "loose.txt", "--workload", "equal")
+    arguments = ("--current", "freeze.txt", "-r", "loose.txt", "--workload", "equal")
 
-    beyond = check(*asked)
+    beyond = check(*arguments)
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nmax-gap = "50 %"\n')
-    within = check(*asked)
+    within = check(*arguments)
 
     assert "ADV008" not in {f["code"] for f in within["findings"]}
     assert ("ADV008", "freeze.txt", 1) in places(beyond)
