@@ -20,7 +20,7 @@ from advisor.resolve.optimise import InfeasibleError, Objective, Optimum, optimi
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
-from tests.advisor.made import problem_of
+from tests.advisor.factories import build_problem
 
 NAMES = ("a", "b", "c", "d")
 EXTRA = canonicalize_name("x")
@@ -122,7 +122,7 @@ Costs = dict[tuple[str, int], int]
 
 
 def problem(roots: Mapping[str, Ask]) -> ResolutionProblem:
-    return problem_of(*(str(requirement(name, ask)) for name, ask in sorted(roots.items())))
+    return build_problem(*(str(requirement(name, ask)) for name, ask in sorted(roots.items())))
 
 
 def objective(name: str, costs: Costs, pairs: Iterable[tuple[int, int]], reached: Candidates) -> Objective:
@@ -296,7 +296,7 @@ def test_a_package_with_ten_thousand_versions_is_solved() -> None:
     source.dependencies = lambda candidate, extra=None: ()  # type: ignore[method-assign]
 
     optimum = optimise(
-        problem_of("a<1.5000"),
+        build_problem("a<1.5000"),
         source,
         objectives=lambda reached: [
             Objective(name="age", costs={(c.name, c.version): i for r in reached.values() for i, c in enumerate(r)})

@@ -14,9 +14,9 @@ from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.client import IndexClient
 from advisor.project.locks import read_lock
+from tests.advisor.factories import build_client, build_problem
 from tests.advisor.gate.lock_texts import SDIST, WHEEL, WINDOWS, Compare, Document, Found
 from tests.advisor.gate.steps import Run
-from tests.advisor.made import client_of, problem_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -42,8 +42,8 @@ def project(alone: None, index: PackageIndex, tmp_path: Path, advisor_here: Advi
         f'[project]\nname = "m"\ndependencies = [\n  "a",\n]\n\n[tool.uv]\nindex-url = "{index.url}"\n\n'
         '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\n'
     )
-    done = advisor_here("advise")
-    assert done.returncode == 0, done.stderr
+    result = advisor_here("advise")
+    assert result.returncode == 0, result.stderr
     return folder
 
 
@@ -52,10 +52,10 @@ def check(advisor_here: Advisor) -> Run:
     """Run the gate and return its JSON report."""
 
     def run(*arguments: str) -> dict[str, Any]:
-        done = advisor_here("check", "--format", "json", *arguments)
-        assert "Traceback" not in done.stderr
-        document: dict[str, Any] = json.loads(done.stdout)
-        assert document["exit_code"] == done.returncode, done.stderr
+        result = advisor_here("check", "--format", "json", *arguments)
+        assert "Traceback" not in result.stderr
+        document: dict[str, Any] = json.loads(result.stdout)
+        assert document["exit_code"] == result.returncode, result.stderr
         return document
 
     return run
@@ -94,14 +94,14 @@ def compare(index: PackageIndex, tmp_path: Path) -> Iterator[Compare]:
 
     def run(name: str, text: str, *, client: IndexClient | None = None, policy: Document | None = None) -> Found:
         (tmp_path / name).write_text(text)
-        problem = problem_of("six")
+        problem = build_problem("six")
         scope = Scope(
             lock=read_lock(tmp_path / name, problem.target),
             problem=problem,
             policy=read_policy(policy or {}),
             target="",
         )
-        clients.append(client or client_of(index, tmp_path / "cache"))
+        clients.append(client or build_client(index, tmp_path / "cache"))
         allowed_indexes = (policy or {}).get("indexes", (clients[-1].configuration.default,))
         found = LockedFiles(scope, clients[-1], allowed_indexes=allowed_indexes).findings
         return {(finding.code, finding.subject) for finding in found if finding.level != "note"}

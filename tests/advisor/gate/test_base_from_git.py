@@ -80,9 +80,9 @@ def test_a_base_without_git_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    done = advisor_here("check", "--base", "main")
+    result = advisor_here("check", "--base", "main")
 
-    assert (done.returncode, "`git` is not installed" in done.stderr) == (2, True)
+    assert (result.returncode, "`git` is not installed" in result.stderr) == (2, True)
 
 
 def test_symbolic_links_are_followed_within_the_repository_only(repository: Path) -> None:
@@ -148,10 +148,10 @@ def test_a_base_with_many_files_is_read(repository: Path) -> None:
 
 def tree_commit(project: Path, tree: str) -> str:
     own = ("-c", "user.name=test", "-c", "user.email=test@example.org")
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", *own, "commit-tree", "-m", "x", tree], cwd=project, check=True, capture_output=True, text=True
     )
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 def test_a_file_of_a_commit_is_read_as_it_is(repository: Path) -> None:
@@ -189,10 +189,10 @@ def test_a_repository_inside_the_change_is_not_read_and_runs_nothing(repository:
     for name, value in {"bare": "false", "worktree": ".", "fsmonitor": f"touch {repository}/ran; false"}.items():
         git(repository, "config", "--file", str(folder / "config"), f"core.{name}", value)
 
-    done = advisor_here("check", str(folder), "--policy-from-base")
+    result = advisor_here("check", str(folder), "--policy-from-base")
     found = tracked_files(folder, folder)
 
-    assert (done.returncode, "git cannot read it: fatal: cannot use bare repository" in done.stderr) == (2, True)
+    assert (result.returncode, "git cannot read it: fatal: cannot use bare repository" in result.stderr) == (2, True)
     assert (found, (repository / "ran").exists()) == ((), False)
 
 

@@ -95,11 +95,11 @@ def test_an_index_that_fails_never_passes_for_success(
 ) -> None:
     index.status = 500
 
-    done = advisor_here("check", "--refresh", "--exit-zero", "-o", "sarif=report.sarif")
+    result = advisor_here("check", "--refresh", "--exit-zero", "-o", "sarif=report.sarif")
 
-    assert done.returncode == 4
-    assert "not complete" in done.stdout
-    assert done.stderr.startswith("error: ")
+    assert result.returncode == 4
+    assert "not complete" in result.stdout
+    assert result.stderr.startswith("error: ")
     document = json.loads((project / "report.sarif").read_text())
     assert document["runs"][0]["invocations"][0]["executionSuccessful"] is False
 
@@ -107,11 +107,11 @@ def test_an_index_that_fails_never_passes_for_success(
 def test_a_knowledge_base_that_cannot_be_read_never_passes_for_success(project: Path, advisor_here: Advisor) -> None:
     (project / "own.sqlite").write_bytes(b"no database" * 1000)
 
-    done = advisor_here("check", "--exit-zero")
+    result = advisor_here("check", "--exit-zero")
 
-    assert done.returncode == 4
-    assert "not complete" in done.stdout
-    assert done.stderr.startswith("error: the knowledge base")
+    assert result.returncode == 4
+    assert "not complete" in result.stdout
+    assert result.stderr.startswith("error: the knowledge base")
 
 
 def test_exit_zero_is_for_findings_alone(project: Path, advisor_here: Advisor) -> None:

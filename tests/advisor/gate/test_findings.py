@@ -14,8 +14,8 @@ from advisor.project.locks import read_lock
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import ConflictRule
 from knowledge.store.engine import open_knowledge_base
+from tests.advisor.factories import MACHINE, build_problem
 from tests.advisor.gate.steps import Run, change, places
-from tests.advisor.made import MACHINE, problem_of
 from tests.conftest import Advisor
 from tests.knowledge.samples import observation
 from tests.package_index import PackageIndex
@@ -216,12 +216,12 @@ def test_a_gap_to_the_recommended_stack_is_found_where_it_is_beyond_what_is_allo
     index.add("tensorflow-cpu", "2.20.0", code="")
     (project / "loose.txt").write_text("tensorflow-cpu\n")
     (project / "freeze.txt").write_text("tensorflow-cpu==2.12.1\n")
-    asked = ("--current", "freeze.txt", "-r", "loose.txt", "--workload", "equal")
+    arguments = ("--current", "freeze.txt", "-r", "loose.txt", "--workload", "equal")
 
-    beyond = check(*asked)
+    beyond = check(*arguments)
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nmax-gap = "50 %"\n')
-    within = check(*asked)
+    within = check(*arguments)
 
     assert "ADV008" not in {f["code"] for f in within["findings"]}
     assert ("ADV008", "freeze.txt", 1) in places(beyond)
@@ -321,7 +321,7 @@ def test_two_packages_that_a_rule_forbids_together_are_found(tmp_path: Path) -> 
         source="https://example.org",
     )
     (tmp_path / "freeze.txt").write_text("a==1.0\nb==1.1\n")
-    problem = problem_of("a", "b")
+    problem = build_problem("a", "b")
     lock = read_lock(tmp_path / "freeze.txt", problem.target)
     scope = Scope(lock=lock, problem=problem, policy=read_policy({}), target="")
     predictor = Predictor(DiskCache(tmp_path), address="sqlite://", hardware=MACHINE, workload="equal")

@@ -38,9 +38,9 @@ def failing(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def report(advisor_here: Advisor, format: str, *arguments: str) -> str:
     """Return the report in a format."""
-    done = advisor_here("check", "--format", format, *arguments)
-    assert done.returncode == 1, done.stderr
-    return done.stdout
+    result = advisor_here("check", "--format", format, *arguments)
+    assert result.returncode == 1, result.stderr
+    return result.stdout
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -193,6 +193,6 @@ def test_the_reports_import_no_solver() -> None:
         "import sys, advisor.api.gate_session, advisor.report.check.text;"
         "print([m for m in ('ortools', 'scipy', 'numpy', 'sqlalchemy', 'jinja2') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip() == "[]"
+    assert result.stdout.strip() == "[]"

@@ -37,13 +37,13 @@ def test_bad_input_is_one_sentence_and_the_documented_code(
 ) -> None:
     prepare(project)
 
-    done = advisor_here("check", *arguments)
+    result = advisor_here("check", *arguments)
 
-    assert done.returncode == code, done.stderr
-    assert done.stderr.startswith("error: ")
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    assert result.returncode == code, result.stderr
+    assert result.stderr.startswith("error: ")
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_a_policy_that_cannot_be_meant_is_refused(project: Path, advisor_here: A
     with (project / "pyproject.toml").open("a") as file:
         file.write(f"[tool.advisor.gate]\n{gate}\n")
 
-    done = advisor_here("check")
+    result = advisor_here("check")
 
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert "pyproject.toml" in done.stderr
+    assert result.returncode == 2
+    assert told in result.stderr
+    assert "pyproject.toml" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_settings_and_targets_that_cannot_be_meant_are_refused(
     own = table.removeprefix("[tool.advisor]\n")
     (project / "pyproject.toml").write_text(text + (own if own != table else table))
 
-    done = advisor_here("check")
+    result = advisor_here("check")
 
-    assert done.returncode == 2
-    assert told in done.stderr
+    assert result.returncode == 2
+    assert told in result.stderr
 
 
 @pytest.mark.slow
@@ -137,6 +137,6 @@ def test_rule_explains_a_finding(advisor_here: Advisor) -> None:
     assert "NumPy 1" in advisor_here("rule", "ADV006").stdout
     assert advisor_here("rule", "abi-break").stdout == advisor_here("rule", "adv006").stdout
     assert "ADV101" in advisor_here("rule").stdout
-    done = advisor_here("rule", "ADV999")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: there is no finding `ADV999`")
+    result = advisor_here("rule", "ADV999")
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: there is no finding `ADV999`")

@@ -11,6 +11,7 @@ import tomli_w
 
 from advisor.project.locks import read_lock
 from advisor.project.read_errors import UnreadableFileError
+from tests.advisor.factories import build_problem
 from tests.advisor.gate.lock_texts import (
     EVIL,
     WHEEL,
@@ -24,7 +25,6 @@ from tests.advisor.gate.lock_texts import (
     uv_lock,
 )
 from tests.advisor.gate.steps import Run, git
-from tests.advisor.made import problem_of
 
 
 def test_a_package_without_a_version_is_compared_by_the_version_of_its_files(six: Document, compare: Compare) -> None:
@@ -102,7 +102,7 @@ def test_files_of_older_locks_of_poetry_are_compared(six: Document, compare: Com
 def test_older_locks_of_poetry_hold_hashes(six: Document, tmp_path: Path) -> None:
     (tmp_path / "poetry.lock").write_text(poetry_1(six, "hashes", [EVIL]))
 
-    [locked] = read_lock(tmp_path / "poetry.lock", problem_of("six").target).packages.values()
+    [locked] = read_lock(tmp_path / "poetry.lock", build_problem("six").target).packages.values()
     assert locked.hashes == {EVIL}
 
 
@@ -141,7 +141,7 @@ def test_groups_and_extras_of_a_pylock_are_the_default_ones(six: Document, tmp_p
     def version(marker: str, **more: Any) -> list[str]:
         document = {"lock-version": "1.0", "created-by": "pdm", **more, "packages": [{**six, "marker": marker}]}
         (tmp_path / "pylock.toml").write_text(tomli_w.dumps(document))
-        return list(read_lock(tmp_path / "pylock.toml", problem_of("six").target).packages)
+        return list(read_lock(tmp_path / "pylock.toml", build_problem("six").target).packages)
 
     assert version("'dev' in dependency_groups") == []
     assert version("'dev' in dependency_groups", **{"default-groups": ["dev"], "dependency-groups": ["dev"]}) == ["six"]

@@ -12,6 +12,7 @@ import pytest
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from tests.advisor.factories import build_client
 from tests.advisor.gate.lock_texts import (
     EVIL,
     SDIST,
@@ -26,7 +27,6 @@ from tests.advisor.gate.lock_texts import (
     requirements,
     uv_lock,
 )
-from tests.advisor.made import client_of
 from tests.package_index import PackageIndex
 
 
@@ -223,9 +223,9 @@ def test_what_was_equal_is_not_compared_again_until_lock_or_page_change(
     six: Document, compare: Compare, index: PackageIndex, tmp_path: Path
 ) -> None:
     first = compare("pylock.toml", pylock(six))
-    again = compare("pylock.toml", pylock(six), client=client_of(index, tmp_path / "cache", offline=True))
+    again = compare("pylock.toml", pylock(six), client=build_client(index, tmp_path / "cache", offline=True))
     wrong_hash(six)
-    changed = compare("pylock.toml", pylock(six), client=client_of(index, tmp_path / "cache", offline=True))
+    changed = compare("pylock.toml", pylock(six), client=build_client(index, tmp_path / "cache", offline=True))
 
     assert first == again == set()
     assert changed == {("ADV014", WINDOWS)}

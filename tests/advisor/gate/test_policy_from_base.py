@@ -143,10 +143,10 @@ def test_a_repository_without_a_commit_has_no_other_policy(
 ) -> None:
     git(project, "init", "-q")
 
-    done = advisor_here("check", "--policy-from-base")
+    result = advisor_here("check", "--policy-from-base")
 
-    assert done.returncode == 0, done.stderr
-    assert "no commit yet" in done.stderr
+    assert result.returncode == 0, result.stderr
+    assert "no commit yet" in result.stderr
 
 
 def test_a_base_that_is_broken_never_passes_for_a_lenient_one(repository: Path, advisor_here: Advisor) -> None:
@@ -155,11 +155,11 @@ def test_a_base_that_is_broken_never_passes_for_a_lenient_one(repository: Path, 
     git(repository, "commit", "-qam", "broken")
     (repository / "pyproject.toml").write_text(fine + EXCUSE)
 
-    done = advisor_here("check", "--base", "HEAD", "--policy-from-base")
+    result = advisor_here("check", "--base", "HEAD", "--policy-from-base")
 
-    assert done.returncode == 2
-    assert "the policy of the base `HEAD` cannot be read" in done.stderr
-    assert "--no-policy-from-base" in done.stderr
+    assert result.returncode == 2
+    assert "the policy of the base `HEAD` cannot be read" in result.stderr
+    assert "--no-policy-from-base" in result.stderr
 
 
 def test_a_base_whose_requirements_cannot_be_read_still_has_the_policy(repository: Path, check: Run) -> None:

@@ -112,7 +112,7 @@ def test_an_error_that_the_policy_ignores_does_not_prevent_a_prediction(stacks: 
 def test_an_update_of_a_lock_that_cannot_run_predicts_no_speed_over_it(stacks: Path, advisor_here: Advisor) -> None:
     write_locks(stacks, before="", after="tensorflow-cpu==2.15.1 numpy==2.0.2")
 
-    done = advisor_here("advise", "--update", "--dry-run", *ARGUMENTS[:-2], "--pr-body", "body.md")
+    result = advisor_here("advise", "--update", "--dry-run", *ARGUMENTS[:-2], "--pr-body", "body.md")
 
-    assert "prediction not predicted: the lock has ADV006 abi-break" in done.stdout, done.stderr
-    assert not RATIO.search(done.stdout + (stacks / "body.md").read_text())
+    assert "prediction not predicted: the lock has ADV006 abi-break" in result.stdout, result.stderr
+    assert not RATIO.search(result.stdout + (stacks / "body.md").read_text())

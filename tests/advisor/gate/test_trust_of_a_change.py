@@ -34,11 +34,11 @@ def test_a_cache_that_the_change_brings_is_refused(repository: Path, advisor_her
     fine = advisor_here(*arguments)
     git(repository, "add", "-f", ".cache/listed")
 
-    done = advisor_here(*arguments)
+    result = advisor_here(*arguments)
 
     assert fine.returncode == 0, fine.stderr
-    assert done.returncode == 2
-    assert "the cache `.cache` contains files of the repository, such as `.cache/listed`" in done.stderr
+    assert result.returncode == 2
+    assert "the cache `.cache` contains files of the repository, such as `.cache/listed`" in result.stderr
 
 
 def test_a_cache_behind_a_link_of_the_change_is_refused(repository: Path, advisor_here: Advisor) -> None:
@@ -47,10 +47,10 @@ def test_a_cache_behind_a_link_of_the_change_is_refused(repository: Path, adviso
     (repository / ".cache").symlink_to("forged")
     git(repository, "add", "-f", "forged")
 
-    done = advisor_here("check", "--policy-from-base", "--cache-dir", ".cache")
+    result = advisor_here("check", "--policy-from-base", "--cache-dir", ".cache")
 
-    assert done.returncode == 2
-    assert "contains files of the repository" in done.stderr
+    assert result.returncode == 2
+    assert "contains files of the repository" in result.stderr
 
 
 def test_the_knowledge_base_of_the_base_is_used(
@@ -75,10 +75,10 @@ def test_a_knowledge_base_that_only_the_change_has_is_refused(
     shutil.copy(first_knowledge, repository / "known.sqlite")
     git(repository, "add", "known.sqlite")
 
-    done = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--knowledge", "known.sqlite")
+    result = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--knowledge", "known.sqlite")
 
-    assert done.returncode == 2
-    assert "the knowledge base `known.sqlite` is part of the change, but not of `HEAD`" in done.stderr
+    assert result.returncode == 2
+    assert "the knowledge base `known.sqlite` is part of the change, but not of `HEAD`" in result.stderr
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
@@ -92,10 +92,10 @@ def test_a_log_that_the_change_brings_beside_a_knowledge_base_is_refused(
     (repository / f"known.sqlite{suffix}").write_bytes(b"")
     git(repository, "add", f"known.sqlite{suffix}")
 
-    done = advisor_here(*arguments)
+    result = advisor_here(*arguments)
 
-    assert (fine.returncode, done.returncode) == (0, 2)
-    assert f"`known.sqlite{suffix}` is part of the change" in done.stderr
+    assert (fine.returncode, result.returncode) == (0, 2)
+    assert f"`known.sqlite{suffix}` is part of the change" in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [(), ("--base", "HEAD"), ("--policy-from-base",)])
@@ -110,11 +110,11 @@ def test_a_pip_configuration_that_the_change_has_otherwise_is_refused(
     same = advisor_here("check", *arguments)
     (repository / "pip.conf").write_text("[global]\nextra-index-url = https://packages.example.org/simple\n")
 
-    done = advisor_here("check", *arguments, "--offline")
+    result = advisor_here("check", *arguments, "--offline")
 
     assert (untracked.returncode, same.returncode) == (0, 0)
-    assert ("the change has another `pip.conf` than `HEAD`" in done.stderr) == bool(arguments)
-    assert (done.returncode == 2) == bool(arguments)
+    assert ("the change has another `pip.conf` than `HEAD`" in result.stderr) == bool(arguments)
+    assert (result.returncode == 2) == bool(arguments)
 
 
 PDM = '[[package]]\nname = "{name}"\nversion = "{version}"\ngroups = ["default"]\nfiles = [{files}]\n'

@@ -11,8 +11,8 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 
 from advisor.project.locks import read_lock
 from advisor.project.read_errors import UnreadableFileError
+from tests.advisor.factories import build_problem
 from tests.advisor.gate.steps import Run, change, git
-from tests.advisor.made import problem_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -112,7 +112,7 @@ def test_what_is_wrong_with_a_lock_is_said_with_line_and_package(
     path.write_text(text)
 
     with pytest.raises(UnreadableFileError) as raised:
-        read_lock(path, problem_of("a").target)
+        read_lock(path, build_problem("a").target)
 
     assert (raised.value.path, raised.value.line, raised.value.package) == (path, line, package)
     if message is not None:
@@ -131,14 +131,14 @@ def damaged(project: Path) -> int:
 def test_every_report_holds_the_one_error_with_its_line(project: Path, damaged: int, advisor_here: Advisor) -> None:
     files = [word for name in ("a.sarif", "a.xml", "a.json", "a.md", "a.html") for word in ("-o", name)]
 
-    done = advisor_here("check", "--format", "github", "--exit-zero", *files, "-o", "gitlab=quality.json")
+    completed = advisor_here("check", "--format", "github", "--exit-zero", *files, "-o", "gitlab=quality.json")
 
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: `pylock.toml` is malformed: package `b` (line ")
-    annotations = [line for line in done.stdout.splitlines() if line.startswith("::")]
+    assert completed.returncode == 2
+    assert completed.stderr.startswith("error: `pylock.toml` is malformed: package `b` (line ")
+    annotations = [line for line in completed.stdout.splitlines() if line.startswith("::")]
     assert len(annotations) == 1
     assert annotations[0].startswith(f"::error file=pylock.toml,line={damaged},title=ADV027 unreadable-file::")
-    assert "packages[" not in done.stdout
+    assert "packages[" not in completed.stdout
     sarif = json.loads((project / "a.sarif").read_text())
     SarifSchema.model_validate(sarif)
     assert sarif["runs"][0]["invocations"][0]["executionSuccessful"] is False

@@ -18,7 +18,7 @@ from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import InfeasibleError, optimise
 from advisor.resolve.verify import verify
 from knowledge.rules.engine import RuleBook
-from tests.advisor.made import MACHINE, no_knowledge
+from tests.advisor.factories import MACHINE, empty_estimator
 from tests.advisor.test_optimum import (
     NAMES,
     Ask,
@@ -35,7 +35,7 @@ from tests.advisor.test_optimum import (
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
-NOTHING_KNOWN = no_knowledge()
+NOTHING_KNOWN = empty_estimator()
 
 
 @settings(max_examples=300, deadline=None)
@@ -101,16 +101,16 @@ def project(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def lock(advisor_here: Advisor, folder: Path, *pins: str, output: str = "pylock.toml") -> None:
     """Lock some versions."""
     (folder / "pins.txt").write_text("\n".join(pins))
-    done = advisor_here("advise", "-c", "pins.txt", "-o", output)
-    assert done.returncode == 0, done.stderr
+    result = advisor_here("advise", "-c", "pins.txt", "-o", output)
+    assert result.returncode == 0, result.stderr
 
 
 def test_only_what_the_gate_asks_for_changes(project: Path, advisor_here: Advisor) -> None:
     lock(advisor_here, project, "a==1.0", "b==1.0")
 
-    done = advisor_here("advise", "--update", "--format", "json", "--pr-body", "body.md")
+    result = advisor_here("advise", "--update", "--format", "json", "--pr-body", "body.md")
 
-    told = json.loads(done.stdout)
+    told = json.loads(result.stdout)
     assert [(c["package"], c["before"], c["after"]) for c in told["changes"]] == [("b", "1.0", "1.1")]
     assert [f["code"] for f in told["cleared"]] == ["ADV009"]
     assert told["remaining"] == []
@@ -123,9 +123,9 @@ def test_only_what_the_gate_asks_for_changes(project: Path, advisor_here: Adviso
 def test_upgrade_takes_the_best_stack(project: Path, advisor_here: Advisor) -> None:
     lock(advisor_here, project, "a==1.0", "b==1.0")
 
-    done = advisor_here("advise", "--upgrade", "--pr-body", "body.md")
+    result = advisor_here("advise", "--upgrade", "--pr-body", "body.md")
 
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert 'version = "2.0"' in (project / "pylock.toml").read_text()
     assert "| a | 1.0 | 2.0 |" in (project / "body.md").read_text()
 
@@ -134,10 +134,10 @@ def test_a_lock_that_passes_stays_as_it_is(project: Path, advisor_here: Advisor)
     lock(advisor_here, project, "a==1.0", "b==1.1")
     before = (project / "pylock.toml").read_bytes()
 
-    done = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update")
 
-    assert done.returncode == 0
-    assert "nothing changes" in done.stdout
+    assert result.returncode == 0
+    assert "nothing changes" in result.stdout
     assert (project / "pylock.toml").read_bytes() == before
 
 
@@ -150,9 +150,9 @@ def test_a_version_that_was_yanked_stays_where_the_policy_lets_it(
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "yanked", reason = "known" }]\n')
 
-    done = advisor_here("advise", "--update", "--refresh", "--dry-run", "--format", "json")
+    result = advisor_here("advise", "--update", "--refresh", "--dry-run", "--format", "json")
 
-    assert [c["package"] for c in json.loads(done.stdout)["changes"]] == ["b"]
+    assert [c["package"] for c in json.loads(result.stdout)["changes"]] == ["b"]
 
 
 def test_pins_of_a_requirements_file_are_changed_in_place(project: Path, advisor_here: Advisor) -> None:
@@ -161,9 +161,9 @@ def test_pins_of_a_requirements_file_are_changed_in_place(project: Path, advisor
     )
     (project / "requirements.txt").write_text("# mine\na==1.0  # why\n\nB == 1.0 ; python_version > '3.8'\n")
 
-    done = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update")
 
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     expected = "# mine\na==1.0  # why\n\nB == 2.0 ; python_version > '3.8'\n"
     assert (project / "requirements.txt").read_text() == expected
 
@@ -176,10 +176,10 @@ def test_pins_of_an_included_file_are_changed_there(project: Path, advisor_here:
     (project / "more.txt").write_text("b==1.0\n")
 
     checked = advisor_here("check")
-    done = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update")
 
     assert "more.txt:1: error: ADV009" in checked.stdout
-    assert "wrote `more.txt`" in done.stdout
+    assert "wrote `more.txt`" in result.stdout
     assert (project / "more.txt").read_text() == "b==2.0\n"
     assert (project / "requirements.txt").read_text() == "a==1.0\n-r more.txt\n"
 
@@ -194,11 +194,11 @@ def test_a_lock_of_uvs_own_is_left_to_uv(project: Path, advisor_here: Advisor) -
     )
     before = (project / "uv.lock").read_bytes()
 
-    done = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update")
 
-    assert "to apply it: uv lock --upgrade-package b==1.1" in done.stdout
+    assert "to apply it: uv lock --upgrade-package b==1.1" in result.stdout
     assert (project / "uv.lock").read_bytes() == before
-    command = done.stdout.partition("to apply it: uv ")[2].split("\n")[0].split()
+    command = result.stdout.partition("to apply it: uv ")[2].split("\n")[0].split()
     subprocess.run([find_uv(), *command, "-q", "--no-cache"], cwd=project, check=True)
     assert advisor_here("check").returncode == 0
 
@@ -208,11 +208,11 @@ def test_what_no_versions_clear_is_told(project: Path, advisor_here: Advisor, in
         index.vulnerabilities["b", version] = ["PYSEC-2026-7"]
     lock(advisor_here, project, "a==1.0", "b==1.0")
 
-    done = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update")
 
-    assert done.returncode == 3
-    assert "PYSEC-2026-7" in done.stderr
-    assert done.stderr.startswith("error: no stack satisfies the requirements and passes the gate")
+    assert result.returncode == 3
+    assert "PYSEC-2026-7" in result.stderr
+    assert result.stderr.startswith("error: no stack satisfies the requirements and passes the gate")
 
 
 def test_what_is_not_about_versions_remains_and_is_no_success(
@@ -223,10 +223,10 @@ def test_what_is_not_about_versions_remains_and_is_no_success(
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nextend-fail = ["not-checked"]\n')
 
-    done = advisor_here("advise", "--update", "--refresh", "--format", "json")
+    result = advisor_here("advise", "--update", "--refresh", "--format", "json")
 
-    told = json.loads(done.stdout)
-    assert done.returncode == 1
+    told = json.loads(result.stdout)
+    assert result.returncode == 1
     assert [c["package"] for c in told["changes"]] == ["b"]
     assert [f["code"] for f in told["remaining"]] == ["ADV022"]
 
@@ -241,10 +241,10 @@ def test_what_is_not_about_versions_remains_and_is_no_success(
     ],
 )
 def test_wrong_usage_is_told(project: Path, advisor_here: Advisor, arguments: tuple[str, ...], told: str) -> None:
-    done = advisor_here("advise", *arguments)
+    result = advisor_here("advise", *arguments)
 
-    assert done.returncode == 2
-    assert told in done.stderr
+    assert result.returncode == 2
+    assert told in result.stderr
     assert not (project / "pylock.toml").exists()
 
 
