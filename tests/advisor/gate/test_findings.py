@@ -110,6 +110,30 @@ def test_a_hash_that_is_forgotten_is_found_at_its_line(project: Path, check: Run
     assert {(code, path) for code, path, _ in places(found)} == {("ADV013", "locked.txt")}
 
 
+def test_a_hash_that_is_absent_on_another_platform_is_found_at_its_line(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
+    locked = [("a", "2.0", ""), ("b", "1.1", ""), ("b", "1.0", " ; sys_platform == 'win32'")]
+    hashes = {entry["filename"]: entry["hashes"]["sha256"] for name in ("a", "b") for entry in index.entries[name]}
+    digests = [f" --hash=sha256:{hashes[f'{name}-{version}-py3-none-any.whl']}" for name, version, _ in locked]
+    lines = [f"{name}=={version}{marker}" for name, version, marker in locked]
+
+    def write(*hashed: int) -> None:
+        (project / "locked.txt").write_text(
+            "".join(f"{line}{digests[n] if n in hashed else ''}\n" for n, line in enumerate(lines))
+        )
+
+    write(0, 1, 2)
+    assert places(check("--current", "locked.txt")) == set()
+    write(0, 1)
+    assert places(check("--current", "locked.txt")) == {("ADV013", "locked.txt", 3)}
+    write(2)
+    assert places(check("--current", "locked.txt")) == {("ADV013", "locked.txt", 1), ("ADV013", "locked.txt", 2)}
+    write()
+    [finding] = [f for f in check("--current", "locked.txt")["findings"] if f["code"] == "ADV013"]
+    assert (finding["subject"], finding["line"]) == ("all", 1)
+
+
 def test_a_vulnerable_version_is_found_with_its_advisory(project: Path, check: Run, index: PackageIndex) -> None:
     index.vulnerabilities |= {("a", "2.0"): [], ("b", "1.1"): ["PYSEC-2026-7"]}
 
