@@ -1,4 +1,4 @@
-"""Predictions in the gate's report: only differences that are significant, and only for stacks that can run."""
+"""Predictions in the gate's report: only significant differences, and only for stacks that can run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ARGUMENTS = ("--workload", "equal", "--current", "requirements.txt", "-r", "loos
 
 @pytest.fixture
 def stacks(project: Path, index: PackageIndex) -> Path:
-    """A project that requires TensorFlow and NumPy, which the knowledge base has measured on its target."""
+    """A project with TensorFlow and NumPy, which have been measured on its target."""
     for version in ("2.12.1", "2.15.1", "2.20.0"):
         index.add("tensorflow-cpu", version, code="")
     for version in ("1.26.4", "2.0.2"):
@@ -111,7 +111,7 @@ def test_an_error_that_the_policy_ignores_does_not_prevent_a_prediction(stacks: 
     assert RATIO.search(text)
 
 
-def test_an_update_of_a_lock_that_cannot_run_predicts_no_speed_over_it(stacks: Path, advisor_here: Advisor) -> None:
+def test_an_update_of_a_lock_that_cannot_run_has_no_prediction(stacks: Path, advisor_here: Advisor) -> None:
     write_locks(stacks, before="", after="tensorflow-cpu==2.15.1 numpy==2.0.2")
 
     result = advisor_here("advise", "--update", "--dry-run", *ARGUMENTS[:-2], "--pr-body", "body.md")
