@@ -15,22 +15,22 @@ from knowledge.domain.errors import UnavailableError
 logger = logging.getLogger(__name__)
 
 
-def cache_directory(chosen: Path | None) -> Path:
-    """Return the cache directory: the chosen one, or the user's; a temporary one where that cannot be created.
+def cache_directory(directory: Path | None) -> Path:
+    """Return the cache directory: the given one, or the user's; a temporary one where that cannot be created.
 
     Raises:
         UnavailableError: If no directory can be written at all.
     """
     from platformdirs import user_cache_path
 
-    if chosen is None:
+    if directory is None:
         try:
-            chosen = user_cache_path("seshat")
+            directory = user_cache_path("seshat")
         except RuntimeError:
             return _usable_cache(None)
         # Older versions of platformdirs return a path below `~` where there is no home directory.
-        chosen = chosen if chosen.is_absolute() else None
-    return _usable_cache(chosen)
+        directory = directory if directory.is_absolute() else None
+    return _usable_cache(directory)
 
 
 def readable_address(chosen: str | None) -> str:

@@ -112,10 +112,10 @@ class LockArtifacts:
             usable = {f: o for f, o in offers.items() if o.file.sha256 is None or o.file.sha256 in locked.hashes}
         if not usable and name not in self._differing:
             yield from self._unusable(name, locked, offers)
-        chosen = min((usable or offers).values(), key=lambda o: o.rank, default=None)
-        if chosen is None:
+        best = min((usable or offers).values(), key=lambda o: o.rank, default=None)
+        if best is None:
             return
-        self.installable[name] = Candidate(name=name, version=locked.version, file=chosen.file)
+        self.installable[name] = Candidate(name=name, version=locked.version, file=best.file)
         if all(offer.file.yanked for offer in (usable or offers).values()):
             message = f"`{name} {locked.version}` was yanked by its publisher"
             yield self._scope.finding(

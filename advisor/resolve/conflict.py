@@ -106,8 +106,8 @@ class _Reduction:
             facts = [*roots, *(fact for fact in self._guards if fact.root is None)]
             assumptions = [self._guards[fact] for fact in facts]
             # A solution that uses only known metadata is the fastest proof that there is no conflict.
-            known = [negated(literal) for literal in self._encoding.unread()]
-            answer = self._model.solve(self._effort, assumptions=[*assumptions, *known])
+            unread = [negated(literal) for literal in self._encoding.unread()]
+            answer = self._model.solve(self._effort, assumptions=[*assumptions, *unread])
             if answer.values is None:
                 answer = self._model.solve(self._effort, assumptions=assumptions)
             if answer.values is None:
@@ -122,12 +122,12 @@ class _Reduction:
         picks: dict[Fact, Literal] = {fact: hitting.boolean() for fact in roots}
         while True:
             answer = hitting.solve(self._effort, costs=dict.fromkeys(picks.values(), 1))
-            chosen = [fact for fact in roots if answer.values is not None and answer.is_true(picks[fact])]
-            if self._conflicts(chosen):
-                return chosen
-            compatible = list(chosen)
+            facts = [fact for fact in roots if answer.values is not None and answer.is_true(picks[fact])]
+            if self._conflicts(facts):
+                return facts
+            compatible = list(facts)
             for fact in roots:
-                if fact not in chosen and not self._conflicts([*compatible, fact]):
+                if fact not in facts and not self._conflicts([*compatible, fact]):
                     compatible.append(fact)
             if len(compatible) == len(roots):
                 # All of them conflict, so a call reached its work limit: the set cannot be reduced.
@@ -180,8 +180,8 @@ def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, 
     requested = [root.requirement for root in conflict.roots if root.name == name]
     for parent, required in conflict.relations:
         if required == name:
-            known = [c for c in admitted.of(parent) if source.is_known(c)]
-            requested += [d.requirement for c in known for d in source.dependencies(c) or () if d.name == name]
+            readable = [c for c in admitted.of(parent) if source.is_known(c)]
+            requested += [d.requirement for c in readable for d in source.dependencies(c) or () if d.name == name]
     return any(not any(admits(requirement, c.version) for c in candidates) for requirement in requested)
 
 
@@ -202,9 +202,9 @@ class _Admitted:
         }
         for parent, required in self._conflict.relations:
             if required == name and parent != name:
-                known = (c for c in self.of(parent) if self._source.is_known(c))
+                readable = (c for c in self.of(parent) if self._source.is_known(c))
                 requested |= {
-                    e for c in known for d in self._source.dependencies(c) or () if d.name == name for e in d.extras
+                    e for c in readable for d in self._source.dependencies(c) or () if d.name == name for e in d.extras
                 }
         return sorted(requested)
 

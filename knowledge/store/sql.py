@@ -67,13 +67,13 @@ class SqlKnowledgeBase:
         """Return the identities that belong to a stored or quarantined observation."""
         ordered = sorted(set(identities))
         with self._read() as connection:
-            known: set[str] = set()
+            stored: set[str] = set()
             for start in range(0, len(ordered), _BATCH):
                 batch = ordered[start : start + _BATCH]
-                known |= (set(batch) - absent(connection, tables.observation, batch)) | quarantined_identities(
+                stored |= (set(batch) - absent(connection, tables.observation, batch)) | quarantined_identities(
                     connection, batch
                 )
-        return frozenset(known)
+        return frozenset(stored)
 
     def machines_of(self, block: str) -> frozenset[str]:
         """Return the identities of the machines on which a block was measured."""

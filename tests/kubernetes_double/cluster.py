@@ -160,7 +160,7 @@ class KubernetesDouble:
         status["failedIndexes"] = ",".join(map(str, sorted(failed)))
 
     def _gone(self, index: int, pods: list[Pod], spec: dict[str, Any]) -> bool:
-        """Whether an index has failed for good."""
+        """Return whether an index has failed permanently."""
         failures = 0
         for pod in pods:
             if pod.index != index or pod.phase != "Failed":

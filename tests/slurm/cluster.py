@@ -68,7 +68,7 @@ def missing() -> str | None:
     if absent:
         return f"Slurm is not installed: there is no {', '.join(absent)}"
     if os.geteuid() != 0:
-        return "a Slurm of one's own needs root here"
+        return "starting a Slurm cluster for the tests needs root"
     return None
 
 
@@ -181,7 +181,7 @@ class Cluster:
         self._kill("slurmd", node)
 
     def kill_node(self, node: str) -> None:
-        """Lose a node: its slurmd and all that its jobs started; its monitoring tells the controller."""
+        """Kill the slurmd of a node and all processes of its jobs; the controller notices through its monitoring."""
         jobs = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
