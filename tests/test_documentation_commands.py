@@ -69,20 +69,20 @@ def differences(given: Sequence[Command], environment: dict[str, str], folder: P
         for number, command in enumerate(given)
     )
     subprocess.run(["bash", "-c", script], cwd=folder / "work", env=environment, check=True)
-    found = []
+    failures = []
     for number, command in enumerate(given):
         output = (outputs / f"{number}.txt").read_text(encoding="utf-8")
         code = int((outputs / f"{number}.code").read_text())
         if code != command.exit_code or not command.prints(output):
-            found.append(f"$ {command.script}\n{output}[exit code {code}, expected {command.exit_code}]\n")
-    return found
+            failures.append(f"$ {command.script}\n{output}[exit code {code}, expected {command.exit_code}]\n")
+    return failures
 
 
 def run(page: str, needs: Needs, environment: dict[str, str], folder: Path) -> None:
     """Run the commands of a page that need no more than this, and compare."""
-    given = [command for command in commands((ROOT / page).read_text(encoding="utf-8")) if command.needs <= needs]
+    selected = [command for command in commands((ROOT / page).read_text(encoding="utf-8")) if command.needs <= needs]
 
-    failed = differences(given, environment, folder)
+    failed = differences(selected, environment, folder)
 
     assert not failed, "\n".join(failed)
 

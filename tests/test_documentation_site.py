@@ -29,9 +29,9 @@ needs_sphinx = pytest.mark.skipif(
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "docs", str(tmp_path)]
 
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")
     pages = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md") if "_build" not in path.parts}
     built = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.html")}
     assert pages <= built
@@ -48,10 +48,10 @@ def test_links_to_nothing_end_the_build(tmp_path: Path) -> None:
     program = "import pathlib, sys, docs.__main__ as d; sys.exit(d.build(*map(pathlib.Path, sys.argv[1:])))"
     command = [sys.executable, "-c", program, str(pages), str(site)]
 
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert done.returncode == 1
-    assert sorted(re.findall(r"not-a-page|not-a-heading|not-here", done.stderr)) == [
+    assert completed.returncode == 1
+    assert sorted(re.findall(r"not-a-page|not-a-heading|not-here", completed.stderr)) == [
         "not-a-heading",
         "not-a-page",
         "not-here",
@@ -107,8 +107,8 @@ def test_troubleshooting_shows_what_the_program_prints(
 
     for block in blocks:
         command, _, shown = block.partition("\n")
-        done = advisor_here(*command.removeprefix("$ advisor ").split())
-        assert done.stderr == shown
+        completed = advisor_here(*command.removeprefix("$ advisor ").split())
+        assert completed.stderr == shown
     assert len(blocks) == 5
 
 
@@ -138,10 +138,10 @@ def test_docs_prints_the_address_that_the_metadata_hold(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    shown = advisor_here("docs")
+    completed = advisor_here("docs")
     (installed / "METADATA").write_text(metadata)
     missing = advisor_here("docs")
 
-    assert (shown.returncode, shown.stdout) == (0, "https://a.example/d\n")
+    assert (completed.returncode, completed.stdout) == (0, "https://a.example/d\n")
     assert missing.returncode == 2
     assert "does not name the address of the documentation" in missing.stderr

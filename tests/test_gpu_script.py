@@ -73,23 +73,23 @@ def observations(folder: Path) -> list[Observation]:
 def test_a_bare_interpreter_measures_what_it_has_and_the_knowledge_base_accepts_it(
     bare: Path, tmp_path: Path, advisor_here: Advisor
 ) -> None:
-    asked = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
+    arguments = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
 
-    first = start(bare, *asked).communicate()[0]
-    again = start(bare, *asked)
+    first = start(bare, *arguments).communicate()[0]
+    again = start(bare, *arguments)
     second = again.communicate()[0]
     (file,) = (tmp_path / "out").glob("*.jsonl")
     imported = advisor_here("knowledge", "import", str(file))
     twice = advisor_here("knowledge", "import", str(file))
 
-    found = observations(tmp_path / "out")
+    stored = observations(tmp_path / "out")
     assert "no NVIDIA GPU: only the CPU part is measured" in first
     assert "not known: accelerators: `nvidia-ml-py` is not installed" in first
     assert "not known: microarchitecture: `archspec` is not installed" in first
-    assert [(o.indicator.name, o.arm, o.status) for o in found] == [("startup", 0, "ok"), ("startup", 1, "ok")]
-    assert [p.name for p in found[0].stack.packages] == ["numpy", *NEEDED]
+    assert [(o.indicator.name, o.arm, o.status) for o in stored] == [("startup", 0, "ok"), ("startup", 1, "ok")]
+    assert [p.name for p in stored[0].stack.packages] == ["numpy", *NEEDED]
     # A run of less than a second may end before the machine is read for the first time.
-    assert all(o.telemetry.get("memory_bytes_max", 1.0) > 0 for o in found)
+    assert all(o.telemetry.get("memory_bytes_max", 1.0) > 0 for o in stored)
     assert "this piece: nothing; 2 of 2 runs are measured" in second
     assert again.returncode == 0
     assert "2 added, 0 already stored" in imported.stdout
@@ -97,42 +97,42 @@ def test_a_bare_interpreter_measures_what_it_has_and_the_knowledge_base_accepts_
 
 
 def test_what_is_measured_when_it_is_terminated_is_kept_and_the_rest_follows(bare: Path, tmp_path: Path) -> None:
-    asked = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
-    process = start(bare, *asked)
+    arguments = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
+    process = start(bare, *arguments)
     while process.poll() is None and not list((tmp_path / "out").glob("*.jsonl")):
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     process.wait()
     before = [o.identity for o in observations(tmp_path / "out")]
 
-    last = start(bare, *asked)
+    last = start(bare, *arguments)
     last.communicate()
 
-    found = observations(tmp_path / "out")
+    stored = observations(tmp_path / "out")
     assert process.returncode == gpu.MORE_TO_MEASURE
     assert last.returncode == 0
-    assert [o.identity for o in found][: len(before)] == before
-    assert 0 < len(before) < len(found)
-    assert [(o.round, o.arm) for o in found] == [(0, 0), (0, 1)]
-    assert {o.status for o in found} == {"ok"}
-    assert len({o.block for o in found}) == 1
+    assert [o.identity for o in stored][: len(before)] == before
+    assert 0 < len(before) < len(stored)
+    assert [(o.round, o.arm) for o in stored] == [(0, 0), (0, 1)]
+    assert {o.status for o in stored} == {"ok"}
+    assert len({o.block for o in stored}) == 1
 
 
 def test_a_piece_that_has_no_time_measures_nothing(bare: Path, tmp_path: Path) -> None:
     process = start(bare, str(tmp_path / "out"), "--only", "numpy-system", "--minutes", "0")
-    told = process.communicate()[0]
+    output = process.communicate()[0]
 
     assert process.returncode == gpu.MORE_TO_MEASURE
-    assert "0 of 8 runs are measured" in told
+    assert "0 of 8 runs are measured" in output
     assert observations(tmp_path / "out") == []
 
 
 def test_a_choice_that_leaves_nothing_to_measure_is_refused(bare: Path, tmp_path: Path) -> None:
     process = start(bare, str(tmp_path / "out"), "--only", "no-such-block")
-    told = process.communicate()[0]
+    output = process.communicate()[0]
 
     assert process.returncode == 2
-    assert "no block has `no-such-block` in its name" in told
+    assert "no block has `no-such-block` in its name" in output
     assert not (tmp_path / "out").exists()
 
 
@@ -140,7 +140,7 @@ def test_an_interpreter_that_lacks_what_is_needed_is_told_so(bare: Path, tmp_pat
     program = (
         "import sys, benchmarks.gpu as g; sys.modules['psutil'] = None; g.find_spec = lambda n: n != 'psutil' or None"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(bare), "-c", f"{program}; sys.exit(g.main([{str(tmp_path)!r}]))"],
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -148,8 +148,8 @@ def test_an_interpreter_that_lacks_what_is_needed_is_told_so(bare: Path, tmp_pat
         check=False,
     )
 
-    assert done.returncode == 2
-    assert "lacks psutil" in done.stderr
+    assert completed.returncode == 2
+    assert "lacks psutil" in completed.stderr
 
 
 class Pieces(FreshProcesses):
@@ -192,11 +192,11 @@ def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(planned: tuple[
     while measure(some, tmp_path, "s", 37).stopped:
         pieces += 1
 
-    found = Counter((o.block, o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
+    counts = Counter((o.block, o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
     assert pieces > 3
-    assert set(found.values()) == {1}
-    assert len(found) == ROUNDS * sum(len(s.indicators) for p in some for s in p.block.arms)
-    assert gpu.count_missing(some, ObservationFolder(tmp_path, session="s"), session="s") == (0, len(found))
+    assert set(counts.values()) == {1}
+    assert len(counts) == ROUNDS * sum(len(s.indicators) for p in some for s in p.block.arms)
+    assert gpu.count_missing(some, ObservationFolder(tmp_path, session="s"), session="s") == (0, len(counts))
     assert all(o.reference == (o.arm == 0) for o in observations(tmp_path))
 
 
@@ -228,10 +228,10 @@ def test_measuring_ends_even_where_every_session_is_shorter_than_a_round(
         sessions += 1
         assert sessions < 40
 
-    found = Counter((o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
-    assert set(found.values()) == {1}
+    counts = Counter((o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
+    assert set(counts.values()) == {1}
     # One round was given up after its first session.
-    assert len({number for number, _, _ in found}) == ROUNDS + 1
+    assert len({number for number, _, _ in counts}) == ROUNDS + 1
 
 
 def test_another_machine_of_the_same_folder_has_blocks_of_its_own(planned: tuple[Planned, ...], tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def runs(planned: tuple[Planned, ...]) -> Iterator[tuple[str, str, str, str, fro
 
 
 def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[Planned, ...]) -> None:
-    found = set(runs(planned))
+    cases = set(runs(planned))
     names = [p.name for p in planned]
 
     assert names[:4] == [
@@ -263,13 +263,13 @@ def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[Planned
     ]
     assert [n for n in names if "cpu" in n] == names[names.index("torch-kernels-cpu-small") :]
     for settings in ({}, {"tf32": "on"}, {"tf32": "off"}, {"amp": "bfloat16"}, {"amp": "float16"}, {"compile": "on"}):
-        assert ("torch", "cuda", "training_step", "float32", frozenset(settings.items())) in found
+        assert ("torch", "cuda", "training_step", "float32", frozenset(settings.items())) in cases
     for dtype in ("float16", "bfloat16"):
-        assert ("torch", "cuda", "matmul", dtype, frozenset()) in found
-        assert ("jax", "cuda", "training_step", dtype, frozenset()) in found
-    assert ("torch", "cuda", "transfer", "float32", frozenset()) in found
+        assert ("torch", "cuda", "matmul", dtype, frozenset()) in cases
+        assert ("jax", "cuda", "training_step", dtype, frozenset()) in cases
+    assert ("torch", "cuda", "transfer", "float32", frozenset()) in cases
     # The package `onnxruntime` computes on the CPU only.
-    assert {device for backend, device, *_ in found if backend in ("onnxruntime", "numpy")} == {"cpu"}
+    assert {device for backend, device, *_ in cases if backend in ("onnxruntime", "numpy")} == {"cpu"}
     assert all(p.block.arms[0].reference and not p.block.arms[0].settings for p in planned)
     assert all([s.number for s in p.block.arms] == list(range(len(p.block.arms))) for p in planned)
 
@@ -286,7 +286,7 @@ def test_the_measuring_path_imports_nothing_beyond_what_it_says(bare: Path, tmp_
         f"g.main([{str(tmp_path / 'out')!r}, '--only', 'numpy-system', '--minutes', '0'])\n"
         "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules} - sys.stdlib_module_names)))"
     )
-    done = subprocess.run([str(bare), "-c", program], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    result = subprocess.run([str(bare), "-c", program], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
 
-    imported = {name for name in json.loads(done.stdout.splitlines()[-1]) if not name.startswith("_")}
+    imported = {name for name in json.loads(result.stdout.splitlines()[-1]) if not name.startswith("_")}
     assert imported == {"benchmarks", "knowledge", "pi_runners", *NEEDED}

@@ -33,8 +33,8 @@ def multiplied(seconds: float, **changes: object) -> Observation:
     """Return a product of 2.1 GFLOP on eight cores that took so long."""
     run = replace(observation().indicator, parameters=LARGE)
     flops, moved = Indicators().amounts(run) or (0.0, 0.0)
-    found = replace(observation(seconds=seconds, hardware=DESKTOP), indicator=run, flops=flops, bytes=moved)
-    return replace(found, **changes)  # type: ignore[arg-type]
+    base = replace(observation(seconds=seconds, hardware=DESKTOP), indicator=run, flops=flops, bytes=moved)
+    return replace(base, **changes)  # type: ignore[arg-type]
 
 
 def admission(store: SqlKnowledgeBase, source: str = "") -> Admission:
@@ -64,7 +64,7 @@ def test_what_a_run_can_give_is_let_in() -> None:
     ],
 )
 def test_what_no_run_can_give_is_told(changed: Callable[[Observation], Observation], reason: str) -> None:
-    assert any(reason in told for told in implausibilities(changed(multiplied(0.01)), Indicators(), now=NOW))
+    assert any(reason in text for text in implausibilities(changed(multiplied(0.01)), Indicators(), now=NOW))
 
 
 def test_peaks_are_from_above_and_grow_with_the_hardware() -> None:
@@ -89,16 +89,16 @@ def test_what_ships_is_let_in(tmp_path_factory: pytest.TempPathFactory) -> None:
         shipped = list(store.observations())
 
     assert len(shipped) > 300
-    assert [told for o in shipped for told in implausibilities(o, Indicators(), now=datetime.now(UTC))] == []
+    assert [text for o in shipped for text in implausibilities(o, Indicators(), now=datetime.now(UTC))] == []
 
 
 def test_an_implausible_observation_is_quarantined_until_it_is_accepted(store: SqlKnowledgeBase) -> None:
     good, bad = multiplied(0.01), multiplied(1e-6, round=1)
 
-    done = admission(store).add([good, bad])
+    first = admission(store).add([good, bad])
     again = admission(store).add([good, bad])
 
-    assert (done.added, done.known, len(done.quarantined)) == (1, 0, 1)
+    assert (first.added, first.known, len(first.quarantined)) == (1, 0, 1)
     assert (again.added, again.known, len(again.quarantined)) == (0, 2, 0)
     (entry,) = store.quarantined()
     assert entry.observation == bad
@@ -120,16 +120,16 @@ def test_what_is_dropped_is_gone(store: SqlKnowledgeBase) -> None:
 def test_a_cell_is_measured_once(store: SqlKnowledgeBase) -> None:
     admission(store).add([observation(seconds=1.0)])
 
-    done = admission(store).add([observation(seconds=2.0), observation(seconds=2.0, round=1)])
+    result = admission(store).add([observation(seconds=2.0), observation(seconds=2.0, round=1)])
 
-    assert done.added == 1
-    assert "was measured already" in done.quarantined[0].reason
+    assert result.added == 1
+    assert "was measured already" in result.quarantined[0].reason
 
 
 def test_one_delivery_cannot_measure_a_cell_twice(store: SqlKnowledgeBase) -> None:
-    done = admission(store).add([observation(seconds=1.0), observation(seconds=2.0)])
+    result = admission(store).add([observation(seconds=1.0), observation(seconds=2.0)])
 
-    assert (done.added, len(done.quarantined)) == (1, 1)
+    assert (result.added, len(result.quarantined)) == (1, 1)
 
 
 def test_a_block_is_of_one_machine_and_of_one_source(store: SqlKnowledgeBase) -> None:

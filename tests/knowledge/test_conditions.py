@@ -61,11 +61,11 @@ def test_a_quiet_arm_has_no_reason_to_be_mistrusted() -> None:
 def test_instability_has_a_reason_and_a_remedy(change: dict[str, object], code: str) -> None:
     rows = [replace(replace(o, steady=True), **change) for o in block({"2.0.0": 1.0})]  # type: ignore[arg-type]
 
-    found = instabilities(rows)
+    causes = instabilities(rows)
 
-    assert [i.code for i in found] == [code]
-    assert found[0].reason
-    assert found[0].remedy
+    assert [i.code for i in causes] == [code]
+    assert causes[0].reason
+    assert causes[0].remedy
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -132,10 +132,10 @@ def test_a_summary_has_rates_jitter_and_the_share_of_the_roof() -> None:
 @pytest.mark.parametrize("rounds", [2, 3, 4, 5, 6, 8])
 def test_the_variance_of_the_trimmed_mean_is_that_of_its_values(rounds: int) -> None:
     generator = random.Random(rounds)
-    found = [locate([generator.gauss(0, 1) for _ in range(rounds)]) for _ in range(6000)]
+    estimates = [locate([generator.gauss(0, 1) for _ in range(rounds)]) for _ in range(6000)]
 
-    seen = rounds * statistics.variance([f.value for f in found])
-    assert statistics.fmean([f.variance for f in found]) == pytest.approx(seen, rel=0.07)
+    variance = rounds * statistics.variance([f.value for f in estimates])
+    assert statistics.fmean([f.variance for f in estimates]) == pytest.approx(variance, rel=0.07)
 
 
 def drawn(generator: random.Random, sigma: float, degrees: int) -> float:
@@ -183,7 +183,7 @@ def test_few_variances_share_nothing() -> None:
 def moderated(rounds: int, *, slower: float, trials: int = 60) -> list[Comparison]:
     """Compare arms whose noise differs, each at the 5 % level; every one is slower than the reference by a factor."""
     generator = random.Random(rounds)
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for trial in range(trials):
         rows = []
         sigmas = [0.05 * 2 ** generator.uniform(-1, 1) for _ in range(8)]
@@ -191,24 +191,24 @@ def moderated(rounds: int, *, slower: float, trials: int = 60) -> list[Compariso
             for arm, sigma in enumerate(sigmas):
                 seconds = math.exp(generator.gauss(0, sigma)) * (slower if arm else 1.0)
                 rows.append(observation(seconds=seconds, round=number, arm=arm, reference=arm == 0, block=f"b{trial}"))
-        found += compare_block(rows, confidence=1 - 0.05 * 7)
-    return found
+        comparisons += compare_block(rows, confidence=1 - 0.05 * 7)
+    return comparisons
 
 
 @pytest.mark.parametrize(("rounds", "widest"), [(3, 0.5), (8, 0.15)])
 def test_moderated_intervals_err_as_often_as_they_say(rounds: int, widest: float) -> None:
     """A/A comparisons of arms whose noise differs, none of which is really faster."""
-    found = moderated(rounds, slower=1.0)
+    comparisons = moderated(rounds, slower=1.0)
 
     # 5 % of 420 is 21; those of one block share their reference, so their errors come in groups.
-    assert len(found) == 420
-    assert sum(not c.low <= 0 <= c.high for c in found) <= 42
+    assert len(comparisons) == 420
+    assert sum(not c.low <= 0 <= c.high for c in comparisons) <= 42
     # Intervals without end would err never.
-    assert statistics.median(c.high - c.low for c in found) < widest
+    assert statistics.median(c.high - c.low for c in comparisons) < widest
 
 
 @pytest.mark.parametrize(("rounds", "slower"), [(3, 1.6), (8, 1.2)])
 def test_moderated_intervals_find_what_is_there(rounds: int, slower: float) -> None:
-    found = moderated(rounds, slower=slower, trials=20)
+    comparisons = moderated(rounds, slower=slower, trials=20)
 
-    assert sum(c.significant and c.mean < 0 for c in found) >= 0.8 * len(found)
+    assert sum(c.significant and c.mean < 0 for c in comparisons) >= 0.8 * len(comparisons)

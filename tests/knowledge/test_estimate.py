@@ -88,12 +88,12 @@ def test_a_disturbed_round_does_not_move_the_ratio() -> None:
 
 
 def test_three_rounds_of_a_busy_machine_are_no_result() -> None:
-    found = compare_block(disturbed({"2.0.0": 1.0, "1.26.4": 0.5}, {(0, 0): 40.0, (2, 1): 3.0}, 3))[0]
+    comparison = compare_block(disturbed({"2.0.0": 1.0, "1.26.4": 0.5}, {(0, 0): 40.0, (2, 1): 3.0}, 3))[0]
 
-    assert not found.conclusive
-    assert not found.significant
+    assert not comparison.conclusive
+    assert not comparison.significant
     # The estimate stays with the medians of the rounds; a mean would say that it is faster.
-    assert found.mean == pytest.approx(math.log(0.5), abs=0.02)
+    assert comparison.mean == pytest.approx(math.log(0.5), abs=0.02)
 
 
 def test_drift_does_not_make_a_result_none() -> None:
@@ -114,14 +114,14 @@ def test_drift_does_not_make_a_result_none() -> None:
 
 
 def test_a_ratio_that_its_medians_contradict_is_no_result() -> None:
-    found = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}))[0]
+    comparison = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}))[0]
 
-    allowed = found.high - found.mean + 3 * found.medians_error
+    allowed = comparison.high - comparison.mean + 3 * comparison.medians_error
 
-    assert found.conclusive
+    assert comparison.conclusive
     for sign in (-1, 1):
-        assert replace(found, of_medians=found.mean + 0.99 * sign * allowed).conclusive
-        assert not replace(found, of_medians=found.mean + 1.01 * sign * allowed).conclusive
+        assert replace(comparison, of_medians=comparison.mean + 0.99 * sign * allowed).conclusive
+        assert not replace(comparison, of_medians=comparison.mean + 1.01 * sign * allowed).conclusive
 
 
 def test_a_ratio_that_its_medians_contradict_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,9 +156,9 @@ def test_failed_observations_are_not_compared() -> None:
 
 
 def test_a_measured_gain_is_predicted_but_shrunk() -> None:
-    found = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}))
+    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}))
 
-    prediction = found.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
+    prediction = fitted.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
 
     assert 1.02 < prediction.speedup < 1.2
     assert prediction.low < prediction.speedup < prediction.high
@@ -167,9 +167,9 @@ def test_a_measured_gain_is_predicted_but_shrunk() -> None:
 
 
 def test_a_size_that_does_not_ship_carries_a_prediction_of_those_that_do() -> None:
-    found = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}), as_they_are=True)
+    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}), as_they_are=True)
 
-    prediction = found.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
+    prediction = fitted.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
 
     assert 1.0 < prediction.speedup < 1.1
     assert [line.indicator for line in prediction.changes[0].evidence] == ["matmul@1[k=8,m=8,n=8] float32 numpy/cpu"]
@@ -184,11 +184,11 @@ def test_another_shipped_size_does_not_change_what_a_prediction_is_of() -> None:
         replace(o, block="b2", indicator=replace(o.indicator, parameters={"m": 1024, "n": 1024, "k": 1024}))
         for o in rows
     ]
-    asked = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
+    stacks = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
 
     subjects = [
-        [effect.subject for effect in estimator(held, as_they_are=True).effects(*asked)]
-        for held in (rows, rows + other)
+        [effect.subject for effect in estimator(observations, as_they_are=True).effects(*stacks)]
+        for observations in (rows, rows + other)
     ]
 
     assert subjects[0] == subjects[1]
@@ -199,10 +199,10 @@ def test_another_shipped_size_does_not_change_what_a_prediction_is_of() -> None:
 
 
 def test_an_unmeasured_version_is_uncertain_not_zero() -> None:
-    found = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}))
+    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}))
 
-    near = found.predict({"numpy": Version("1.26.3")}, {"numpy": Version("2.0.0")}).changes[0]
-    far = found.predict({"numpy": Version("1.10.0")}, {"numpy": Version("2.0.0")}).changes[0]
+    near = fitted.predict({"numpy": Version("1.26.3")}, {"numpy": Version("2.0.0")}).changes[0]
+    far = fitted.predict({"numpy": Version("1.10.0")}, {"numpy": Version("2.0.0")}).changes[0]
 
     assert not near.measured
     assert near.speedup > far.speedup
@@ -217,9 +217,9 @@ def gains(found: PosteriorEstimator, *candidates: str, baseline: str) -> dict[st
 
 
 def test_a_faster_version_scores_higher_and_moving_into_the_unknown_costs() -> None:
-    found = estimator(block({"2.0.0": 1.0, "1.26.4": 1.3}))
+    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.3}))
 
-    scores = gains(found, "2.0.0", "1.26.4", "1.5.0", baseline="2.0.0")
+    scores = gains(fitted, "2.0.0", "1.26.4", "1.5.0", baseline="2.0.0")
 
     assert scores["2.0.0"].cautious == 0
     assert scores["1.26.4"].cautious > 0.1
@@ -232,9 +232,9 @@ def test_a_faster_version_scores_higher_and_moving_into_the_unknown_costs() -> N
 
 
 def test_an_unmeasured_newest_version_is_not_left_for_a_measured_one() -> None:
-    found = estimator(block({"2.0.0": 1.0, "1.26.4": 0.9}))
+    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 0.9}))
 
-    older = gains(found, "2.5.0", "2.0.0", baseline="2.5.0")["2.0.0"]
+    older = gains(fitted, "2.5.0", "2.0.0", baseline="2.5.0")["2.0.0"]
 
     assert older.cautious < 0.01
     assert not older.is_significant()
@@ -245,9 +245,9 @@ def test_a_control_corrects_for_an_unlucky_reference() -> None:
     control = [
         replace(o, arm=9, samples=tuple(s / 1.1 for s in o.samples), reference=False) for o in rows if o.arm == 0
     ]
-    asked = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
+    stacks = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
 
-    without, with_control = estimator(rows).predict(*asked), estimator(rows + control).predict(*asked)
+    without, with_control = estimator(rows).predict(*stacks), estimator(rows + control).predict(*stacks)
 
     assert with_control.speedup < 1.05 < without.speedup
 
@@ -279,21 +279,21 @@ def test_cpu_observations_say_nothing_of_a_gpu_framework() -> None:
 
 
 def test_a_version_that_did_not_run_here_is_a_known_failure() -> None:
-    found = estimator([observation("2.1.0", status="import-error")])
+    fitted = estimator([observation("2.1.0", status="import-error")])
 
-    assert "import-error" in found.failures("numpy")["2.1.0"]
+    assert "import-error" in fitted.failures("numpy")["2.1.0"]
 
 
 def test_an_error_of_our_own_harness_is_no_known_failure_of_a_version() -> None:
-    found = estimator([observation("2.1.0", status="harness-error")])
+    fitted = estimator([observation("2.1.0", status="harness-error")])
 
-    assert found.failures("numpy") == {}
+    assert fitted.failures("numpy") == {}
 
 
 def test_one_failed_round_among_good_ones_is_no_known_failure() -> None:
-    found = estimator([observation("2.1.0", round=0), observation("2.1.0", round=1, status="timed-out")])
+    fitted = estimator([observation("2.1.0", round=0), observation("2.1.0", round=1, status="timed-out")])
 
-    assert found.failures("numpy") == {}
+    assert fitted.failures("numpy") == {}
 
 
 def test_the_weights_of_every_workload_sum_to_one() -> None:
@@ -313,25 +313,25 @@ def test_a_known_failure_names_the_numpy_beside_it() -> None:
     stack = make_stack(packages, python="3.11.7", platform="manylinux_2_28_x86_64")
     broken = replace(observation(status="import-error"), framework="torch", stack=stack)
 
-    found = estimator([broken, observation("2.1.0", status="import-error")])
+    fitted = estimator([broken, observation("2.1.0", status="import-error")])
 
-    assert found.failures("torch")["2.8.0"].endswith("with numpy 2.0.0")
-    assert "beside" not in found.failures("numpy")["2.1.0"]
+    assert fitted.failures("torch")["2.8.0"].endswith("with numpy 2.0.0")
+    assert "beside" not in fitted.failures("numpy")["2.1.0"]
 
 
 def test_a_gpu_is_alike_by_its_compute_capability() -> None:
     gpu = Accelerator(vendor="nvidia", model="NVIDIA H100 80GB HBM3", compute_capability="9.0")
     hardware = replace(MACHINE, accelerators=(gpu,))
 
-    found = machine_of(hardware, "cuda")
+    machine = machine_of(hardware, "cuda")
 
-    assert (found.identity, found.kind, found.family) == (hardware.identity, "sm 9.0", "sm 9")
+    assert (machine.identity, machine.kind, machine.family) == (hardware.identity, "sm 9.0", "sm 9")
     assert machine_of(hardware, "cpu").kind == "cpu zen4"
 
 
 @pytest.mark.parametrize("name", ["nvidia-nccl-cu12", "nccl"])
 def test_the_library_of_cuda_beside_a_framework_is_a_companion_by_its_plain_name(name: str) -> None:
-    made = [
+    observations = [
         replace(
             o,
             stack=make_stack(
@@ -343,7 +343,7 @@ def test_the_library_of_cuda_beside_a_framework_is_a_companion_by_its_plain_name
         for o in block({"2.0.0": 1.0, "2.1.0": 1.2})
     ]
 
-    (contrast,) = evidence_of(made).contrasts
+    (contrast,) = evidence_of(observations).contrasts
 
     assert contrast.side.companions == {"nccl": "2.1"}
     assert contrast.reference.companions == {"nccl": "2.0"}

@@ -63,9 +63,9 @@ def test_a_line_that_is_no_text_is_named_and_the_others_are_kept(number: int) ->
 
     with pytest.raises(InputError, match=rf"o\.jsonl:{number}: not UTF-8"):
         list(read_observations(read_lines(content, where="o.jsonl"), where="o.jsonl"))
-    kept = list(read_observations(read_lines(content, where="o", damaged=damaged), where="o", damaged=damaged))
+    valid = list(read_observations(read_lines(content, where="o", damaged=damaged), where="o", damaged=damaged))
 
-    assert kept == [observation()]
+    assert valid == [observation()]
     assert [line.number for line in damaged] == [number]
 
 
@@ -82,10 +82,10 @@ def test_a_compressed_file_that_is_damaged_gives_the_lines_before_the_damage() -
     content[len(content) // 2 :] = b"\xff" * 100
     damaged: list[DamagedLine] = []
 
-    kept = list(read_observations(read_lines(bytes(content), where="o", damaged=damaged), where="o", damaged=damaged))
+    valid = list(read_observations(read_lines(bytes(content), where="o", damaged=damaged), where="o", damaged=damaged))
 
-    assert 0 < len(kept) < len(observations)
-    assert kept == observations[: len(kept)]
+    assert 0 < len(valid) < len(observations)
+    assert valid == observations[: len(valid)]
     assert "damaged or truncated" in damaged[-1].reason
 
 
@@ -102,13 +102,13 @@ def test_deeply_nested_json_is_refused() -> None:
 
 def tree(logs: dict[str, bytes], mode: str = "w") -> bytes:
     """Return an archive of logs of MLPerf's round v0.6."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode=mode) as archive:  # type: ignore[call-overload]
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:  # type: ignore[call-overload]
         for name, content in logs.items():
             member = tarfile.TarInfo(f"v0.6/made-up/results/dgx1/resnet/{name}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,10 @@ def test_a_log_that_is_too_large_is_listed_and_the_others_are_read(tmp_path: Pat
     path = tmp_path / "v0.6.tar.gz"
     path.write_bytes(tree({"result_0.txt": content, "result_1.txt": MLL.encode()}, "w:gz"))
 
-    found = read_results(path)
+    results = read_results(path)
 
-    assert len(found.observations) == 1
-    assert [(s.path.rpartition("/")[2], reason in s.reason) for s in found.skipped] == [("result_0.txt", True)]
+    assert len(results.observations) == 1
+    assert [(s.path.rpartition("/")[2], reason in s.reason) for s in results.skipped] == [("result_0.txt", True)]
 
 
 def test_what_stands_between_the_lines_of_a_log_does_not_count(tmp_path: Path) -> None:

@@ -68,10 +68,14 @@ def test_a_damaged_line_is_named(damage: object, reason: str) -> None:
 
 def test_the_shipped_observations_are_valid() -> None:
     files = importlib.resources.files("knowledge.data").iterdir()
-    shipped = [f for f in files if f.name.endswith((".jsonl", ".jsonl.gz"))]
+    shipped = [path for path in files if path.name.endswith((".jsonl", ".jsonl.gz"))]
 
-    found = [o for f in shipped for o in read_observations(read_lines(f.read_bytes(), where=f.name), where=f.name)]
+    observations = [
+        o
+        for path in shipped
+        for o in read_observations(read_lines(path.read_bytes(), where=path.name), where=path.name)
+    ]
 
-    assert any(f.name.endswith(".gz") for f in shipped)
-    assert len(found) > 300
-    assert {o.framework for o in found} >= {"numpy", "tensorflow-cpu", "torch"}
+    assert any(path.name.endswith(".gz") for path in shipped)
+    assert len(observations) > 300
+    assert {o.framework for o in observations} >= {"numpy", "tensorflow-cpu", "torch"}

@@ -20,11 +20,11 @@ def runs(count: int, *, block: str = "b") -> list[Observation]:
 
 
 def read(folder: Path) -> list[Observation]:
-    found: list[Observation] = []
+    observations: list[Observation] = []
     for file in sorted(folder.glob("*.jsonl")):
         # Each file is read alone: it must name its own stacks and machines.
-        found += read_observations(file.read_text(encoding="utf-8").splitlines(), where=file.name)
-    return found
+        observations += read_observations(file.read_text(encoding="utf-8").splitlines(), where=file.name)
+    return observations
 
 
 def test_what_is_added_can_be_read_back_and_is_known_the_next_time(tmp_path: Path) -> None:

@@ -147,14 +147,14 @@ def test_a_profile_that_was_printed_can_be_read(tmp_path: Path) -> None:
 def test_without_archspec_the_processor_is_known_by_the_level_of_its_instructions(
     monkeypatch: pytest.MonkeyPatch, machine: str, level: str
 ) -> None:
-    named = recorded(machine)
+    by_name = recorded(machine)
     for module in ("archspec", "archspec.cpu", "archspec.cpu.schema"):
         monkeypatch.setitem(sys.modules, module, None)
 
     profile = recorded(machine)
 
     assert profile.cpu.microarchitecture == level
-    assert profile.cpu.features == named.cpu.features
+    assert profile.cpu.features == by_name.cpu.features
     assert [u for u in profile.unknown if u.startswith("microarchitecture: `archspec` is not installed")]
 
 

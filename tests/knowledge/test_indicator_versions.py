@@ -50,11 +50,11 @@ def store() -> Iterator[SqlKnowledgeBase]:
 
 
 def test_both_versions_are_let_in_and_read_again(store: SqlKnowledgeBase) -> None:
-    held = tuple(store.observations(indicator="startup"))
+    stored = tuple(store.observations(indicator="startup"))
 
     assert store.quarantined() == ()
-    assert {o.indicator.version for o in held} == {1, 2}
-    assert {o.identity for o in read_observations(write_observations(held), where="a file")} == {
+    assert {o.indicator.version for o in stored} == {1, 2}
+    assert {o.identity for o in read_observations(write_observations(stored), where="a file")} == {
         o.identity for o in both_versions()
     }
 

@@ -179,16 +179,18 @@ def test_published_cells_of_v06_are_reproduced_to_the_printed_digit(scores: tupl
 
 
 def test_every_run_that_converged_reached_the_target_of_its_round(shipped: tuple[Observation, ...]) -> None:
-    told = [o for o in shipped if o.status == "ok" and "quality" in o.metrics and "target" in o.indicator.parameters]
+    converged = [
+        o for o in shipped if o.status == "ok" and "quality" in o.metrics and "target" in o.indicator.parameters
+    ]
     reached: dict[tuple[object, object], bool] = {}
-    for o in told:
+    for o in converged:
         target, quality = float(o.indicator.parameters["target"]), o.metrics["quality"]
         # BLEU is logged as per cent in some rounds, and as a fraction in others.
         scale = 100 if target > 1 >= quality else 1
         key = o.environment["mlperf_round"], o.indicator.parameters["benchmark"]
         reached[key] = reached.get(key, True) and round(quality * scale, 4) >= target
 
-    assert len(told) > 1000
+    assert len(converged) > 1000
     assert len(reached) == 15
     assert all(reached.values()), reached
 
@@ -224,11 +226,11 @@ def test_software_alone_gained_on_a_dgx1(scores: tuple[Score, ...]) -> None:
 
 
 def test_scaling_compares_one_submitters_software_over_accelerators(scores: tuple[Score, ...]) -> None:
-    found = [g for g in scaling(scores) if g.later.round_ == "v0.6" and g.later.submitter == "Google"]
+    steps_of_google = [g for g in scaling(scores) if g.later.round_ == "v0.6" and g.later.submitter == "Google"]
 
-    steps = [(g.earlier.accelerators, g.later.accelerators) for g in found if g.later.benchmark == "resnet"]
+    steps = [(g.earlier.accelerators, g.later.accelerators) for g in steps_of_google if g.later.benchmark == "resnet"]
     assert steps == [(16, 64), (16, 128), (16, 256), (16, 512), (16, 1024)]
-    assert all(0.1 < efficiency(g) < 1 < g.speedup for g in found)
+    assert all(0.1 < efficiency(g) < 1 < g.speedup for g in steps_of_google)
 
 
 def test_the_shipped_runs_are_those_of_the_result_trees(shipped: tuple[Observation, ...]) -> None:
@@ -236,10 +238,10 @@ def test_the_shipped_runs_are_those_of_the_result_trees(shipped: tuple[Observati
     if not trees:
         pytest.skip("the result trees are not here")
 
-    found = [read_results(tree) for tree in trees]
+    results = [read_results(tree) for tree in trees]
 
-    assert {o.identity for part in found for o in part.observations} == {o.identity for o in shipped}
-    reasons = [s.reason for part in found for s in part.skipped]
+    assert {o.identity for part in results for o in part.observations} == {o.identity for o in shipped}
+    reasons = [s.reason for part in results for s in part.skipped]
     assert sorted(set(reasons)) == ["it contains no MLPerf log line", "it contains no `run_stop`"]
     assert len(reasons) == 15
 

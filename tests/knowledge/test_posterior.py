@@ -83,15 +83,15 @@ def test_a_known_truth_is_found_within_its_interval(store: SqlKnowledgeBase) -> 
     model = estimator(store).model("torch")
     assert model is not None
 
-    found = model.estimate(
+    estimate = model.estimate(
         {"torch": Version("2.4.0"), "numpy": Version("1.26.4")},
         {"torch": Version("2.7.0"), "numpy": Version("1.26.4")},
         confidence=0.95,
     )
 
-    assert found.low < math.exp(-0.12) < found.high < 1
-    assert found.measured
-    assert math.log(found.speedup) == pytest.approx(sum(w * c.mean for w, c in found.weighted_contrasts))
+    assert estimate.low < math.exp(-0.12) < estimate.high < 1
+    assert estimate.measured
+    assert math.log(estimate.speedup) == pytest.approx(sum(w * c.mean for w, c in estimate.weighted_contrasts))
 
 
 def test_intervals_of_left_out_versions_hold() -> None:
@@ -99,10 +99,10 @@ def test_intervals_of_left_out_versions_hold() -> None:
     inside: list[bool] = []
     widths: list[float] = []
     for version in ("2.4.0", "2.5.0", "2.6.0"):
-        shown = [c for c in contrasts if c.side.version != version]
-        asked = [c for c in contrasts if c.side.version == version]
-        mean, deviation = predict_held_out(shown, asked)
-        inside += [abs(m - c.mean) < 1.645 * d for m, d, c in zip(mean, deviation, asked, strict=True)]
+        training = [c for c in contrasts if c.side.version != version]
+        held_out = [c for c in contrasts if c.side.version == version]
+        mean, deviation = predict_held_out(training, held_out)
+        inside += [abs(m - c.mean) < 1.645 * d for m, d, c in zip(mean, deviation, held_out, strict=True)]
         widths += list(deviation)
 
     # 90 % intervals that hold for all because they say nothing are as wrong as ones that do not hold.
@@ -177,10 +177,10 @@ def test_only_changed_blocks_are_read_again(store: SqlKnowledgeBase, monkeypatch
 
     monkeypatch.setattr(store, "observations", reading)
 
-    found = load_evidence(store)
+    evidence = load_evidence(store)
 
     assert read == ["t2"]
-    assert {c.block for c in found.contrasts} == {"t1", "t2"}
+    assert {c.block for c in evidence.contrasts} == {"t1", "t2"}
 
 
 def test_every_framework_that_ships_measured_has_amplitudes_of_its_own() -> None:

@@ -80,9 +80,9 @@ def test_a_driver_is_given_only_runtimes_that_it_serves(driver: str, runtime: st
 
 
 def test_every_cuda_runtime_from_11_to_13_is_known() -> None:
-    known = {rule.cuda for rule in shipped_rules() if isinstance(rule, RuntimeRule)}
+    versions = {rule.cuda for rule in shipped_rules() if isinstance(rule, RuntimeRule)}
 
-    assert known >= {*(f"11.{m}" for m in range(9)), *(f"12.{m}" for m in range(10)), "13.0", "13.1", "13.2"}
+    assert versions >= {*(f"11.{m}" for m in range(9)), *(f"12.{m}" for m in range(10)), "13.0", "13.1", "13.2"}
 
 
 def test_a_gpu_older_than_turing_is_not_given_cuda_13() -> None:

@@ -39,9 +39,9 @@ def test_observations_come_in_order_of_round_and_arm(store: SqlKnowledgeBase) ->
 def test_failed_observations_are_kept(store: SqlKnowledgeBase) -> None:
     store.add([observation(status="import-error")])
 
-    found = list(store.observations(block="b1"))
+    failed = list(store.observations(block="b1"))
 
-    assert [(o.status, o.failure, o.median) for o in found] == [("import-error", "made to fail", None)]
+    assert [(o.status, o.failure, o.median) for o in failed] == [("import-error", "made to fail", None)]
 
 
 def test_only_what_was_asked_for_is_read(store: SqlKnowledgeBase) -> None:

@@ -129,15 +129,15 @@ def test_eight_writers_at_once_lose_nothing_and_count_nothing_twice(address: str
 def test_a_killed_writer_leaves_whole_transactions_only(address: str) -> None:
     process = writer(address, 0, 100_000)
     assert process.stdout is not None
-    told = [process.stdout.readline() for _ in range(4)]
+    acknowledgements = [process.stdout.readline() for _ in range(4)]
     process.send_signal(signal.SIGKILL)
     process.wait()
 
     with open_knowledge_base(address, shipped=False) as store:
-        found = sum(b.observations for b in store.blocks())
+        count = sum(b.observations for b in store.blocks())
         assert list(store.find_damage()) == []
-    assert found % 50 == 0
-    assert found >= 50 * len(told)
+    assert count % 50 == 0
+    assert count >= 50 * len(acknowledgements)
 
 
 def test_a_killed_server_is_one_sentence_and_loses_nothing_that_was_added(
@@ -266,10 +266,10 @@ def test_removed_blocks_take_their_stacks_and_machines_along(store: SqlKnowledge
     before = store.content()
     store.store_derived("fit", [("a", "b", 1)])
 
-    gone = store.remove(["b2"])
+    removed = store.remove(["b2"])
 
     after = store.content()
-    assert (gone, after.stacks, after.blocks, sum(n for _, n in after.observations)) == (1, 1, 1, 1)
+    assert (removed, after.stacks, after.blocks, sum(n for _, n in after.observations)) == (1, 1, 1, 1)
     assert after.digest != before.digest
     assert store.load_derived("fit", [("a", "b")]) == {}
     assert list(store.find_damage()) == []

@@ -109,11 +109,11 @@ def test_a_writer_that_waited_for_another_sees_what_that_one_wrote(address: str)
         slow = threading.Thread(target=lambda: first.add(slowly()))
         slow.start()
         begun.wait(30)
-        found: list[tuple[int, int]] = []
+        results: list[tuple[int, int]] = []
 
         def wait_and_add() -> None:
-            done = second.add([observation(), observation(round=1)])
-            found.append((done.added, done.known))
+            result = second.add([observation(), observation(round=1)])
+            results.append((result.added, result.known))
 
         waiting = threading.Thread(target=wait_and_add)
         waiting.start()
@@ -122,7 +122,7 @@ def test_a_writer_that_waited_for_another_sees_what_that_one_wrote(address: str)
         slow.join(30)
         waiting.join(30)
 
-        assert found == [(1, 1)]
+        assert results == [(1, 1)]
         assert list(second.find_damage()) == []
 
 

@@ -110,11 +110,11 @@ def test_settings_that_a_backend_does_not_know_make_no_arm_of_their_own() -> Non
 def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path) -> None:
     sink = Sink()
 
-    taken = run_block(
+    count = run_block(
         block_of(arms_of("numpy==2.0.0"), rounds=2), sink=sink, runner=NoProcesses(), environments=tmp_path
     )
 
-    assert taken == 2
+    assert count == 2
     assert {o.status for o in sink.observations} == {"not-installed"}
     assert "numpy" in sink.observations[0].failure
     assert [p.suffix for p in tmp_path.iterdir()] == [".pyz"]
@@ -199,13 +199,13 @@ def test_an_environment_in_which_nothing_runs_is_given_up(tmp_path: Path, monkey
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 def test_real_numpy_stacks_are_measured_remembered_and_resumed(advisor: Advisor, tmp_path: Path) -> None:
-    asked = ["pi", "run", "sort", "reduction", "--stack", "numpy<2.4", "--stack", "numpy<2", "--rounds", "2"]
+    arguments = ["pi", "run", "sort", "reduction", "--stack", "numpy<2.4", "--stack", "numpy<2", "--rounds", "2"]
     quick = ["--samples", "3", "--min-time", "0.002", "-o", "block.jsonl"]
 
-    first = advisor(*asked, *quick)
+    first = advisor(*arguments, *quick)
     assert first.returncode == 0, first.stderr
     block = first.stderr.partition("block `")[2].partition("`")[0]
-    control = advisor(*asked, *quick, "--resume", block)
+    control = advisor(*arguments, *quick, "--resume", block)
 
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     observations = [r["record"] for r in records if r["kind"] == "observation"]
@@ -217,23 +217,23 @@ def test_real_numpy_stacks_are_measured_remembered_and_resumed(advisor: Advisor,
     assert len(stacks) == 2
     assert all([p["name"] for p in packages] == ["numpy"] for packages in stacks)
     assert "A/A" in first.stdout
-    shown = json.loads(advisor("pi", "show", block, "--format", "json").stdout)
-    assert len(shown["rows"]) == 3 * 3
-    assert {row["speedup"]["control"] for row in shown["rows"] if row["arm"] == 2} == {True}
-    assert all(row["seconds"]["low"] <= row["seconds"]["median"] <= row["seconds"]["high"] for row in shown["rows"])
+    summary = json.loads(advisor("pi", "show", block, "--format", "json").stdout)
+    assert len(summary["rows"]) == 3 * 3
+    assert {row["speedup"]["control"] for row in summary["rows"] if row["arm"] == 2} == {True}
+    assert all(row["seconds"]["low"] <= row["seconds"]["median"] <= row["seconds"]["high"] for row in summary["rows"])
 
 
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor, tmp_path: Path) -> None:
-    asked = ["pi", "run", "matmul", "--stack", "numpy<2", "--rounds", "1", "--samples", "2", "--no-aa"]
-    assert advisor(*asked).returncode == 0
+    arguments = ["pi", "run", "matmul", "--stack", "numpy<2", "--rounds", "1", "--samples", "2", "--no-aa"]
+    assert advisor(*arguments).returncode == 0
     installed = next((tmp_path / "home" / "cache" / "environments").rglob("numpy-*.dist-info"))
     # Replaced, not written into: uv links the files of an environment to those of its cache.
     (installed / "METADATA").unlink()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 9.9\n")
 
-    advisor(*asked, "-o", "block.jsonl")
+    advisor(*arguments, "-o", "block.jsonl")
 
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     failed = [r["record"] for r in records if r["kind"] == "observation"]
@@ -305,11 +305,11 @@ def test_an_interpreter_that_exists_is_measured_without_building_anything(
 def test_a_stopped_process_leaves_its_results_and_says_nothing_about_the_rest(tmp_path: Path) -> None:
     runner, sink = OneAtATime("stopped"), Sink()
 
-    taken = run_block(
+    count = run_block(
         installed_block(tmp_path, "matmul", "sort", "fft", rounds=3), sink=sink, runner=runner, environments=tmp_path
     )
 
-    assert taken == 1
+    assert count == 1
     assert [(o.indicator.name, o.status) for o in sink.observations] == [("matmul", "ok")]
     assert runner.asked == [["matmul", "sort", "fft"]]
 

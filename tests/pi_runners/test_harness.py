@@ -123,8 +123,8 @@ def test_a_process_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     assert end.ending == "time"
     # Killed, it takes a moment to end, and may still wait for whoever inherits it to take note.
     with contextlib.suppress(psutil.NoSuchProcess):
-        left = psutil.Process(int(child.read_text()))
-        while left.status() != psutil.STATUS_ZOMBIE:
+        child_process = psutil.Process(int(child.read_text()))
+        while child_process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.05)
 
 

@@ -154,10 +154,10 @@ def test_invalid_parameters_are_reported(name: str, parameters: Parameters, comp
 def test_our_own_scenarios_answer_without_loadgen(scenario: str) -> None:
     import time
 
-    found = run_scenario(scenario, lambda count: time.sleep(0.0002), 0.02, 0.05, 4, None)
+    metrics = run_scenario(scenario, lambda count: time.sleep(0.0002), 0.02, 0.05, 4, None)
 
-    assert found["loadgen"] == 0.0
-    assert 0.00005 < found["seconds"] < 0.05
+    assert metrics["loadgen"] == 0.0
+    assert 0.00005 < metrics["seconds"] < 0.05
 
 
 def test_payloads_have_ten_buffers_and_the_skewed_one_is_mostly_large() -> None:
@@ -236,6 +236,6 @@ def test_an_onnx_model_is_what_onnx_says_it_is() -> None:
 
 
 def test_every_case_has_a_label_of_its_own() -> None:
-    seen = [(name, size, tuple(sorted(case.items()))) for name, size, case in CASES]
+    labels = [(name, size, tuple(sorted(case.items()))) for name, size, case in CASES]
 
-    assert len(set(seen)) == len(seen)
+    assert len(set(labels)) == len(labels)

@@ -64,7 +64,7 @@ def test_a_large_case_runs_and_takes_about_the_memory_that_was_foretold(
     backend = backend_for(name, case)
     pytest.importorskip(backend)
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _CHILD, backend, name, json.dumps(case), str(write_program(tmp_path))],
         capture_output=True,
         text=True,
@@ -73,7 +73,7 @@ def test_a_large_case_runs_and_takes_about_the_memory_that_was_foretold(
         timeout=_SECONDS,
     )
 
-    measured = json.loads(done.stdout.splitlines()[-1])
+    measured = json.loads(completed.stdout.splitlines()[-1])
     foretold = estimate(name, case, backend)
     assert measured["status"] == "ok", measured
     assert measured["peak"] <= foretold * 1.2

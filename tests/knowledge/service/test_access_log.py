@@ -82,9 +82,9 @@ def test_a_refused_token_leaves_from_where_and_why(
         for header in sent:
             headers = {"Authorization": header} if header else {}
             requests.post(f"{service}/observations", headers=headers, timeout=30)
-        found = records(caplog, 6)
+        entries = records(caplog, 6)
 
-    assert [(r["status"], r["error"], r.get("token"), r["reason"]) for r in found] == [
+    assert [(r["status"], r["error"], r.get("token"), r["reason"]) for r in entries] == [
         (401, "no-token", None, "no Authorization header"),
         (401, "no-token", None, "no bearer token in the Authorization header"),
         (401, "no-token", None, "unknown token"),
@@ -92,8 +92,8 @@ def test_a_refused_token_leaves_from_where_and_why(
         (401, "token-ended", revoked.id, "revoked"),
         (403, "not-allowed", reading.id, "role `reader`"),
     ]
-    assert {r["client"] for r in found} == {"127.0.0.1"}
-    assert {r["route"] for r in found} == {"/observations"}
+    assert {r["client"] for r in entries} == {"127.0.0.1"}
+    assert {r["route"] for r in entries} == {"/observations"}
     assert {r.levelname for r in caplog.records if r.name == "knowledge.service.access"} == {"WARNING"}
 
 
@@ -123,12 +123,12 @@ def test_what_a_client_sends_cannot_write_a_line_of_its_own(service: str, caplog
         requests.get(f"{service}/blocks", headers={"X-Forwarded-For": forged.encode("latin-1")}, timeout=30)
         requests.get(f"{service}/no%0Asuch%0A%22page", timeout=30)
         requests.request("BREW", f"{service}/blocks", timeout=30)
-        found = records(caplog, 3)
+        entries = records(caplog, 3)
 
     lines = [r.getMessage() for r in caplog.records if r.name == "knowledge.service.access"]
     assert [len(line.splitlines()) for line in lines] == [1, 1, 1]
     assert max(map(len, lines)) < 1000
-    assert [(r["status"], r["route"], r["method"]) for r in found] == [
+    assert [(r["status"], r["route"], r["method"]) for r in entries] == [
         (401, "/blocks", "GET"),
         (404, "other", "GET"),
         (405, "/blocks", "other"),
@@ -237,8 +237,8 @@ def test_the_program_writes_the_log_to_its_error_output(tmp_path: Path) -> None:
             process.wait(30)
 
     text = log.read_text()
-    found = [json.loads(line) for line in text.split("\n") if line.startswith("{")]
-    assert [(r["status"], r.get("token"), r.get("reason")) for r in found] == [
+    entries = [json.loads(line) for line in text.split("\n") if line.startswith("{")]
+    assert [(r["status"], r.get("token"), r.get("reason")) for r in entries] == [
         (200, known.id, None),
         (401, None, "unknown token"),
     ]

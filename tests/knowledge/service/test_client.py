@@ -32,8 +32,8 @@ def mine(tmp_path: Path) -> Iterable[SqlKnowledgeBase]:
 
 def fetch(service: KnowledgeService, store: SqlKnowledgeBase) -> DeliveryResult:
     def add(observations: Iterable[Observation]) -> DeliveryResult:
-        done = Admission(store, Indicators(), source=service.name).add(observations)
-        return DeliveryResult(added=done.added, known=done.known, quarantined=())
+        admission = Admission(store, Indicators(), source=service.name).add(observations)
+        return DeliveryResult(added=admission.added, known=admission.known, quarantined=())
 
     return pull(service, store, add, progress=lambda _: None)
 
@@ -91,15 +91,15 @@ def test_a_service_that_comes_back_is_waited_for(mine: SqlKnowledgeBase, store: 
     mine.add(block({"2.0.0": 1.0}))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    told: list[DeliveryResult] = []
+    deliveries: list[DeliveryResult] = []
     remote = KnowledgeService(f"http://127.0.0.1:{port}", token, waits=(0.2,) * 50)
-    thread = threading.Thread(target=lambda: told.append(push(mine, remote, progress=lambda _: None)))
+    thread = threading.Thread(target=lambda: deliveries.append(push(mine, remote, progress=lambda _: None)))
     thread.start()
     time.sleep(0.5)
     with serving(store, port=port):
         thread.join(30)
 
-    assert told[0].added == 6
+    assert deliveries[0].added == 6
 
 
 def test_a_service_that_does_not_come_back_is_one_sentence(mine: SqlKnowledgeBase) -> None:
@@ -140,9 +140,9 @@ def test_a_push_of_nothing_new_adds_nothing(
     mine.add(block({"2.0.0": 1.0}))
     store.add(block({"2.0.0": 1.0}))
 
-    done = push(mine, KnowledgeService(service, token), progress=lambda _: None)
+    delivery = push(mine, KnowledgeService(service, token), progress=lambda _: None)
 
-    assert done == DeliveryResult(added=0, known=0, quarantined=())
+    assert delivery == DeliveryResult(added=0, known=0, quarantined=())
 
 
 @pytest.mark.parametrize("address", ["knowledge", "ftp://host", "https://user:secret@host"])
@@ -189,15 +189,15 @@ def test_tokens_and_quarantine_have_their_commands(advisor_here: Advisor, tmp_pa
     assert "1 accepted" in accepted.stdout
     assert "the quarantine is empty" in empty.stdout
 
-    made = advisor_here("knowledge", "token", "create", "lab-c", "--days", "30")
+    created = advisor_here("knowledge", "token", "create", "lab-c", "--days", "30")
     wrong = advisor_here("knowledge", "token", "create", "lab-c", "--role", "king")
-    named = made.stderr.split("`")[1]
-    revoked = advisor_here("knowledge", "token", "revoke", named)
+    token_id = created.stderr.split("`")[1]
+    revoked = advisor_here("knowledge", "token", "revoke", token_id)
     listed = advisor_here("knowledge", "token", "list")
     missing = advisor_here("knowledge", "token", "revoke", "zz")
 
-    assert made.stdout.startswith("seshat_")
+    assert created.stdout.startswith("seshat_")
     assert wrong.returncode == missing.returncode == 2
     assert revoked.returncode == 0
     assert "revoked" in listed.stdout
-    assert made.stdout.strip() not in listed.stdout
+    assert created.stdout.strip() not in listed.stdout

@@ -127,8 +127,8 @@ def test_a_token_stands_nowhere(
         post(_sound())
         answer = post(b"no json", token=token)
 
-    held = json.dumps([str(t) for t in store.tokens()])
-    assert token not in caplog.text + answer.text + held
+    stored = json.dumps([str(t) for t in store.tokens()])
+    assert token not in caplog.text + answer.text + stored
     assert store.find_token(token) is not None
     assert store.find_token(token + "x") is None
 
@@ -152,7 +152,7 @@ def test_thirty_two_clients_lose_nothing(post: Post, store: SqlKnowledgeBase) ->
         return own + shared
 
     with ThreadPoolExecutor(32) as pool:
-        sent = {o.identity for found in pool.map(client, range(32)) for o in found}
+        sent = {o.identity for delivered in pool.map(client, range(32)) for o in delivered}
 
     assert len(sent) == 33 * 4
     assert identities(store) == sent

@@ -105,13 +105,13 @@ def test_answers_that_never_begin_use_up_no_share(
 
 
 def test_a_token_has_a_share_of_the_streams() -> None:
-    held = StreamQuota()
+    quota = StreamQuota()
 
-    assert [held.reserve("a") for _ in range(5)] == [True] * 4 + [False]
-    assert [held.reserve("b") for _ in range(5)] == [True] * 4 + [False]
-    assert not held.reserve("c")
-    held.release("a")
-    assert held.reserve("c")
+    assert [quota.reserve("a") for _ in range(5)] == [True] * 4 + [False]
+    assert [quota.reserve("b") for _ in range(5)] == [True] * 4 + [False]
+    assert not quota.reserve("c")
+    quota.release("a")
+    assert quota.reserve("c")
 
 
 def test_a_share_is_given_back_where_the_database_is_gone() -> None:

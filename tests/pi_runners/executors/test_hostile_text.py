@@ -206,13 +206,13 @@ def test_a_node_selector_without_a_label_is_refused(selector: str) -> None:
 
 def test_hostile_words_and_folders_reach_every_executor_unchanged(executor: Executor, tmp_path: Path) -> None:
     folder = tmp_path / "a b'c\"d $(id) `id` %j {task}\n#SBATCH --hold ü" / "-engine"
-    asked = batch_in(folder, *HOSTILE, "{task}")
+    task_batch = batch_in(folder, *HOSTILE, "{task}")
 
-    handle = executor.submit(asked)
-    told = finished(executor, asked, handle)
+    handle = executor.submit(task_batch)
+    statuses = finished(executor, task_batch, handle)
 
-    assert [s.state for s in told.values()] == ["done"], executor.output(asked, handle, 7)
-    assert json.loads(executor.output(asked, handle, 7)) == [*HOSTILE, "7"]
+    assert [s.state for s in statuses.values()] == ["done"], executor.output(task_batch, handle, 7)
+    assert json.loads(executor.output(task_batch, handle, 7)) == [*HOSTILE, "7"]
 
 
 @pytest.mark.usefixtures("slurm")
