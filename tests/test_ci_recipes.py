@@ -147,7 +147,7 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
     return code, log, temporary
 
 
-def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables: dict[str, str]) -> None:
+def test_the_github_action_annotates_the_line_and_writes_a_summary(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
     ran = ambush(clone)
     code, log, temporary = run_action(clone, variables, {"base": base_of(clone)})
@@ -162,7 +162,7 @@ def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables
 
 
 @INSTALLS_AGAIN
-def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str, str]) -> None:
+def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
     ran = ambush(clone)
     job: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
@@ -196,7 +196,7 @@ def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str
 
 
 @INSTALLS_AGAIN
-def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str]) -> None:
+def test_the_shell_recipe_fails_on_a_finding(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
     ran = ambush(clone)
     recipe = RECIPE.read_text().partition("## Any other CI")[2].partition("```sh\n")[2].partition("```")[0]

@@ -109,7 +109,7 @@ def test_installations_and_measurements_of_a_page_work(
     run(page, Needs.MINUTES, environment, tmp_path)
 
 
-def test_an_output_is_compared_as_far_as_it_is_stable() -> None:
+def test_only_the_stable_part_of_an_output_is_compared() -> None:
     page = """
 <!-- exit code: 3 -->
 

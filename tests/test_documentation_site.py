@@ -39,7 +39,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
 
 
 @needs_sphinx
-def test_links_to_nothing_end_the_build(tmp_path: Path) -> None:
+def test_broken_links_fail_the_build(tmp_path: Path) -> None:
     pages, site = tmp_path / "pages", tmp_path / "site"
     pages.mkdir()
     links = "[page](not-a-page.md) [heading](other.md#not-a-heading) [of this page](#not-here) [fine](other.md#there)"
@@ -80,7 +80,7 @@ def test_the_texts_of_a_drawing_fit_into_their_boxes(diagram: diagrams.Diagram) 
                 assert 15 + diagrams.CHARACTER_WIDTH * diagrams.LINE_SIZE * len(line) <= box.width, line
 
 
-def test_the_drawing_of_the_architecture_holds_every_package_and_no_other() -> None:
+def test_the_drawing_of_the_architecture_has_exactly_the_existing_packages() -> None:
     drawn = {box.title for box in diagrams.architecture().boxes}
     rooms = ("advisor", "pi_runners", "knowledge")
 
@@ -127,7 +127,7 @@ def test_each_term_of_the_glossary_is_defined_once() -> None:
     assert {"arm", "A/A control", "block", "round", "workload", "quarantine", "lock"} <= set(terms)
 
 
-def test_docs_prints_the_address_that_the_metadata_hold(
+def test_docs_prints_the_address_of_the_package_metadata(
     advisor_here: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / "seshat_advisor-9.dist-info"

@@ -70,7 +70,7 @@ def observations(folder: Path) -> list[Observation]:
     ]
 
 
-def test_a_bare_interpreter_measures_what_it_has_and_the_knowledge_base_accepts_it(
+def test_a_bare_interpreter_measures_its_packages_and_the_results_can_be_imported(
     bare: Path, tmp_path: Path, advisor_here: Advisor
 ) -> None:
     arguments = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
@@ -96,7 +96,7 @@ def test_a_bare_interpreter_measures_what_it_has_and_the_knowledge_base_accepts_
     assert "0 added, 2 already stored" in twice.stdout
 
 
-def test_what_is_measured_when_it_is_terminated_is_kept_and_the_rest_follows(bare: Path, tmp_path: Path) -> None:
+def test_a_terminated_run_keeps_its_observations_and_can_continue(bare: Path, tmp_path: Path) -> None:
     arguments = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
     process = start(bare, *arguments)
     while process.poll() is None and not list((tmp_path / "out").glob("*.jsonl")):
@@ -118,7 +118,7 @@ def test_what_is_measured_when_it_is_terminated_is_kept_and_the_rest_follows(bar
     assert len({o.block for o in stored}) == 1
 
 
-def test_a_piece_that_has_no_time_measures_nothing(bare: Path, tmp_path: Path) -> None:
+def test_a_session_without_time_measures_nothing(bare: Path, tmp_path: Path) -> None:
     process = start(bare, str(tmp_path / "out"), "--only", "numpy-system", "--minutes", "0")
     output = process.communicate()[0]
 
@@ -127,7 +127,7 @@ def test_a_piece_that_has_no_time_measures_nothing(bare: Path, tmp_path: Path) -
     assert observations(tmp_path / "out") == []
 
 
-def test_a_choice_that_leaves_nothing_to_measure_is_refused(bare: Path, tmp_path: Path) -> None:
+def test_a_selection_without_a_block_is_refused(bare: Path, tmp_path: Path) -> None:
     process = start(bare, str(tmp_path / "out"), "--only", "no-such-block")
     output = process.communicate()[0]
 
@@ -136,7 +136,7 @@ def test_a_choice_that_leaves_nothing_to_measure_is_refused(bare: Path, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_an_interpreter_that_lacks_what_is_needed_is_told_so(bare: Path, tmp_path: Path) -> None:
+def test_missing_packages_of_an_interpreter_are_reported(bare: Path, tmp_path: Path) -> None:
     program = (
         "import sys, benchmarks.gpu as g; sys.modules['psutil'] = None; g.find_spec = lambda n: n != 'psutil' or None"
     )
@@ -185,7 +185,7 @@ def measure(planned: Sequence[Planned], folder: Path, session: str, patience: in
     return runner
 
 
-def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(planned: tuple[Planned, ...], tmp_path: Path) -> None:
+def test_sessions_add_up_to_the_plan_and_no_run_is_repeated(planned: tuple[Planned, ...], tmp_path: Path) -> None:
     some = [p for p in planned if "system" in p.name or p.name == "jax-training-cuda-large"]
     pieces = 0
 
@@ -200,7 +200,7 @@ def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(planned: tuple[
     assert all(o.reference == (o.arm == 0) for o in observations(tmp_path))
 
 
-def test_a_pause_begins_another_session(tmp_path: Path) -> None:
+def test_after_a_pause_another_session_starts(tmp_path: Path) -> None:
     def name(seconds: float) -> str:
         return gpu.session_name(tmp_path, now=datetime.fromtimestamp(seconds, UTC))
 
@@ -218,7 +218,7 @@ def test_a_pause_begins_another_session(tmp_path: Path) -> None:
     assert name(2300) == later.stem.split("-")[1] != first
 
 
-def test_measuring_ends_even_where_every_session_is_shorter_than_a_round(
+def test_the_measurement_completes_although_every_session_is_shorter_than_a_round(
     planned: tuple[Planned, ...], tmp_path: Path
 ) -> None:
     some = [p for p in planned if p.name == "jax-training-cuda-large"]
@@ -234,7 +234,7 @@ def test_measuring_ends_even_where_every_session_is_shorter_than_a_round(
     assert len({number for number, _, _ in counts}) == ROUNDS + 1
 
 
-def test_another_machine_of_the_same_folder_has_blocks_of_its_own(planned: tuple[Planned, ...], tmp_path: Path) -> None:
+def test_another_machine_in_the_same_folder_has_other_blocks(planned: tuple[Planned, ...], tmp_path: Path) -> None:
     one = next(p for p in planned if p.name == "jax-system-cuda-large")
     other = replace(one, block=replace(one.block, hardware=replace(WITH_GPU, memory_bytes=1)))
     for each in (one, other):
@@ -251,7 +251,7 @@ def runs(planned: tuple[Planned, ...]) -> Iterator[tuple[str, str, str, str, fro
                 yield arm.backend, run.device, run.name, run.dtype, frozenset(arm.settings.items())
 
 
-def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[Planned, ...]) -> None:
+def test_the_plan_for_a_gpu_has_the_most_important_cases(planned: tuple[Planned, ...]) -> None:
     cases = set(runs(planned))
     names = [p.name for p in planned]
 
@@ -274,13 +274,13 @@ def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[Planned
     assert all([s.number for s in p.block.arms] == list(range(len(p.block.arms))) for p in planned)
 
 
-def test_the_measured_indicators_are_all_there_are(planned: tuple[Planned, ...]) -> None:
+def test_every_indicator_is_measured(planned: tuple[Planned, ...]) -> None:
     from pi_runners.indicators import INDICATORS
 
     assert {name for _, _, name, _, _ in runs(planned)} == set(INDICATORS)
 
 
-def test_the_measuring_path_imports_nothing_beyond_what_it_says(bare: Path, tmp_path: Path) -> None:
+def test_a_measurement_imports_only_the_documented_packages(bare: Path, tmp_path: Path) -> None:
     program = (
         "import json, sys, benchmarks.gpu as g\n"
         f"g.main([{str(tmp_path / 'out')!r}, '--only', 'numpy-system', '--minutes', '0'])\n"

@@ -77,7 +77,7 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
     assert {k: v for k, v in installed(python["with-pip"]).items() if k not in before} == stack
 
 
-def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path) -> None:
+def test_the_advice_is_identical_offline(advisor: Advisor, project: Path) -> None:
     advisor("advise", ".", "--hardware", "h200", "--python", "3.12")
     # The lock that was written is what the next advice is compared with.
     online = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json")
@@ -89,7 +89,7 @@ def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path)
     assert (project / "pylock.toml").read_bytes() == lock
 
 
-def test_default_pytorch_builds_carry_the_cuda_that_the_rules_say(tmp_path: Path) -> None:
+def test_default_pytorch_builds_have_the_cuda_version_of_the_rules(tmp_path: Path) -> None:
     client = IndexClient(read_configuration(tmp_path), cache=DiskCache(tmp_path))
     rules = [r for r in shipped_rules() if isinstance(r, CapabilityRule) and r.package == "torch" and r.default]
     wheels: dict[Version, DistributionFile] = {}
@@ -111,7 +111,7 @@ def test_default_pytorch_builds_carry_the_cuda_that_the_rules_say(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_v100_is_given_the_newest_pytorch_that_still_knows_it(advisor: Advisor, project: Path) -> None:
+def test_a_v100_gets_the_newest_pytorch_that_supports_it(advisor: Advisor, project: Path) -> None:
     (project / "requirements.txt").write_text("torch\n")
 
     result = advisor("advise", "-r", "requirements.txt", "--hardware", "v100", "--python", "3.12", "--format", "json")

@@ -39,7 +39,7 @@ def estimator(
     )
 
 
-def test_drift_of_the_machine_leaves_paired_ratios_alone() -> None:
+def test_drift_of_the_machine_does_not_change_paired_ratios() -> None:
     steady = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.2}))
     drifting = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.2}, drift=0.5))
 
@@ -87,7 +87,7 @@ def test_a_disturbed_round_does_not_move_the_ratio() -> None:
     assert busy.significant
 
 
-def test_three_rounds_of_a_busy_machine_are_no_result() -> None:
+def test_three_rounds_of_a_busy_machine_are_inconclusive() -> None:
     comparison = compare_block(disturbed({"2.0.0": 1.0, "1.26.4": 0.5}, {(0, 0): 40.0, (2, 1): 3.0}, 3))[0]
 
     assert not comparison.conclusive
@@ -96,7 +96,7 @@ def test_three_rounds_of_a_busy_machine_are_no_result() -> None:
     assert comparison.mean == pytest.approx(math.log(0.5), abs=0.02)
 
 
-def test_drift_does_not_make_a_result_none() -> None:
+def test_drift_does_not_make_a_result_inconclusive() -> None:
     generator = random.Random(5)
     rows = []
     for number in range(60):
@@ -113,7 +113,7 @@ def test_drift_does_not_make_a_result_none() -> None:
     assert found.mean == pytest.approx(0.02, abs=0.004)
 
 
-def test_a_ratio_that_its_medians_contradict_is_no_result() -> None:
+def test_a_ratio_that_contradicts_its_medians_is_inconclusive() -> None:
     comparison = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}))[0]
 
     allowed = comparison.high - comparison.mean + 3 * comparison.medians_error
@@ -124,7 +124,7 @@ def test_a_ratio_that_its_medians_contradict_is_no_result() -> None:
         assert not replace(comparison, of_medians=comparison.mean + 1.01 * sign * allowed).conclusive
 
 
-def test_a_ratio_that_its_medians_contradict_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ratio_that_contradicts_its_medians_is_not_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = list(block({"2.0.0": 1.0, "1.26.4": 1.1}))
     (found,) = compare_block(rows)
     assert len(evidence_of(rows).contrasts) == 1
@@ -135,7 +135,7 @@ def test_a_ratio_that_its_medians_contradict_is_no_evidence(monkeypatch: pytest.
     assert evidence_of(rows).contrasts == ()
 
 
-def test_what_is_no_result_is_no_evidence() -> None:
+def test_an_inconclusive_comparison_is_not_evidence() -> None:
     busy = disturbed({"2.0.0": 1.0, "1.26.4": 0.5}, {(0, 0): 40.0, (2, 1): 3.0}, 3)
 
     assert evidence_of(busy).contrasts == ()
@@ -166,7 +166,7 @@ def test_a_measured_gain_is_predicted_but_shrunk() -> None:
     assert prediction.changes[0].evidence[0].reference == "2.0.0"
 
 
-def test_a_size_that_does_not_ship_carries_a_prediction_of_those_that_do() -> None:
+def test_a_size_that_does_not_ship_counts_for_predictions_of_sizes_that_do() -> None:
     fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}), as_they_are=True)
 
     prediction = fitted.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
@@ -175,7 +175,7 @@ def test_a_size_that_does_not_ship_carries_a_prediction_of_those_that_do() -> No
     assert [line.indicator for line in prediction.changes[0].evidence] == ["matmul@1[k=8,m=8,n=8] float32 numpy/cpu"]
 
 
-def test_another_shipped_size_does_not_change_what_a_prediction_is_of() -> None:
+def test_another_shipped_size_does_not_change_the_subject_of_a_prediction() -> None:
     rows = [
         replace(o, indicator=replace(o.indicator, parameters={"m": 512, "n": 512, "k": 512}))
         for o in block({"2.0.0": 1.0, "1.26.4": 1.2})
@@ -198,7 +198,7 @@ def test_another_shipped_size_does_not_change_what_a_prediction_is_of() -> None:
     ]
 
 
-def test_an_unmeasured_version_is_uncertain_not_zero() -> None:
+def test_the_gain_of_an_unmeasured_version_is_uncertain() -> None:
     fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}))
 
     near = fitted.predict({"numpy": Version("1.26.3")}, {"numpy": Version("2.0.0")}).changes[0]
@@ -216,7 +216,7 @@ def gains(found: PosteriorEstimator, *candidates: str, baseline: str) -> dict[st
     return {str(version): gain for version, gain in framework.alone.items()}
 
 
-def test_a_faster_version_scores_higher_and_moving_into_the_unknown_costs() -> None:
+def test_a_faster_version_scores_higher_and_an_unmeasured_version_lower() -> None:
     fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.3}))
 
     scores = gains(fitted, "2.0.0", "1.26.4", "1.5.0", baseline="2.0.0")
@@ -231,7 +231,7 @@ def test_a_faster_version_scores_higher_and_moving_into_the_unknown_costs() -> N
     assert not scores["1.5.0"].is_significant()
 
 
-def test_an_unmeasured_newest_version_is_not_left_for_a_measured_one() -> None:
+def test_an_older_measured_version_is_not_preferred_to_an_unmeasured_newest_version() -> None:
     fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 0.9}))
 
     older = gains(fitted, "2.5.0", "2.0.0", baseline="2.5.0")["2.0.0"]
@@ -269,7 +269,7 @@ def test_other_hardware_counts_less() -> None:
     assert 1 <= there.speedup < here.speedup
 
 
-def test_cpu_observations_say_nothing_of_a_gpu_framework() -> None:
+def test_cpu_observations_do_not_count_for_a_gpu_framework() -> None:
     gpu = replace(MACHINE, accelerators=(Accelerator(vendor="nvidia", model="x", compute_capability="9.0"),))
 
     prediction = estimator([], gpu).predict({"torch": Version("2.8")}, {"torch": Version("2.9")})
@@ -284,13 +284,13 @@ def test_a_version_that_did_not_run_here_is_a_known_failure() -> None:
     assert "import-error" in fitted.failures("numpy")["2.1.0"]
 
 
-def test_an_error_of_our_own_harness_is_no_known_failure_of_a_version() -> None:
+def test_an_error_of_the_harness_is_not_a_known_failure_of_a_version() -> None:
     fitted = estimator([observation("2.1.0", status="harness-error")])
 
     assert fitted.failures("numpy") == {}
 
 
-def test_one_failed_round_among_good_ones_is_no_known_failure() -> None:
+def test_one_failed_round_among_successful_rounds_is_not_a_known_failure() -> None:
     fitted = estimator([observation("2.1.0", round=0), observation("2.1.0", round=1, status="timed-out")])
 
     assert fitted.failures("numpy") == {}
@@ -308,7 +308,7 @@ def test_two_rounds_are_compared_and_one_is_not() -> None:
     assert compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}, rounds=1)) == ()
 
 
-def test_a_known_failure_names_the_numpy_beside_it() -> None:
+def test_a_known_failure_names_the_numpy_version_of_its_stack() -> None:
     packages = [PackageVersion(name="torch", version="2.8.0"), PackageVersion(name="numpy", version="2.0.0")]
     stack = make_stack(packages, python="3.11.7", platform="manylinux_2_28_x86_64")
     broken = replace(observation(status="import-error"), framework="torch", stack=stack)
@@ -319,7 +319,7 @@ def test_a_known_failure_names_the_numpy_beside_it() -> None:
     assert "beside" not in fitted.failures("numpy")["2.1.0"]
 
 
-def test_a_gpu_is_alike_by_its_compute_capability() -> None:
+def test_gpus_are_grouped_by_compute_capability() -> None:
     gpu = Accelerator(vendor="nvidia", model="NVIDIA H100 80GB HBM3", compute_capability="9.0")
     hardware = replace(MACHINE, accelerators=(gpu,))
 
@@ -330,7 +330,7 @@ def test_a_gpu_is_alike_by_its_compute_capability() -> None:
 
 
 @pytest.mark.parametrize("name", ["nvidia-nccl-cu12", "nccl"])
-def test_the_library_of_cuda_beside_a_framework_is_a_companion_by_its_plain_name(name: str) -> None:
+def test_a_cuda_library_of_a_stack_is_a_companion_under_its_name_without_suffix(name: str) -> None:
     observations = [
         replace(
             o,

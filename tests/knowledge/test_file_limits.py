@@ -19,7 +19,7 @@ from tests.knowledge.test_mlperf import MLL
 MIB = 2**20
 
 
-def test_a_compressed_file_that_holds_far_more_than_itself_is_refused() -> None:
+def test_a_decompression_bomb_is_refused() -> None:
     bomb = gzip.compress(b"\n" * (64 * MIB))
 
     cases: tuple[list[DamagedLine] | None, ...] = (None, [])
@@ -28,14 +28,14 @@ def test_a_compressed_file_that_holds_far_more_than_itself_is_refused() -> None:
             read_lines(bomb, where="o.jsonl.gz", damaged=damaged)
 
 
-def test_a_small_compressed_file_may_hold_much_more_than_itself() -> None:
+def test_a_small_compressed_file_may_have_a_high_compression_ratio() -> None:
     content = gzip.compress(observation_file([observation()]) + b"\n" * (2 * MIB), mtime=0)
 
     assert len(content) * 100 < 2 * MIB
     assert list(read_observations(read_lines(content, where="o"), where="o")) == [observation()]
 
 
-def test_several_compressed_files_one_behind_the_other_are_one() -> None:
+def test_concatenated_compressed_files_are_read_as_one() -> None:
     observations = list(block({"2.0.0": 1.0, "2.1.0": 1.2}, rounds=2))
     lines = observation_file(observations).splitlines(keepends=True)
 
@@ -55,7 +55,7 @@ def test_a_line_longer_than_a_delivery_is_refused(compressed: bool) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_a_line_that_is_no_text_is_named_and_the_others_are_kept(number: int) -> None:
+def test_a_line_that_is_not_text_is_reported_and_the_others_are_read(number: int) -> None:
     lines = observation_file([observation()]).split(b"\n")
     lines.insert(number - 1, b"\xff")
     content = b"\n".join(lines)
@@ -69,14 +69,14 @@ def test_a_line_that_is_no_text_is_named_and_the_others_are_kept(number: int) ->
     assert [line.number for line in damaged] == [number]
 
 
-def test_a_file_of_nothing_but_damaged_lines_is_given_up() -> None:
+def test_reading_stops_in_a_file_of_damaged_lines_only() -> None:
     damaged: list[DamagedLine] = []
 
     with pytest.raises(InputError, match="more than 10000 lines are not records"):
         list(read_observations(read_lines(b"ab\n" * 10_001, where="o", damaged=damaged), where="o", damaged=damaged))
 
 
-def test_a_compressed_file_that_is_damaged_gives_the_lines_before_the_damage() -> None:
+def test_lines_before_the_damage_of_a_compressed_file_are_read() -> None:
     observations = list(block({"2.0.0": 1.0, "2.1.0": 1.2}, rounds=400))
     content = bytearray(gzip.compress(observation_file(observations)))
     content[len(content) // 2 :] = b"\xff" * 100
@@ -125,7 +125,7 @@ def test_a_log_that_is_too_large_is_listed_and_the_others_are_read(tmp_path: Pat
     assert [(s.path.rpartition("/")[2], reason in s.reason) for s in results.skipped] == [("result_0.txt", True)]
 
 
-def test_what_stands_between_the_lines_of_a_log_does_not_count(tmp_path: Path) -> None:
+def test_other_text_between_the_lines_of_a_log_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "v0.6.tar.gz"
     path.write_bytes(tree({"result_0.txt": b"progress\r" * (3 * MIB) + b"\n" + MLL.encode()}, "w:gz"))
 
@@ -133,7 +133,7 @@ def test_what_stands_between_the_lines_of_a_log_does_not_count(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
-def test_a_compressed_archive_that_is_damaged_inside_a_log_is_one_sentence(tmp_path: Path, mode: str) -> None:
+def test_a_compressed_archive_damaged_within_a_log_is_an_error_message(tmp_path: Path, mode: str) -> None:
     log = b"".join(b"%d\n" % (n * n) for n in range(100_000))
     content = bytearray(tree({"result_0.txt": log}, mode))
     content[len(content) // 2 : len(content) // 2 + 100] = b"\xff" * 100
@@ -145,7 +145,7 @@ def test_a_compressed_archive_that_is_damaged_inside_a_log_is_one_sentence(tmp_p
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
-def test_an_archive_that_claims_more_than_a_file_can_hold_is_one_sentence(tmp_path: Path, mode: str) -> None:
+def test_an_archive_with_an_impossible_size_is_an_error_message(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "v0.6.tar"
     with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
         member = tarfile.TarInfo("v0.6/README")

@@ -18,7 +18,7 @@ from tests.knowledge.samples import observation
     version=st.sampled_from(["1.26.4", "2.0.0", "2.13.0+cpu"]),
     status=st.sampled_from(["ok", "crashed", "import-error"]),
 )
-def test_what_is_written_is_read_back_equal(seconds: float, round: int, version: str, status: str) -> None:
+def test_written_observations_are_read_back_unchanged(seconds: float, round: int, version: str, status: str) -> None:
     one = observation(version, seconds=seconds, round=round, status=status)  # type: ignore[arg-type]
 
     assert list(read_observations(write_observations([one]), where="file")) == [one]
@@ -56,7 +56,7 @@ def test_records_keep_the_keys_that_earlier_versions_wrote() -> None:
         (lambda line: line.replace('"kind":"observation"', '"kind":"gossip"'), "kind `gossip`"),
     ],
 )
-def test_a_damaged_line_is_named(damage: object, reason: str) -> None:
+def test_a_damaged_line_is_reported_with_its_number(damage: object, reason: str) -> None:
     lines = list(write_observations([observation()]))
     lines[2] = damage(lines[2])  # type: ignore[operator]
 

@@ -96,7 +96,7 @@ def versions(stack: Mapping[str, str]) -> dict[str, Version]:
     baseline=stacks,
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_the_score_of_every_stack_is_what_its_printed_interval_says(
+def test_the_score_of_every_stack_agrees_with_its_printed_interval(
     measured: list[tuple[dict[str, str], dict[str, str], float, float, str]],
     stack: dict[str, str],
     baseline: dict[str, str],
@@ -130,7 +130,7 @@ def gain_of(contrasts: Sequence[Contrast], machine: Machine) -> PredictedGain:
     machine=st.sampled_from((HERE, ELSEWHERE)),
 )
 @settings(max_examples=80, deadline=None)
-def test_a_block_moves_a_prediction_towards_itself_by_what_its_error_warrants(
+def test_a_block_shifts_a_prediction_according_to_its_error(
     before: list[tuple[str, float, float]], mean: float, error: float, machine: Machine
 ) -> None:
     contrasts = [
@@ -155,7 +155,7 @@ EQUAL = find_workload("equal")
 NOTHING_SHIPS = shipped_amplitudes("torch", "cpu")
 
 
-def test_nothing_of_pytorch_ships() -> None:
+def test_no_amplitudes_of_pytorch_ship() -> None:
     assert not NOTHING_SHIPS.scales
 
 
@@ -165,7 +165,7 @@ def test_nothing_of_pytorch_ships() -> None:
     shipped=st.sets(st.sampled_from(SIZES), min_size=1, max_size=4),
 )
 @settings(max_examples=100, deadline=None)
-def test_sizes_that_ship_count_whatever_a_knowledge_base_holds(
+def test_shipped_sizes_count_regardless_of_the_knowledge_base(
     held: list[str], added: list[str], shipped: set[str]
 ) -> None:
     amplitudes = replace(NOTHING_SHIPS, scales=dict.fromkeys(shipped, 1.0))
@@ -204,7 +204,7 @@ def gain_of_workload(contrasts: Sequence[Contrast]) -> PredictedGain:
 
 @given(rows=st.lists(measured_sorts, min_size=2, max_size=5, unique_by=lambda row: row[0]))
 @settings(max_examples=40, deadline=None)
-def test_names_of_blocks_have_no_part_in_a_prediction(rows: list[tuple[str, str, float, float, str]]) -> None:
+def test_names_of_blocks_do_not_change_a_prediction(rows: list[tuple[str, str, float, float, str]]) -> None:
     by_name = sorted(row[0] for row in rows)
 
     gains = [
@@ -224,7 +224,7 @@ def test_names_of_blocks_have_no_part_in_a_prediction(rows: list[tuple[str, str,
     error=st.floats(0.005, LARGEST_ERROR),
 )
 @settings(max_examples=80, deadline=None)
-def test_a_block_of_any_name_size_or_definition_takes_no_precision_away(
+def test_adding_a_block_never_lowers_precision(
     before: list[tuple[str, str, float, float, str]], name: str, label: str, mean: float, error: float
 ) -> None:
     contrasts = [as_contrast((*row[:4], "2.4.0"), row[0]) for row in before]
@@ -239,7 +239,7 @@ def test_a_block_of_any_name_size_or_definition_takes_no_precision_away(
 
 @pytest.mark.parametrize("name", ["20260901", "20261230"])
 @pytest.mark.parametrize("label", ["sort@1[n=99] float32 torch/cpu", "sort@2[n=8] float32 torch/cpu"])
-def test_a_noisy_block_of_another_size_or_definition_neither_shifts_nor_sharpens(label: str, name: str) -> None:
+def test_a_noisy_block_of_another_size_or_definition_hardly_changes_a_prediction(label: str, name: str) -> None:
     quiet = contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="20261201")
     noisy = contrast(side("2.4.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block=name, label=label)
 
@@ -253,7 +253,7 @@ def test_a_noisy_block_of_another_size_or_definition_neither_shifts_nor_sharpens
     assert 1 / was.variance <= 1 / now.variance <= 1 / was.variance + 2 / noisy.error**2
 
 
-def test_many_versions_that_were_measured_badly_do_not_outweigh_one_that_was_measured_well() -> None:
+def test_many_imprecise_contrasts_do_not_outweigh_one_precise_contrast() -> None:
     quiet = contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="b1", label=SORTS[0])
     noisy = [
         contrast(side(f"2.{minor}.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block="b2", label=SORTS[1], arm=minor)
@@ -265,7 +265,7 @@ def test_many_versions_that_were_measured_badly_do_not_outweigh_one_that_was_mea
     assert shares[SORTS[1], "sort"] < 0.02
 
 
-def test_what_was_measured_on_this_machine_counts_more_than_what_was_measured_elsewhere() -> None:
+def test_blocks_of_this_machine_count_more_than_blocks_of_other_machines() -> None:
     rows = [
         contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block=machine.name, label=label, machine=machine)
         for label, machine in zip(SORTS[:2], (HERE, ELSEWHERE), strict=True)
@@ -277,7 +277,7 @@ def test_what_was_measured_on_this_machine_counts_more_than_what_was_measured_el
     assert there[SORTS[0], "sort"] == pytest.approx(1 - here[SORTS[0], "sort"])
 
 
-def test_a_busy_block_of_other_indicators_leaves_a_prediction_alone() -> None:
+def test_a_noisy_block_of_other_indicators_hardly_changes_a_prediction() -> None:
     quiet = [contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03)]
     busy = [
         contrast(
@@ -292,7 +292,7 @@ def test_a_busy_block_of_other_indicators_leaves_a_prediction_alone() -> None:
     assert now.variance == pytest.approx(was.variance, rel=0.1)
 
 
-def test_predictions_do_not_depend_on_what_was_asked_before() -> None:
+def test_predictions_do_not_depend_on_earlier_predictions() -> None:
     rows = [
         contrast(side("2.4.0", {"mkl": "2021.4.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.1, 0.02),
         contrast(side("2.8.0", {"mkl": "2022.1.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.05, 0.02, arm=2),
@@ -362,7 +362,7 @@ def test_gains_of_framework_and_companion_are_those_of_the_whole_stacks(baseline
         assert (gain.own.mean, gain.own.variance) == over(both, {"torch": framework, **stayed})
 
 
-def test_every_measured_version_that_could_be_chosen_is_a_comparison() -> None:
+def test_every_measured_candidate_version_counts_as_a_comparison() -> None:
     measured = [
         contrast(side("2.4.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.3.0"}), 0.0, 0.1),
         contrast(side("2.6.0", {"numpy": "2.0.0"}), side("2.9.0", {"numpy": "2.3.0"}), 0.0, 0.1, block="other"),

@@ -105,7 +105,7 @@ BOTH = [
     baseline=stacks,
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_the_score_of_two_frameworks_is_what_the_printed_interval_says(
+def test_the_score_of_two_frameworks_agrees_with_the_printed_interval(
     measured: list[tuple[str, Stack, Stack, float, float]], widening: float, stack: Stack, baseline: Stack
 ) -> None:
     rows = [contrast(*row, block=f"m{number}") for number, row in enumerate(measured)]
@@ -120,7 +120,7 @@ def test_the_score_of_two_frameworks_is_what_the_printed_interval_says(
     assert terms.score(versions(stack)) == pytest.approx(expected, abs=1e-7)
 
 
-def test_an_interval_is_as_many_times_as_wide_as_the_widening_says() -> None:
+def test_the_widening_multiplies_the_width_of_an_interval() -> None:
     stacks = versions({**NEWEST, "torch": "2.4.0", "jax": "0.7.0", "numpy": "1.26.4"}), versions(NEWEST)
 
     models = [estimator(BOTH, widening) for widening in (1.0, 2.0)]

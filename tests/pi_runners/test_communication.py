@@ -85,7 +85,7 @@ def test_a_right_operation_passes_the_check(noticed: dict[str, dict[int, list[st
 
 
 @pytest.mark.parametrize("pattern", communication_faults.PATTERNS)
-def test_the_rank_that_received_nothing_says_so(noticed: dict[str, dict[int, list[str]]], pattern: str) -> None:
+def test_the_rank_that_received_nothing_reports_it(noticed: dict[str, dict[int, list[str]]], pattern: str) -> None:
     texts_by_rank = noticed[f"float32 {pattern} some ranks only"]
 
     assert texts_by_rank[1][0].startswith("rank 1 has ")
@@ -93,7 +93,7 @@ def test_the_rank_that_received_nothing_says_so(noticed: dict[str, dict[int, lis
 
 
 @pytest.mark.parametrize("pattern", communication_faults.PATTERNS)
-def test_what_an_earlier_stretch_left_is_noticed_in_the_next(
+def test_stale_data_of_an_earlier_stretch_is_noticed_in_the_next(
     noticed: dict[str, dict[int, list[str]]], pattern: str
 ) -> None:
     reports = noticed[f"float32 {pattern} stale"].values()
@@ -102,7 +102,7 @@ def test_what_an_earlier_stretch_left_is_noticed_in_the_next(
 
 
 @pytest.mark.parametrize("pattern", ["latency", "bandwidth"])
-def test_messages_between_two_processes_are_refused_for_more(pattern: str) -> None:
+def test_messages_between_two_processes_require_exactly_two(pattern: str) -> None:
     complaints = INDICATORS["communication"].complaints({"pattern": pattern, "processes": 3, "elements": 1})
 
     assert complaints == [f"`processes` of `{pattern}` must be 2"]
@@ -199,7 +199,7 @@ def test_a_sample_of_the_latency_is_half_a_round_trip(spent: tuple[list[str], Ca
     assert result["samples"] == [0.5]
 
 
-def test_the_other_ranks_are_told_how_many_calls_follow_and_when_to_end(
+def test_the_other_ranks_receive_the_number_of_calls_and_the_end(
     spent: tuple[list[str], Callable[[str, float], None]],
 ) -> None:
     done, spend = spent
@@ -236,7 +236,7 @@ def test_a_broadcast_that_reaches_no_other_process_is_a_wrong_result(tmp_path: P
     assert result["failure"].startswith("rank 1 has 4.0 in element 0 of what rank 0 broadcast, instead of 1.0")
 
 
-def test_a_process_that_is_killed_ends_the_measurement_and_is_named(tmp_path: Path) -> None:
+def test_a_killed_process_ends_the_measurement_and_is_reported(tmp_path: Path) -> None:
     program = changed(
         tmp_path,
         "calls = 0\n"
@@ -258,7 +258,7 @@ def test_a_process_that_is_killed_ends_the_measurement_and_is_named(tmp_path: Pa
     assert "last words of rank 1" in result["failure"]
 
 
-def test_a_process_that_ends_before_it_meets_the_others_ends_them(tmp_path: Path) -> None:
+def test_a_process_that_exits_before_the_first_barrier_stops_the_others(tmp_path: Path) -> None:
     (tmp_path / "pids").mkdir()
     program = changed(
         tmp_path,
@@ -275,7 +275,7 @@ def test_a_process_that_ends_before_it_meets_the_others_ends_them(tmp_path: Path
     assert not any(is_alive(int(file.name)) for file in (tmp_path / "pids").iterdir())
 
 
-def test_a_rank_that_runs_out_of_memory_says_so(tmp_path: Path) -> None:
+def test_a_rank_that_runs_out_of_memory_is_reported(tmp_path: Path) -> None:
     program = changed(
         tmp_path,
         "def refuse(*arguments, **named):\n"

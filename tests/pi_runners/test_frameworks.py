@@ -39,7 +39,7 @@ def failures(observations: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 @pytest.mark.parametrize("stack", ["torch==2.13.0", "tensorflow-cpu", "tensorflow-cpu==2.12.1", "jax", "onnxruntime"])
-def test_every_small_case_runs_or_is_said_to_be_lacking(advisor: Advisor, tmp_path: Path, stack: str) -> None:
+def test_every_small_case_runs_or_is_reported_as_unsupported(advisor: Advisor, tmp_path: Path, stack: str) -> None:
     rest = () if stack == "onnxruntime" else ("training_step", "time_to_quality")
 
     measured = measure(advisor, tmp_path, *OPERATIONS, *rest, "memory", "startup", "--stack", stack)
@@ -53,7 +53,7 @@ def test_every_small_case_runs_or_is_said_to_be_lacking(advisor: Advisor, tmp_pa
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 @pytest.mark.parametrize("stack", ["torch==2.13.0", "tensorflow-cpu", "jax", "onnxruntime"])
-def test_other_element_types_run_or_are_said_to_be_lacking(advisor: Advisor, tmp_path: Path, stack: str) -> None:
+def test_other_element_types_run_or_are_reported_as_unsupported(advisor: Advisor, tmp_path: Path, stack: str) -> None:
     types = [word for dtype in ("float64", "float16", "bfloat16", "int8") for word in ("--dtype", dtype)]
 
     measured = measure(advisor, tmp_path, *OPERATIONS, "--stack", stack, *types)
@@ -86,7 +86,7 @@ def test_processes_communicate_and_training_scales(advisor: Advisor, tmp_path: P
         ("jax", ("threads=1", "isa=avx2")),
     ],
 )
-def test_settings_change_what_runs_and_not_what_comes_out(
+def test_settings_change_the_run_and_not_the_result(
     advisor: Advisor, tmp_path: Path, stack: str, settings: tuple[str, ...]
 ) -> None:
     for setting in settings:

@@ -64,7 +64,7 @@ def test_a_framework_that_misbehaves_is_an_observation(
     assert f"failed: `numpy 2.0.0` sort: {status}" in completed.stdout
 
 
-def test_a_plan_tells_what_is_dropped_and_installs_nothing(
+def test_a_plan_lists_dropped_stacks_and_installs_nothing(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
     index.add("numpy", "2.1.0", ["nothing-of-that-name"])
@@ -91,7 +91,7 @@ def test_a_matrix_of_a_million_runs_is_refused_at_once(advisor: Advisor, index: 
     assert "expands to more than 20000 indicator runs per round" in completed.stderr
 
 
-def test_a_matrix_of_which_nothing_resolves_is_refused(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+def test_a_matrix_without_a_resolvable_stack_is_refused(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
     index.add("numpy", "2.0.0", ["nothing-of-that-name"])
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=1))
 
@@ -101,7 +101,7 @@ def test_a_matrix_of_which_nothing_resolves_is_refused(advisor: Advisor, index: 
     assert "can be resolved" in completed.stderr
 
 
-def test_a_campaign_killed_at_any_instant_goes_on(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
+def test_a_campaign_killed_at_any_time_can_continue(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
     for version in ("2.0.0", "2.1.0", "2.2.0"):
         index.add("numpy", version, code="raise ImportError('not today')")
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=4))
@@ -137,7 +137,7 @@ def test_a_campaign_killed_at_any_instant_goes_on(index: PackageIndex, tmp_path:
     assert not list((tmp_path / "cache" / "environments").glob("*/pyvenv.cfg"))
 
 
-def test_figures_are_kept_for_node_exporter(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+def test_metrics_are_written_for_node_exporter(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
     index.add("numpy", "2.0.0", code="raise ImportError('not today')")
     arguments = ("pi", "run", "sort", "--stack", "numpy", "--rounds", "2", "--index-url", index.url, *QUICK)
 
@@ -151,7 +151,7 @@ def test_figures_are_kept_for_node_exporter(advisor: Advisor, index: PackageInde
     assert "cannot be written" in refused.stderr
 
 
-def test_what_exceeds_the_disk_budget_is_refused_before_anything_is_installed(
+def test_a_campaign_over_the_disk_budget_is_refused_before_installation(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
     index.add("numpy", "2.0.0", code="#" * 2_000_000)
@@ -164,7 +164,7 @@ def test_what_exceeds_the_disk_budget_is_refused_before_anything_is_installed(
     assert not list((tmp_path / "home" / "cache").glob("environments/*"))
 
 
-def test_without_uv_measuring_ends_and_names_the_extra(
+def test_without_uv_the_error_names_the_extra(
     advisor_here: Advisor, index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add("numpy", "2.0.0", code="")
@@ -180,7 +180,7 @@ def test_without_uv_measuring_ends_and_names_the_extra(
     assert not output.exists()
 
 
-def test_a_full_disk_stops_and_says_so(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_message(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pi_runners import environment
     from pi_runners.environment import FullDiskError
 
@@ -196,7 +196,7 @@ def test_a_full_disk_stops_and_says_so(index: PackageIndex, tmp_path: Path, monk
     assert list((tmp_path / "environments").iterdir()) == []
 
 
-def test_a_wheel_that_cannot_be_fetched_is_no_knowledge_about_its_stack(
+def test_a_wheel_that_cannot_be_downloaded_stores_no_observation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from knowledge.domain.stack import PackageVersion

@@ -13,7 +13,7 @@ import pytest
 from pi_runners.telemetry import Reading, Sampler, _read_gpus, summarise
 
 
-def test_readings_of_a_stretch_are_summed_up() -> None:
+def test_readings_of_a_stretch_are_summarised() -> None:
     readings = [
         Reading(time=float(t), figures={"gpu_percent": 10.0 * t, "throttled": float(t == 3)}) for t in range(10)
     ]
@@ -85,7 +85,7 @@ def test_the_machine_can_be_read_more_often_than_once_a_second() -> None:
     ("reasons", "power", "heat"),
     [(0x4, 1.0, 0.0), (0x80, 1.0, 0.0), (0x20, 0.0, 1.0), (0x44, 1.0, 1.0), (0x8, 0.0, 0.0)],
 )
-def test_power_and_heat_are_told_apart_where_a_gpu_slows_down(reasons: int, power: float, heat: float) -> None:
+def test_throttling_by_power_and_by_heat_is_distinguished(reasons: int, power: float, heat: float) -> None:
     figures = _read_gpus(fake_driver(reasons), [0])
 
     summary = summarise([Reading(time=0.0, figures=figures)], 0.0, 1.0)
@@ -93,7 +93,7 @@ def test_power_and_heat_are_told_apart_where_a_gpu_slows_down(reasons: int, powe
     assert (summary["throttled"], summary["throttled_by_power"], summary["throttled_by_heat"]) == (1.0, power, heat)
 
 
-def test_what_an_older_package_of_nvidia_does_not_know_is_left_out() -> None:
+def test_values_that_an_older_nvidia_python_package_lacks_are_omitted() -> None:
     driver = fake_driver(0)
     del driver.nvmlDeviceGetCurrentClocksThrottleReasons
 
@@ -105,7 +105,7 @@ def test_what_an_older_package_of_nvidia_does_not_know_is_left_out() -> None:
     }
 
 
-def test_a_process_that_is_gone_has_no_readings() -> None:
+def test_a_process_that_has_ended_has_no_readings() -> None:
     child = os.posix_spawn("/bin/true", ["true"], {})
     os.waitpid(child, 0)
 

@@ -92,7 +92,7 @@ def test_the_warm_up_lasts_until_calls_stop_getting_faster(clock: Clock) -> None
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 64.0])
 @pytest.mark.parametrize(("faster", "calls"), [(0.96, 4), (0.94, 6)])
-def test_less_than_a_twentieth_is_not_faster(clock: Clock, faster: float, calls: int, unit: float) -> None:
+def test_a_difference_below_5_percent_is_not_faster(clock: Clock, faster: float, calls: int, unit: float) -> None:
     result = timing.measure(clock.takes(unit, unit, unit, faster * unit), nothing, plan(samples=2))
 
     assert result.steady
@@ -119,7 +119,7 @@ def test_a_warm_up_that_never_settles_ends_at_its_longest_time(clock: Clock) -> 
     assert result.samples == [1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125]
 
 
-def test_a_single_call_is_warm_up_enough_where_there_is_no_time(clock: Clock) -> None:
+def test_without_warm_up_time_a_single_call_is_the_warm_up(clock: Clock) -> None:
     result = timing.measure(clock.takes(7.0, 1.0), nothing, plan(samples=2, warmup=0.0))
 
     assert not result.steady
@@ -153,7 +153,7 @@ def test_no_more_samples_are_taken_than_it_takes_to_agree(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("apart", "more"), [(0.049, False), (0.051, True)])
-def test_quartiles_agree_within_a_twentieth(clock: Clock, apart: float, more: bool) -> None:
+def test_quartiles_agree_within_5_percent(clock: Clock, apart: float, more: bool) -> None:
     seconds = itertools.cycle([1.0, 1.0 + apart])
 
     result = timing.measure(clock.takes(1.0, then=seconds), nothing, plan(samples=8))
@@ -161,7 +161,7 @@ def test_quartiles_agree_within_a_twentieth(clock: Clock, apart: float, more: bo
     assert (len(result.samples) > 8) is more
 
 
-def test_waiting_for_the_device_counts_and_waiting_for_what_was_before_does_not(clock: Clock) -> None:
+def test_waiting_for_the_device_counts_only_after_the_calls(clock: Clock) -> None:
     waited: list[object] = []
 
     def wait(result: object) -> None:
@@ -175,12 +175,12 @@ def test_waiting_for_the_device_counts_and_waiting_for_what_was_before_does_not(
 
 
 @pytest.mark.parametrize("step", [0.0, -1.0])
-def test_a_clock_that_stands_still_or_goes_back_is_an_error(clock: Clock, step: float) -> None:
+def test_a_clock_that_does_not_advance_or_goes_back_is_an_error(clock: Clock, step: float) -> None:
     with pytest.raises(timing.ClockError, match="clock"):
         timing.time_calls(clock.takes(step), nothing, 1)
 
 
-def test_the_document_says_what_was_taken() -> None:
+def test_the_document_has_the_samples_and_their_conditions() -> None:
     result = timing.Timing(samples=[1.23456789, 2e-9 / 3], loops=7, warmup_seconds=0.12345678, steady=True)
 
     assert result.document() == {

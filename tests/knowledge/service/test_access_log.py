@@ -41,7 +41,7 @@ def records(caplog: pytest.LogCaptureFixture, number: int) -> list[dict[str, Any
         time.sleep(0.01)
 
 
-def test_a_delivery_leaves_who_what_and_how_much(
+def test_the_log_of_a_delivery_has_sender_request_and_counts(
     service: str, store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture
 ) -> None:
     token, known = store.create_token(role="runner", source="lab-a")
@@ -69,7 +69,7 @@ def test_a_delivery_leaves_who_what_and_how_much(
     assert {r.levelname for r in caplog.records if r.name == "knowledge.service.access"} == {"INFO"}
 
 
-def test_a_refused_token_leaves_from_where_and_why(
+def test_the_log_of_a_refused_token_has_address_and_reason(
     service: str, store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended, expired = store.create_token(role="runner", source="lab-b", days=0.0)
@@ -116,7 +116,7 @@ def test_no_secret_is_in_any_log(service: str, store: SqlKnowledgeBase, caplog: 
     assert "Bearer" not in ours
 
 
-def test_what_a_client_sends_cannot_write_a_line_of_its_own(service: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_cannot_add_lines_to_the_log(service: str, caplog: pytest.LogCaptureFixture) -> None:
     forged = '1.2.3.4", "status": 200}\x85{"client": "' + "x" * 5000
 
     with caplog.at_level(logging.INFO):
@@ -135,7 +135,7 @@ def test_what_a_client_sends_cannot_write_a_line_of_its_own(service: str, caplog
     ]
 
 
-def test_an_answer_that_fails_leaves_why(
+def test_the_log_of_a_failed_response_has_the_reason(
     store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away() -> str:
@@ -178,7 +178,7 @@ def test_latencies_are_counted_by_route_and_status(service: str, store: SqlKnowl
     assert token not in text
 
 
-def test_what_needs_no_token_counts_nothing_again_and_again(
+def test_health_and_repeated_metrics_do_not_count_observations_again(
     store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.add([observation()])
@@ -198,9 +198,7 @@ def test_what_needs_no_token_counts_nothing_again_and_again(
     assert all('seshat_observations{status="ok"} 1.0' in text for text in figures)
 
 
-def test_figures_whose_counting_failed_are_counted_again(
-    store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_that_failed_are_computed_again(store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> Content:
         raise KnowledgeBaseError("gone")
 

@@ -60,7 +60,7 @@ def test_two_knowledge_bases_become_one(
     assert {b.name: b.source for b in store.blocks()} == {"mine": "lab-a", "both": "", "theirs": ""}
 
 
-def test_an_interrupted_push_goes_on(
+def test_an_interrupted_push_continues(
     mine: SqlKnowledgeBase, store: SqlKnowledgeBase, service: str, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_PART_BYTES", 2000)
@@ -87,7 +87,7 @@ def test_an_interrupted_push_goes_on(
     assert digest(mine) == digest(store)
 
 
-def test_a_service_that_comes_back_is_waited_for(mine: SqlKnowledgeBase, store: SqlKnowledgeBase, token: str) -> None:
+def test_a_push_waits_for_a_service_that_restarts(mine: SqlKnowledgeBase, store: SqlKnowledgeBase, token: str) -> None:
     mine.add(block({"2.0.0": 1.0}))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -102,7 +102,7 @@ def test_a_service_that_comes_back_is_waited_for(mine: SqlKnowledgeBase, store: 
     assert deliveries[0].added == 6
 
 
-def test_a_service_that_does_not_come_back_is_one_sentence(mine: SqlKnowledgeBase) -> None:
+def test_an_unavailable_service_is_an_error_message(mine: SqlKnowledgeBase) -> None:
     mine.add([observation()])
     # Port 9 discards: nothing listens there.
     remote = KnowledgeService("http://127.0.0.1:9", "t", waits=(0.01,))
@@ -111,7 +111,7 @@ def test_a_service_that_does_not_come_back_is_one_sentence(mine: SqlKnowledgeBas
         push(mine, remote, progress=lambda _: None)
 
 
-def test_a_wrong_token_is_one_sentence(mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase) -> None:
+def test_an_invalid_token_is_an_error_message(mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase) -> None:
     ended, _ = store.create_token(role="runner", source="s", days=0)
 
     with pytest.raises(TokenError, match="the request has no valid token"):
@@ -134,7 +134,7 @@ def test_a_push_with_a_reader_s_token_is_refused_although_the_service_has_every_
     assert "`runner`" in refused.value.hint
 
 
-def test_a_push_of_nothing_new_adds_nothing(
+def test_a_push_without_new_observations_adds_none(
     mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase, token: str
 ) -> None:
     mine.add(block({"2.0.0": 1.0}))
@@ -146,12 +146,12 @@ def test_a_push_of_nothing_new_adds_nothing(
 
 
 @pytest.mark.parametrize("address", ["knowledge", "ftp://host", "https://user:secret@host"])
-def test_a_wrong_address_is_one_sentence(address: str) -> None:
+def test_an_invalid_address_is_an_error_message(address: str) -> None:
     with pytest.raises(InputError):
         KnowledgeService(address, "t")
 
 
-def test_the_command_line_does_all_of_it(
+def test_commands_pull_push_and_set_the_trust_of_a_source(
     advisor_here: Advisor, store: SqlKnowledgeBase, service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.add([*block({"2.0.0": 1.0}, name="theirs"), observation(block="odd", seconds=1e-9, round=0)])
@@ -171,7 +171,7 @@ def test_the_command_line_does_all_of_it(
     assert wrong.returncode == 2
 
 
-def test_tokens_and_quarantine_have_their_commands(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_commands_manage_tokens_and_quarantine(advisor_here: Advisor, tmp_path: Path) -> None:
     from knowledge.exchange.files import observation_file
 
     (tmp_path / "twice.jsonl").write_bytes(observation_file([observation(), observation(seconds=5.0)]))

@@ -21,7 +21,7 @@ def lines(context: Any, value: Any) -> bytes:
     return str(value).encode("utf-8", "surrogatepass")
 
 
-def test_every_answer_is_as_documented(store: SqlKnowledgeBase) -> None:
+def test_every_response_matches_the_openapi_document(store: SqlKnowledgeBase) -> None:
     store.add(block({"2.0.0": 1.0}))
     token, _ = store.create_token(role="runner", source="lab-a")
     before = store.content()

@@ -75,7 +75,7 @@ def finished(executor: Executor, batch: Batch, handle: str, seconds: float = 90)
     return {status.task: status for status in wait(executor, batch, handle, lambda s: s.final, seconds)}
 
 
-def test_tasks_that_succeed_are_done_and_their_output_is_kept(executor: Executor, batch: MakeBatch) -> None:
+def test_successful_tasks_are_done_and_their_output_is_stored(executor: Executor, batch: MakeBatch) -> None:
     task_batch = batch("print('task', task)", (3, 7))
     handle = executor.submit(task_batch)
 
@@ -86,7 +86,7 @@ def test_tasks_that_succeed_are_done_and_their_output_is_kept(executor: Executor
     assert [executor.output(task_batch, handle, task).split() for task in (3, 7)] == [["task", "3"], ["task", "7"]]
 
 
-def test_what_a_command_says_reaches_it_unchanged(executor: Executor, batch: MakeBatch) -> None:
+def test_a_command_reaches_the_task_unchanged(executor: Executor, batch: MakeBatch) -> None:
     task_batch = batch("print('''$HOME `id` \"q\" \\\\ {x}''')")
     handle = executor.submit(task_batch)
 
@@ -95,7 +95,7 @@ def test_what_a_command_says_reaches_it_unchanged(executor: Executor, batch: Mak
     assert executor.output(task_batch, handle, 0).strip() == '$HOME `id` "q" \\ {x}'
 
 
-def test_a_crash_is_failed_with_its_reason_and_touches_no_other_task(executor: Executor, batch: MakeBatch) -> None:
+def test_a_crashed_task_fails_with_a_reason_and_other_tasks_succeed(executor: Executor, batch: MakeBatch) -> None:
     task_batch = batch("task == 1 and sys.exit(3)", (0, 1, 2))
     handle = executor.submit(task_batch)
 
@@ -105,7 +105,7 @@ def test_a_crash_is_failed_with_its_reason_and_touches_no_other_task(executor: E
     assert statuses[1].reason
 
 
-def test_a_killed_task_is_failed(executor: Executor, batch: MakeBatch) -> None:
+def test_a_killed_task_fails(executor: Executor, batch: MakeBatch) -> None:
     task_batch = batch("os.kill(os.getpid(), 9)")
 
     statuses = finished(executor, task_batch, executor.submit(task_batch))
@@ -113,12 +113,12 @@ def test_a_killed_task_is_failed(executor: Executor, batch: MakeBatch) -> None:
     assert statuses[0].state == "failed"
 
 
-def test_a_task_beyond_its_time_is_ended(batch: MakeBatch, kubernetes: KubernetesDouble) -> None:
+def test_a_task_that_exceeds_its_time_is_terminated(batch: MakeBatch, kubernetes: KubernetesDouble) -> None:
     _beyond_its_time(LocalExecutor(), batch)
     _beyond_its_time(on_kubernetes(kubernetes), batch)
 
 
-def test_a_task_that_takes_too_much_memory_is_ended(executor: Executor, batch: MakeBatch) -> None:
+def test_a_task_that_exceeds_its_memory_is_terminated(executor: Executor, batch: MakeBatch) -> None:
     task_batch = batch("held = b'x' * 300_000_000; time.sleep(60)", memory_bytes=150e6)
 
     statuses = finished(executor, task_batch, executor.submit(task_batch))
@@ -129,7 +129,7 @@ def test_a_task_that_takes_too_much_memory_is_ended(executor: Executor, batch: M
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
-def test_a_task_beyond_its_time_is_ended_by_slurm(batch: MakeBatch) -> None:
+def test_a_task_that_exceeds_its_time_is_terminated_by_slurm(batch: MakeBatch) -> None:
     # Slurm counts whole minutes, and looks twice a minute.
     _beyond_its_time(SlurmExecutor(), batch)
 
@@ -140,7 +140,7 @@ def _beyond_its_time(executor: Executor, batch: MakeBatch) -> None:
     assert statuses[0].state == "timed-out"
 
 
-def test_what_is_cancelled_ends_and_what_had_ended_stays(executor: Executor, batch: MakeBatch) -> None:
+def test_running_tasks_are_cancelled_and_finished_tasks_keep_their_state(executor: Executor, batch: MakeBatch) -> None:
     task_batch = batch("task == 0 or time.sleep(600)", (0, 1, 2, 3))
     handle = executor.submit(task_batch)
     wait(executor, task_batch, handle, lambda s: s.final if s.task == 0 else s.task > 1 or s.state == "running")
@@ -165,7 +165,7 @@ def test_submitting_twice_runs_once(executor: Executor, batch: MakeBatch, tmp_pa
     assert (tmp_path / "ran").read_text() == "x"
 
 
-def test_another_process_follows_what_was_submitted(executor: Executor, batch: MakeBatch) -> None:
+def test_another_process_can_monitor_a_submitted_batch(executor: Executor, batch: MakeBatch) -> None:
     task_batch = batch("time.sleep(1)", (0, 1))
     handle = executor.submit(task_batch)
 
@@ -185,7 +185,7 @@ def _processes_of(batch: Batch) -> Iterator[psutil.Process]:
             continue
 
 
-def test_a_machine_that_goes_down_loses_its_task(batch: MakeBatch) -> None:
+def test_the_tasks_of_a_machine_that_stops_are_lost(batch: MakeBatch) -> None:
     executor = LocalExecutor()
     task_batch = batch("task == 0 or time.sleep(600)", (0, 1, 2))
     handle = executor.submit(task_batch)
@@ -199,7 +199,7 @@ def test_a_machine_that_goes_down_loses_its_task(batch: MakeBatch) -> None:
     assert [statuses[task].state for task in (0, 1, 2)] == ["done", "lost", "lost"]
 
 
-def test_a_task_whose_supervisor_died_is_not_taken_for_lost_while_it_runs(batch: MakeBatch, tmp_path: Path) -> None:
+def test_a_task_whose_supervisor_died_is_running_until_it_ends(batch: MakeBatch, tmp_path: Path) -> None:
     executor = LocalExecutor()
     task_batch = batch(f"time.sleep(3); open(r'{tmp_path}/ended', 'w').close()")
     handle = executor.submit(task_batch)
@@ -216,7 +216,7 @@ def test_a_task_whose_supervisor_died_is_not_taken_for_lost_while_it_runs(batch:
     assert (tmp_path / "ended").exists()
 
 
-def test_a_lost_node_runs_its_task_again(slurm: Cluster, batch: MakeBatch, tmp_path: Path) -> None:
+def test_the_task_of_a_lost_node_runs_again(slurm: Cluster, batch: MakeBatch, tmp_path: Path) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
     task_batch = batch(f"f = open(r'{tmp_path}/ran', 'a'); f.write('x'); f.close(); time.sleep(3)")
     handle = executor.submit(task_batch)
@@ -232,7 +232,7 @@ def test_a_lost_node_runs_its_task_again(slurm: Cluster, batch: MakeBatch, tmp_p
     assert (tmp_path / "ran").read_text() == "xx"
 
 
-def test_what_the_cluster_has_forgotten_is_read_from_what_tasks_left(slurm: Cluster, batch: MakeBatch) -> None:
+def test_states_that_the_cluster_no_longer_has_are_read_from_files_of_tasks(slurm: Cluster, batch: MakeBatch) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
     task_batch = batch("sys.exit(task)", (0, 1))
     finished(executor, task_batch, executor.submit(task_batch))
@@ -254,7 +254,7 @@ def _until_allowed(tmp_path: Path) -> str:
     )
 
 
-def test_a_controller_that_was_killed_knows_the_jobs_that_it_had_saved(
+def test_a_restarted_controller_knows_the_jobs_that_it_had_saved(
     slurm: Cluster, batch: MakeBatch, tmp_path: Path
 ) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
@@ -293,7 +293,7 @@ def test_a_job_that_a_killed_controller_had_not_saved_does_not_count_as_done(
     assert executor.find(task_batch) is None
 
 
-def test_a_job_of_another_batch_with_the_same_number_is_left_alone(slurm: Cluster, batch: MakeBatch) -> None:
+def test_a_job_of_another_batch_with_the_same_number_is_not_changed(slurm: Cluster, batch: MakeBatch) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
     lost, other = batch("time.sleep(600)"), batch("time.sleep(600)")
     first = executor.submit(lost)
