@@ -29,8 +29,8 @@ INSTALLS_AGAIN = pytest.mark.slow
 def git(folder: Path, *arguments: str) -> str:
     """Run git in a folder and return its output."""
     own = ("-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "protocol.file.allow=always")
-    result = subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True, text=True)
-    return result.stdout.strip()
+    completed = subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return completed.stdout.strip()
 
 
 @pytest.fixture
@@ -103,9 +103,9 @@ def ambush(clone: Path) -> Path:
 def test_the_action_and_the_template_are_valid() -> None:
     for schema, path in (("vendor.github-actions", ACTION), ("vendor.gitlab-ci", TEMPLATE)):
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
 
-        assert result.returncode == 0, result.stdout + result.stderr
+        assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, str]) -> tuple[int, str, Path]:
@@ -118,8 +118,8 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
     context = {"github.action_path": str(ACTION.parent), **values}
 
     def filled(text: str) -> str:
-        replaced = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
-        return filled(replaced) if replaced != text else replaced
+        expanded = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
+        return filled(expanded) if expanded != text else expanded
 
     log, code = "", 0
     platform = {
@@ -133,7 +133,7 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
         if step.get("if") == "inputs.base != ''" and not filled("${{ inputs.base }}"):
             continue
         own = {key: filled(value) for key, value in step.get("env", {}).items()}
-        result = subprocess.run(
+        completed = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             cwd=clone,
             env={**variables, **platform, **own},
@@ -141,13 +141,13 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
             text=True,
             check=False,
         )
-        log, code = log + result.stdout + result.stderr, result.returncode
+        log, code = log + completed.stdout + completed.stderr, completed.returncode
         if code:
             break
     return code, log, temporary
 
 
-def test_the_github_action_annotates_the_line_and_writes_the_summary(clone: Path, variables: dict[str, str]) -> None:
+def test_the_github_action_annotates_the_line_and_writes_a_summary(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
     ran = ambush(clone)
     code, log, temporary = run_action(clone, variables, {"base": base_of(clone)})
@@ -177,7 +177,7 @@ def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str
     }
     own = {key: str(value).replace("$CI_PROJECT_DIR", str(clone)) for key, value in job["variables"].items()}
 
-    result = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])],
         cwd=clone,
         env={**variables, **platform, **own, "ADVISOR_REQUIREMENT": str(ROOT)},
@@ -186,7 +186,7 @@ def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str
         check=False,
     )
 
-    assert result.returncode == 1, result.stderr
+    assert completed.returncode == 1, completed.stderr
     assert not ran.exists()
     issues = json.loads((clone / job["artifacts"]["reports"]["codequality"]).read_text())
     assert [(i["check_name"], i["location"]["lines"]["begin"]) for i in issues if i["severity"] == "critical"] == [
@@ -196,12 +196,12 @@ def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str
 
 
 @INSTALLS_AGAIN
-def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str]) -> None:
+def test_the_shell_recipe_fails_on_a_finding(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
     ran = ambush(clone)
     recipe = RECIPE.read_text().partition("## Any other CI")[2].partition("```sh\n")[2].partition("```")[0]
 
-    result = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-e", "-c", recipe],
         cwd=clone,
         env={**variables, "ADVISOR_REQUIREMENT": str(ROOT)},
@@ -210,9 +210,9 @@ def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str
         check=False,
     )
 
-    assert result.returncode == 1, result.stderr
+    assert completed.returncode == 1, completed.stderr
     assert not ran.exists()
-    assert "requirements.txt:2: error: ADV006" in result.stdout
+    assert "requirements.txt:2: error: ADV006" in completed.stdout
     assert {"advisor.xml", "advisor.sarif"} <= {path.name for path in clone.iterdir()}
 
 
@@ -224,7 +224,7 @@ def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_pa
     git(clone, "add", "pyproject.toml")
     command = [sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), "advisor-check", "--all-files", "--verbose"]
 
-    result = subprocess.run(
+    completed = subprocess.run(
         command,
         cwd=clone,
         env={**variables, "PRE_COMMIT_HOME": str(tmp_path / "pre-commit")},
@@ -233,6 +233,6 @@ def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_pa
         check=False,
     )
 
-    assert result.returncode == 1, result.stdout + result.stderr
-    assert "advisor check" in result.stdout
-    assert "requirements.txt:2: error: ADV006" in result.stdout
+    assert completed.returncode == 1, completed.stdout + completed.stderr
+    assert "advisor check" in completed.stdout
+    assert "requirements.txt:2: error: ADV006" in completed.stdout

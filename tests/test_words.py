@@ -12,41 +12,20 @@ from tests.words import ROOT, occurrences, occurrences_in, tracked_files
 
 CODE = (
     ".github",
-    "advisor/config.py",
-    "advisor/domain",
-    "advisor/user_directories.py",
+    "advisor",
     "benchmarks",
     "docs/*.py",
-    "knowledge/admission",
-    "knowledge/hardware",
-    "knowledge/rules",
-    "pi_runners/environment.py",
-    "pi_runners/executors",
-    "pi_runners/harness",
-    "pi_runners/indicators",
-    "pi_runners/installed_stack.py",
-    "pi_runners/matrix.py",
-    "pi_runners/subprocess_runner.py",
-    "pi_runners/telemetry.py",
-    "pi_runners/vocabulary.py",
+    "knowledge",
+    "pi_runners",
     "templates",
 )
 """Folders and files of code whose texts the list is applied to; `python -m tests.words` counts all occurrences."""
 NAMES = (
-    "advisor/campaign",
-    "advisor/domain",
-    "advisor/lock",
-    "advisor/project",
+    "advisor",
+    "benchmarks",
     "docs/*.py",
-    "knowledge/domain",
-    "knowledge/rules",
-    "pi_runners/campaign.py",
-    "pi_runners/environment.py",
-    "pi_runners/executors",
-    "pi_runners/harness",
-    "pi_runners/indicators",
-    "pi_runners/matrix.py",
-    "pi_runners/telemetry.py",
+    "knowledge",
+    "pi_runners",
 )
 """Folders and files of code whose names of variables the list is applied to."""
 MODULES_OF = ("advisor", "knowledge", "pi_runners", "docs", "benchmarks")
