@@ -80,7 +80,7 @@ def _of_block(fence: re.Match[str]) -> Iterator[Command]:
     elif "run with" in marks:
         yield Command(script=f"{marks['run with']} -c {shlex.quote(content)}", needs=needs)
     elif fence[3] == "console" and "not run" not in marks:
-        examples = list(_shown(content))
+        examples = list(_entries(content))
         for number, (script, output) in enumerate(examples, 1):
             code = int(marks.get("exit code", 0)) if number == len(examples) else 0
             yield Command(script=script, output=output, exit_code=code, needs=needs)

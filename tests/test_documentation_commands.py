@@ -70,7 +70,7 @@ def differences(page_commands: Sequence[Command], environment: dict[str, str], f
     )
     subprocess.run(["bash", "-c", script], cwd=folder / "work", env=environment, check=True)
     failures = []
-    for number, command in enumerate(given):
+    for number, command in enumerate(page_commands):
         output = (outputs / f"{number}.txt").read_text(encoding="utf-8")
         code = int((outputs / f"{number}.code").read_text())
         if code != command.exit_code or not command.prints(output):
@@ -82,7 +82,7 @@ def run(page: str, needs: Needs, environment: dict[str, str], folder: Path) -> N
     """Run the commands of a page that need no more than this, and compare."""
     selected = [command for command in commands((ROOT / page).read_text(encoding="utf-8")) if command.needs <= needs]
 
-    failed = differences(selected, environment, folder)
+    failures = differences(selected, environment, folder)
 
     assert not failures, "\n".join(failures)
 

@@ -185,7 +185,7 @@ def drop(
 ) -> None:
     """Delete quarantined observations permanently."""
     with open_writable_store(knowledge) as store:
-        deletions = store.drop(_chosen(store, which or [], all_=all_, source=source))
+        deletions = store.drop(_selected_identities(store, which or [], all_=all_, source=source))
     typer.echo(f"{deletions} deleted")
 
 
