@@ -87,7 +87,9 @@ class Sampler:
             figures = current.since(previous)
             previous = current
             memory_bytes = tree.resident_bytes()
-            figures["memory_bytes"] = memory_bytes
+            if memory_bytes:
+                # A process that has just ended has no memory; the reading says nothing about the run.
+                figures["memory_bytes"] = memory_bytes
             figures.update(_cpu_figures())
             if self._gpu is not None:
                 figures.update(self._gpu())

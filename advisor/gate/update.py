@@ -77,7 +77,7 @@ def find_smallest_update(
                 details=tuple(f"{finding.code}: {finding.message}" for finding in before),
                 hint="relax the requirements, or ignore a finding with a reason in `[tool.advisor.gate]`",
             ) from None
-        head = replace(case.head, lock=lock_from_stack(optimum.stack), problem=request.problem)
+        head = replace(case.head, lock=_updated_lock(lock, optimum.stack), problem=request.problem)
         after = check_target(replace(case, head=head, base=None), policy, today=today)
         remaining = failing_findings(after, policy, today=today)
         fresh = {
@@ -121,6 +121,13 @@ def _excluded_combinations(
                 yield frozenset(
                     (NormalizedName(name), version) for name, version in performance_versions(other).items()
                 )
+
+
+def _updated_lock(lock: Lock, stack: Sequence[Candidate]) -> Lock:
+    """Return a lock with the versions of a stack; pinned requirements list the same packages as before."""
+    if not lock.is_project:
+        return lock_from_stack(stack)
+    return replace(lock_from_stack([c for c in stack if c.name in lock.versions]), is_project=True)
 
 
 def lock_from_stack(stack: Sequence[Candidate]) -> Lock:

@@ -197,7 +197,7 @@ def test_campaigns_are_found_by_the_begin_of_their_names(bench: Bench) -> None:
     assert "there are no campaigns" in none.stdout
     assert listed.stdout.count("complete, 2 of 2 measured") == 2
     assert ambiguous.returncode == unknown.returncode == 2
-    assert "may be any of" in ambiguous.stderr
+    assert "matches" in ambiguous.stderr
     assert "there is no campaign `large`" in unknown.stderr
     assert "numpy==2.0.0" in one.stdout
 

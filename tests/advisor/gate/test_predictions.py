@@ -123,3 +123,29 @@ def test_an_update_of_a_lock_that_cannot_run_has_no_prediction(stacks: Path, adv
 @pytest.mark.parametrize("code", ["ADV007", "ADV008"])
 def test_the_findings_about_speed_say_which_findings_prevent_them(code: str) -> None:
     assert sorted(set(re.findall(r"ADV\d{3}", gate_codes()[code].why))) == sorted(PREVENT_PREDICTION)
+
+
+def test_an_update_of_pins_is_checked_like_the_pins_without_unlisted_dependencies(
+    project: Path, index: PackageIndex, advisor_here: Advisor
+) -> None:
+    # TensorFlow 2.12 requires JAX, which the pins do not list: with it, the predicted gap is smaller than allowed.
+    index.add("tensorflow-cpu", "2.12.1", ["jax", "numpy<2"])
+    index.add("tensorflow-cpu", "2.20.0", ["numpy"])
+    index.add("jax", "0.4.29")
+    index.add("numpy", "1.26.4")
+    index.add("numpy", "2.0.2")
+    (project / "pyproject.toml").write_text("[tool.advisor.gate]\nmax-gap = 0.09\n")
+    (project / "pylock.toml").unlink()
+    pins = project / "requirements.txt"
+    pins.write_text("tensorflow-cpu==2.12.1\nnumpy==1.26.4\n")
+    options = ("--workload", "equal", "--hardware", "cpu-zen4", "--python", "3.12", "--index-url", index.url)
+    before = advisor_here("check", ".", *options)
+
+    update = advisor_here("advise", ".", "--update", *options)
+    after = advisor_here("check", ".", *options)
+
+    assert (before.returncode, "ADV008" in before.stdout) == (1, True), before.stdout + before.stderr
+    assert update.returncode == 0, update.stderr
+    assert "tensorflow-cpu==2.20.0" in pins.read_text()
+    assert "resolved ADV008" in update.stdout
+    assert (after.returncode, "ADV008" in after.stdout) == (0, False)
