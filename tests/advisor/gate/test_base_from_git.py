@@ -121,6 +121,51 @@ def test_a_link_that_leaves_the_repository_through_another_link_is_skipped(repos
     assert "`k/l/out.txt`" in skipped[0]
 
 
+def test_included_files_of_any_name_are_laid_out(repository: Path) -> None:
+    texts = {
+        "requirements.txt": "-r reqs/base\n-c ./reqs/../limits\n-r linked/more\n-r /etc/hostname\n",
+        "reqs/base": "a\n-rcommon\n--requirement=../../outside\n-r ../requirements.txt\n",
+        "reqs/common": "b\n-r base\n",
+        "reqs/unused": "-r other\n",
+        "limits": "b<2\n",
+        "deps/more": "--constraint 'wide'\n",
+        "deps/wide": "b<3\n",
+        "other": "c\n",
+        "wide.in": "-c wide-limits\n",
+    }
+    for name, text in texts.items():
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_bytes(text.encode("utf-16" if name == "wide.in" else "utf-8"))
+    (repository / "wide-limits").write_text("b<4\n")
+    (repository / "linked").symlink_to("deps")
+    (repository / "bad.txt").write_bytes(b"\xff\xfe\x00")
+    commit(repository)
+
+    files, skipped = laid_out(repository)
+
+    included = {"requirements.txt", "reqs/base", "reqs/common", "limits", "linked/more", "linked/wide", "wide.in"}
+    assert set(files) == {"pyproject.toml", "pylock.toml", "bad.txt", "wide-limits", *included}
+    assert (files["reqs/base"], files["linked/more"]) == (texts["reqs/base"].encode(), texts["deps/more"].encode())
+    assert skipped == []
+
+
+@pytest.mark.parametrize("arguments", [(), ("-r", "reqs/base"), ("-c", "reqs/limits")])
+def test_a_base_whose_requirements_have_no_suffix_is_read(
+    repository: Path, advisor_here: Advisor, arguments: tuple[str, ...]
+) -> None:
+    (repository / "reqs").mkdir()
+    (repository / "reqs" / "base").write_text("a\n")
+    (repository / "reqs" / "limits").write_text("b<2\n")
+    (repository / "requirements.txt").write_text("-r reqs/base\n")
+    if not arguments:
+        change(repository / "pyproject.toml", "[project]", "[unrelated]")
+    commit(repository)
+
+    done = advisor_here("check", "--base", "HEAD", *arguments)
+
+    assert (done.returncode, "cannot be read" in done.stderr) == (0, False), done.stderr
+
+
 def test_names_and_attributes_of_other_files_have_no_effect(repository: Path) -> None:
     (repository / ".gitattributes").write_text("*.toml export-ignore\n*.txt text eol=crlf\n")
     with open(os.fsencode(repository) + b"/caf\xe9.txt", "wb") as file:
