@@ -91,6 +91,8 @@ def test_symbolic_links_are_followed_only_inside_the_repository(repository: Path
     (repository / "inside.txt").symlink_to("deps/list")
     (repository / "again.txt").symlink_to("./deps/../inside.txt")
     (repository / "absolute.txt").symlink_to("/etc/hostname")
+    # Below the top of the repository, this would be a file of the commit.
+    (repository / "rooted.txt").symlink_to("/deps/list")
     (repository / "outside.txt").symlink_to("../own.sqlite")
     (repository / "nothing.txt").symlink_to("deps/nothing")
     (repository / "loop.txt").symlink_to("loop.txt")
@@ -99,11 +101,16 @@ def test_symbolic_links_are_followed_only_inside_the_repository(repository: Path
     files, skipped = export_last_commit(repository)
 
     assert files["inside.txt"] == files["again.txt"] == b"a\n"
-    assert not {"absolute.txt", "outside.txt", "nothing.txt", "loop.txt"} & set(files)
+    assert not {"absolute.txt", "rooted.txt", "outside.txt", "nothing.txt", "loop.txt"} & set(files)
     assert skipped == [
-        "the base `HEAD` has 4 symbolic links that lead to no file of the repository, such as `absolute.txt`: they are "
+        "the base `HEAD` has 5 symbolic links that lead to no file of the repository, such as `absolute.txt`: they are "
         "skipped"
     ]
+
+
+def test_an_absolute_path_is_no_file_of_a_commit(repository: Path) -> None:
+    assert read_file_at("HEAD", repository, Path("pyproject.toml")) is not None
+    assert read_file_at("HEAD", repository, Path("/pyproject.toml")) is None
 
 
 def test_a_link_that_leaves_the_repository_through_another_link_is_skipped(repository: Path) -> None:
@@ -121,7 +128,7 @@ def test_a_link_that_leaves_the_repository_through_another_link_is_skipped(repos
     assert "`k/l/out.txt`" in skipped[0]
 
 
-def test_included_files_of_any_name_are_laid_out(repository: Path) -> None:
+def test_included_files_of_any_name_are_exported(repository: Path) -> None:
     texts = {
         "requirements.txt": "-r reqs/base\n-c ./reqs/../limits\n-r linked/more\n-r /etc/hostname\n",
         "reqs/base": "a\n-rcommon\n--requirement=../../outside\n-r ../requirements.txt\n",
@@ -141,7 +148,7 @@ def test_included_files_of_any_name_are_laid_out(repository: Path) -> None:
     (repository / "bad.txt").write_bytes(b"\xff\xfe\x00")
     commit(repository)
 
-    files, skipped = laid_out(repository)
+    files, skipped = export_last_commit(repository)
 
     included = {"requirements.txt", "reqs/base", "reqs/common", "limits", "linked/more", "linked/wide", "wide.in"}
     assert set(files) == {"pyproject.toml", "pylock.toml", "bad.txt", "wide-limits", *included}
