@@ -230,8 +230,9 @@ def _base(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: E
 
 
 def _commit(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
-    sources = {switch.path.relative_to(files.directory) for switch in switches}
-    directory = stack.enter_context(export_commit(base, files.directory, extra_files=sources, warn=logger.warning))
+    named = (*(switch.path for switch in switches), *files.requirements, *files.constraints, *files.overrides)
+    extra_files = {Path(os.path.relpath(path, files.directory)) for path in named}
+    directory = stack.enter_context(export_commit(base, files.directory, extra_files=extra_files, warn=logger.warning))
     base_files = files.moved_to(directory)
     try:
         # What is not read of the base is not read of the project either, and was reported there.

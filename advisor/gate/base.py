@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import posixpath
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from advisor.gate.git_objects import CommitTree, commit_of, prefix_of, repository_error
+from advisor.project.requirements import included_files
 from knowledge.domain.errors import InputError
 
 _NAMES = ("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.cdx.json", "*bom.json", "*.yaml", "*.yml")
+_REQUIREMENTS = (".txt", ".in")
 
 
 @contextmanager
@@ -19,7 +22,8 @@ def export_commit(
 ) -> Iterator[Path]:
     """Write the files of a commit that concern a project's packages to a temporary folder; nothing is executed.
 
-    A symbolic link is written as a regular file with the content that it leads to in the same commit.
+    A symbolic link is written as a regular file with the content that it leads to in the same commit. The files that
+    requirements files include are written, too, whatever their names are.
 
     Args:
         reference: A commit, a branch or a tag.
@@ -46,7 +50,7 @@ def export_commit(
         )
     tree = CommitTree(revision, directory)
     prefix = prefix_of(directory)
-    extra_names = {str(PurePosixPath(prefix) / path.as_posix()) for path in extra_files}
+    extra_names = {posixpath.normpath(posixpath.join(prefix, path.as_posix())) for path in extra_files}
     identifiers: dict[str, str] = {}
     broken_links: list[str] = []
     for name in sorted({*tree.files, *tree.links}):
@@ -62,13 +66,31 @@ def export_commit(
             f"such as `{broken_links[0]}`: they are skipped"
         )
     with tempfile.TemporaryDirectory(prefix="advisor-base-") as folder:
-        for name, content in zip(identifiers, tree.contents(identifiers.values()), strict=True):
-            path = Path(folder) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        written: set[str] = set()
+        while identifiers:
+            written.update(identifiers)
+            included: set[str] = set()
+            for name, content in zip(identifiers, tree.contents(identifiers.values()), strict=True):
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+                if name in extra_names or name.endswith(_REQUIREMENTS):
+                    included |= _included_names(name, content)
+            extra_names |= included
+            pending = {name: tree.file_at(name) for name in sorted(included - written)}
+            identifiers = {name: identifier for name, identifier in pending.items() if identifier is not None}
         project = Path(folder) / prefix
         project.mkdir(parents=True, exist_ok=True)
         yield project
+
+
+def _included_names(name: str, content: bytes) -> set[str]:
+    """Return the paths of the files that a requirements file includes, from the top of the repository."""
+    try:
+        included = included_files(content)
+    except ValueError:
+        return set()  # Not a requirements file: it is in no encoding that pip reads.
+    return {posixpath.normpath(posixpath.join(posixpath.dirname(name), file)) for file in included}
 
 
 def read_file_at(reference: str, directory: Path, path: Path) -> bytes | None:

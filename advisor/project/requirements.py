@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Iterator
@@ -105,10 +106,17 @@ def _check(path: Path, checked: set[Path]) -> None:
     content = path.read_bytes()
     if _SPACES.search(content):
         raise InputError(f"`{path}` cannot be read: a line has 1000 spaces in a row")
-    for name in _INCLUDE.findall(_CONTINUATION.sub(b"", content)):
-        included = path.parent / os.fsdecode(name)
+    for name in included_files(content):
+        included = path.parent / name
         if included.exists() and included not in checked:
             _check(included, checked)
+
+
+def included_files(content: bytes) -> tuple[str, ...]:
+    """Return the files that a requirements file includes (``-r``, ``-c``), as written; some may be no includes."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        content = decoded(content).encode()
+    return tuple(os.fsdecode(name) for name in _INCLUDE.findall(_CONTINUATION.sub(b"", content)))
 
 
 def _parse(path: Path) -> Any:

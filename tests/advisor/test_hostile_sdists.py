@@ -113,6 +113,20 @@ def test_members_with_long_names_are_read() -> None:
     assert read_sdist_metadata(io.BytesIO(content.getvalue()), NAME) == PKG_INFO.decode()
 
 
+def test_many_members_with_long_names_exact_times_and_large_users_are_read() -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz", format=tarfile.PAX_FORMAT, compresslevel=1) as opened:
+        for number in range(20_000):
+            member = tarfile.TarInfo(f"a-1.0/{'x' * 240}/{number:05}.py")
+            member.mtime, member.uid, member.gid = 1_700_000_000.123456, 1_000_000_000, 1_000_000_000
+            opened.addfile(member)
+        member = tarfile.TarInfo("a-1.0/PKG-INFO")
+        member.size = len(PKG_INFO)
+        opened.addfile(member, io.BytesIO(PKG_INFO))
+
+    assert read_sdist_metadata(io.BytesIO(content.getvalue()), NAME) == PKG_INFO.decode()
+
+
 @pytest.mark.parametrize("name", [NAME, "a-1.0.zip"])
 @pytest.mark.parametrize("others", [9, 10])
 def test_metadata_is_looked_for_in_a_bounded_number_of_members(

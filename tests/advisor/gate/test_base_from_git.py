@@ -91,6 +91,8 @@ def test_symbolic_links_are_followed_only_inside_the_repository(repository: Path
     (repository / "inside.txt").symlink_to("deps/list")
     (repository / "again.txt").symlink_to("./deps/../inside.txt")
     (repository / "absolute.txt").symlink_to("/etc/hostname")
+    # Below the top of the repository, this would be a file of the commit.
+    (repository / "rooted.txt").symlink_to("/deps/list")
     (repository / "outside.txt").symlink_to("../own.sqlite")
     (repository / "nothing.txt").symlink_to("deps/nothing")
     (repository / "loop.txt").symlink_to("loop.txt")
@@ -99,11 +101,16 @@ def test_symbolic_links_are_followed_only_inside_the_repository(repository: Path
     files, skipped = export_last_commit(repository)
 
     assert files["inside.txt"] == files["again.txt"] == b"a\n"
-    assert not {"absolute.txt", "outside.txt", "nothing.txt", "loop.txt"} & set(files)
+    assert not {"absolute.txt", "rooted.txt", "outside.txt", "nothing.txt", "loop.txt"} & set(files)
     assert skipped == [
-        "the base `HEAD` has 4 symbolic links that lead to no file of the repository, such as `absolute.txt`: they are "
+        "the base `HEAD` has 5 symbolic links that lead to no file of the repository, such as `absolute.txt`: they are "
         "skipped"
     ]
+
+
+def test_an_absolute_path_is_no_file_of_a_commit(repository: Path) -> None:
+    assert read_file_at("HEAD", repository, Path("pyproject.toml")) is not None
+    assert read_file_at("HEAD", repository, Path("/pyproject.toml")) is None
 
 
 def test_a_link_that_leaves_the_repository_through_another_link_is_skipped(repository: Path) -> None:
@@ -119,6 +126,51 @@ def test_a_link_that_leaves_the_repository_through_another_link_is_skipped(repos
     assert files["k/l/in.txt"] == files["pyproject.toml"]
     assert "k/l/out.txt" not in files
     assert "`k/l/out.txt`" in skipped[0]
+
+
+def test_included_files_of_any_name_are_exported(repository: Path) -> None:
+    texts = {
+        "requirements.txt": "-r reqs/base\n-c ./reqs/../limits\n-r linked/more\n-r /etc/hostname\n",
+        "reqs/base": "a\n-rcommon\n--requirement=../../outside\n-r ../requirements.txt\n",
+        "reqs/common": "b\n-r base\n",
+        "reqs/unused": "-r other\n",
+        "limits": "b<2\n",
+        "deps/more": "--constraint 'wide'\n",
+        "deps/wide": "b<3\n",
+        "other": "c\n",
+        "wide.in": "-c wide-limits\n",
+    }
+    for name, text in texts.items():
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_bytes(text.encode("utf-16" if name == "wide.in" else "utf-8"))
+    (repository / "wide-limits").write_text("b<4\n")
+    (repository / "linked").symlink_to("deps")
+    (repository / "bad.txt").write_bytes(b"\xff\xfe\x00")
+    commit(repository)
+
+    files, skipped = export_last_commit(repository)
+
+    included = {"requirements.txt", "reqs/base", "reqs/common", "limits", "linked/more", "linked/wide", "wide.in"}
+    assert set(files) == {"pyproject.toml", "pylock.toml", "bad.txt", "wide-limits", *included}
+    assert (files["reqs/base"], files["linked/more"]) == (texts["reqs/base"].encode(), texts["deps/more"].encode())
+    assert skipped == []
+
+
+@pytest.mark.parametrize("arguments", [(), ("-r", "reqs/base"), ("-c", "reqs/limits")])
+def test_a_base_whose_requirements_have_no_suffix_is_read(
+    repository: Path, advisor_here: Advisor, arguments: tuple[str, ...]
+) -> None:
+    (repository / "reqs").mkdir()
+    (repository / "reqs" / "base").write_text("a\n")
+    (repository / "reqs" / "limits").write_text("b<2\n")
+    (repository / "requirements.txt").write_text("-r reqs/base\n")
+    if not arguments:
+        change(repository / "pyproject.toml", "[project]", "[unrelated]")
+    commit(repository)
+
+    done = advisor_here("check", "--base", "HEAD", *arguments)
+
+    assert (done.returncode, "cannot be read" in done.stderr) == (0, False), done.stderr
 
 
 def test_names_and_attributes_of_other_files_have_no_effect(repository: Path) -> None:

@@ -219,6 +219,24 @@ def test_a_change_that_removes_the_hashes_of_a_package_fails(with_pdm: Path, che
     assert findings_of(unchanged, "ADV029") == []
 
 
+def test_a_change_that_removes_the_hash_of_one_file_fails(with_pdm: Path, check: Run, index: PackageIndex) -> None:
+    rest = pdm_lock(index, unhashed=("b",)).replace(PDM.format(name="b", version="1.1", files=""), "")
+    index.add("b", "1.1", tag="cp312-cp312-win_amd64", code="")
+    entries = [entry for entry in index.entries["b"] if "-1.1-" in entry["filename"]]
+    hashed = [f'{{file = "{e["filename"]}", hash = "sha256:{e["hashes"]["sha256"]}"}}' for e in entries]
+
+    def write(*files: str) -> None:
+        (with_pdm / "pdm.lock").write_text(rest + PDM.format(name="b", version="1.1", files=", ".join(files)))
+
+    write(*hashed)
+    git(with_pdm, "commit", "-qam", "two files")
+    unchanged = check("--base", "HEAD")
+    write(hashed[0], f'{{file = "{entries[1]["filename"]}"}}')
+
+    assert findings_of(unchanged, "ADV029") == []
+    assert [f["package"] for f in findings_of(check("--base", "HEAD"), "ADV029")] == ["b"]
+
+
 def test_a_new_package_without_hashes_fails_if_all_others_have_hashes(
     with_pdm: Path, check: Run, index: PackageIndex
 ) -> None:
@@ -340,6 +358,24 @@ def test_locks_that_no_target_checks_are_listed(repository: Path, check: Run) ->
 
     assert set(finding) == {"uv.lock", "requirements.txt"}
     assert "`lock` of a target" in finding["uv.lock"]
+
+
+def test_unchecked_locks_of_the_base_are_reported_only_if_the_change_edits_them(repository: Path, check: Run) -> None:
+    for name in ("uv.lock", "pdm.lock"):
+        (repository / name).write_text("version = 1\npackage = []\n")
+        git(repository, "add", name)
+    git(repository, "commit", "-qm", "locks")
+    unchanged = check("--base", "HEAD")
+    (repository / "pdm.lock").write_text("package = []\n")
+    (repository / "poetry.lock").write_text("package = []\n")
+
+    changed = check("--base", "HEAD")
+
+    assert [f["subject"] for f in findings_of(unchanged, "ADV022") if "not checked" in f["message"]] == []
+    assert {f["subject"] for f in findings_of(changed, "ADV022") if "not checked" in f["message"]} == {
+        "pdm.lock",
+        "poetry.lock",
+    }
 
 
 def test_a_lock_above_the_size_limit_is_refused(repository: Path, check: Run, monkeypatch: pytest.MonkeyPatch) -> None:
