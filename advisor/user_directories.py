@@ -33,7 +33,7 @@ def cache_directory(directory: Path | None) -> Path:
     return _usable_cache(directory)
 
 
-def readable_address(chosen: str | None) -> str:
+def readable_address(address: str | None) -> str:
     """Return the address of the knowledge base to read: the chosen one, or the user's own.
 
     Where the user's own does not exist and cannot be created, a temporary one with the observations that ship takes its
@@ -44,7 +44,7 @@ def readable_address(chosen: str | None) -> str:
     """
     from knowledge.store.state_hash import default_path
 
-    return chosen or _usable_knowledge_base(default_path())
+    return address or _usable_knowledge_base(default_path())
 
 
 @functools.cache

@@ -139,7 +139,7 @@ def open_gate(
         if files.current is None:
             checked_locks = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
             exported_to = base.files.directory if base is not None and base.files is not None else None
-            changes += tuple(find_unchecked_locks(files.directory, policy, known=checked_locks, base=exported_to))
+            changes += tuple(find_unchecked_locks(files.directory, policy, checked=checked_locks, base=exported_to))
         today = datetime.now(UTC).date()
         yield GateSession(
             result=check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts=contexts

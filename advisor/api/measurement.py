@@ -162,7 +162,7 @@ def plan_block(
     locker: StackLocker = StackLocker(client, hardware)
     locks = [locker.lock(stack.split(), python) for stack in stacks]
     arms = plan_arms(
-        [(lock, chosen) for lock in locks for chosen in settings],
+        [(lock, combination) for lock in locks for combination in settings],
         cases,
         dtypes=indicator_options.dtypes,
         device=device,

@@ -123,10 +123,10 @@ def optimise(
     encoding = Encoding(problem, source, limits, explicit=explicit)
     search = Search(problem, source, encoding, start)
     search.add_packages(rewarded)
-    stages = _Stages(encoding, effort or Effort(), start, lambda chosen: needed_by(problem, source, chosen)[0])
+    stages = _Stages(encoding, effort or Effort(), start, lambda selection: needed_by(problem, source, selection)[0])
     for iteration in range(1, MAX_ITERATIONS + 1):
-        bounds, chosen = stages.solve(objectives(encoding.candidates))
-        stack = search.refine(chosen, stages.unexpanded)
+        bounds, selection = stages.solve(objectives(encoding.candidates))
+        stack = search.refine(selection, stages.unexpanded)
         if stack is not None and stages.rewards_are_justified(stack):
             return Optimum(
                 stack=stack,

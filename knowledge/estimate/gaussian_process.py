@@ -74,11 +74,11 @@ class Posterior:
         """Return the gains of terms over an anchor; terms and anchor are given by their indices."""
         import numpy as np
 
-        chosen, base = np.array(places, dtype=int), np.full(len(places), anchor)
-        whitened = self.whitened[chosen] - self.whitened[anchor]
-        before = self.prior(chosen, chosen) + self.prior(base, base) - 2 * self.prior(chosen, base)
+        indices, base = np.array(places, dtype=int), np.full(len(places), anchor)
+        whitened = self.whitened[indices] - self.whitened[anchor]
+        before = self.prior(indices, indices) + self.prior(base, base) - 2 * self.prior(indices, base)
         variance = np.maximum(before - np.einsum("ij,ij->i", whitened, whitened), 0.0)
-        return Gains(mean=self.mean[chosen] - self.mean[anchor], variance=variance, whitened=whitened)
+        return Gains(mean=self.mean[indices] - self.mean[anchor], variance=variance, whitened=whitened)
 
     def weights(self, place: int, anchor: int) -> Array:
         """Return the weight of each contrast in the mean gain of a term over an anchor."""
