@@ -1,4 +1,4 @@
-"""The CI recipes of the documentation are run with their own commands and the variables that each platform sets."""
+"""The CI recipes of the documentation work: exactly their commands, with the variables that each platform sets."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ACTION = ROOT / ".github" / "actions" / "advise" / "action.yml"
 TEMPLATE = ROOT / "templates" / "advisor.gitlab-ci.yml"
 RECIPE = ROOT / "docs" / "how-to" / "gate-ci.md"
 INSTALLS_AGAIN = pytest.mark.slow
-"""Each recipe installs the program with its requirements: half a minute of processor time."""
+"""Each recipe installs the program and its dependencies, which takes half a minute of CPU time."""
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder, and return its output."""
+    """Run git in a folder and return its output."""
     own = ("-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "protocol.file.allow=always")
     completed = subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True, text=True)
     return completed.stdout.strip()
@@ -60,7 +60,7 @@ def clone(index: PackageIndex, tmp_path: Path, network: None) -> Path:
 
 @pytest.fixture
 def variables(tmp_path: Path, first_knowledge: Path) -> dict[str, str]:
-    """Variables that every platform sets; the requirements are installed already."""
+    """Return the variables of every platform; the dependencies are importable, so pip installs only the program."""
     return {
         **{k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "GITHUB_", "CI_"))},
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -72,19 +72,19 @@ def variables(tmp_path: Path, first_knowledge: Path) -> dict[str, str]:
 
 
 def base_of(clone: Path) -> str:
-    """Return the commit that the change is based on."""
+    """Return the commit at the head of the base branch."""
     return git(clone, "ls-remote", "origin", "refs/heads/main").split()[0]
 
 
 def excuse(clone: Path) -> None:
-    """Add a commit that ignores the finding of the change."""
+    """Add an exception for the change's own finding to its policy."""
     with (clone / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "ADV006", reason = "trust me" }]\n')
     git(clone, "commit", "-qam", "excuse")
 
 
 def ambush(clone: Path) -> Path:
-    """Add modules and an environment to the change which write a file if they are run; return the file."""
+    """Add modules and an environment that write a file if they run; return the path of the file."""
     ran = clone.parent / "ran"
     code = f"open({str(ran)!r}, 'w').close()\n"
     for name in ("venv", "pip", "ensurepip", "advisor"):
@@ -109,7 +109,7 @@ def test_the_action_and_the_template_are_valid() -> None:
 
 
 def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, str]) -> tuple[int, str, Path]:
-    """Run the steps of the composite action as the runner does; return exit code, log and the temporary folder."""
+    """Run the steps of the composite action like a runner; return exit code, log and temporary folder."""
     action = yaml.safe_load(ACTION.read_text())
     temporary = clone.parent / "runner"
     temporary.mkdir()
@@ -170,7 +170,7 @@ def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str
         "CI_PROJECT_DIR": str(clone),
         "CI_PROJECT_PATH": "group/project",
         "CI_MERGE_REQUEST_PROJECT_PATH": "group/project",
-        # The author chose the base commit of the change, which has an exception that was removed since.
+        # The author chose a start commit whose policy still has an exception that was removed since.
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": git(clone, "rev-parse", "HEAD"),
         "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
         "GITLAB_CI": "true",

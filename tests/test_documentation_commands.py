@@ -59,18 +59,18 @@ def environment(tmp_path: Path, first_knowledge: Path, shared_cache: Path) -> di
     }
 
 
-def differences(selected: Sequence[Command], environment: dict[str, str], folder: Path) -> list[str]:
+def differences(page_commands: Sequence[Command], environment: dict[str, str], folder: Path) -> list[str]:
     """Run commands in one shell, as a reader would type them; describe each with a different exit code or output."""
     outputs = folder / "outputs"
     (folder / "work").mkdir()
     outputs.mkdir()
     script = "".join(
         f"{{\n{command.script}\n}} >{outputs}/{number}.txt 2>&1 </dev/null\necho $? >{outputs}/{number}.code\n"
-        for number, command in enumerate(selected)
+        for number, command in enumerate(page_commands)
     )
     subprocess.run(["bash", "-c", script], cwd=folder / "work", env=environment, check=True)
     failures = []
-    for number, command in enumerate(selected):
+    for number, command in enumerate(page_commands):
         output = (outputs / f"{number}.txt").read_text(encoding="utf-8")
         code = int((outputs / f"{number}.code").read_text())
         if code != command.exit_code or not command.prints(output):
@@ -82,9 +82,9 @@ def run(page: str, needs: Needs, environment: dict[str, str], folder: Path) -> N
     """Run the commands of a page with at most these needs, and compare their output."""
     selected = [command for command in commands((ROOT / page).read_text(encoding="utf-8")) if command.needs <= needs]
 
-    failed = differences(selected, environment, folder)
+    failures = differences(selected, environment, folder)
 
-    assert not failed, "\n".join(failed)
+    assert not failures, "\n".join(failures)
 
 
 @pytest.mark.parametrize("page", pages(Needs.NOTHING))

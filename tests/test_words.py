@@ -10,11 +10,6 @@ import pytest
 
 from tests.words import ROOT, occurrences, occurrences_in, tracked_files
 
-PENDING_PAGES = (
-    "docs/how-to/",
-    "docs/troubleshooting.md",
-)
-"""Pages that the list is not applied to yet."""
 CODE = (
     ".github",
     "advisor",
@@ -56,7 +51,7 @@ NOUNS = {
 
 
 def test_pages_use_no_word_of_the_list() -> None:
-    pages = [path for path in tracked_files(suffixes=(".md",)) if not path.startswith(PENDING_PAGES)]
+    pages = tracked_files(suffixes=(".md",))
 
     assert len(pages) > 40
     assert [str(match) for match in occurrences(pages)] == []
@@ -118,4 +113,3 @@ def test_no_two_public_classes_have_the_same_name() -> None:
 
 def test_every_folder_of_the_check_exists() -> None:
     assert [folder for folder in (*CODE, *NAMES) if not tracked_files(folder)] == []
-    assert [page for page in PENDING_PAGES if not (ROOT / page).exists()] == []

@@ -162,7 +162,7 @@ def plan_block(
     locker: StackLocker = StackLocker(client, hardware)
     locks = [locker.lock(stack.split(), python) for stack in stacks]
     arms = plan_arms(
-        [(lock, combination) for lock in locks for combination in settings],
+        [(lock, setting) for lock in locks for setting in settings],
         cases,
         dtypes=indicator_options.dtypes,
         device=device,

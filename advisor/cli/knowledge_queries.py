@@ -166,15 +166,15 @@ def estimate(
     typer.echo(
         estimate_text(
             result.estimate,
-            stack=_written(result.stack),
-            against=_written(result.against),
+            stack=_stack_text(result.stack),
+            against=_stack_text(result.against),
             where=result.device,
             indicators=result.sizes,
         )
     )
 
 
-def _written(stack: Mapping[str, Version]) -> str:
+def _stack_text(stack: Mapping[str, Version]) -> str:
     return " ".join(f"{name}=={version}" for name, version in stack.items())
 
 

@@ -71,7 +71,7 @@ def read_moment(text: str, option: str) -> datetime:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-def check_format(value: str, *, among: Sequence[str] = ("text", "json"), what: str = "format") -> None:
+def check_format(choice: str, *, among: Sequence[str] = ("text", "json"), what: str = "format") -> None:
     """Refuse an unknown output format, or another word of a few.
 
     Raises:
@@ -79,5 +79,5 @@ def check_format(value: str, *, among: Sequence[str] = ("text", "json"), what: s
     """
     from knowledge.domain.errors import InputError
 
-    if value not in among:
-        raise InputError(f"there is no {what} `{value}`", hint=f"take one of {', '.join(f'`{f}`' for f in among)}")
+    if choice not in among:
+        raise InputError(f"there is no {what} `{choice}`", hint=f"take one of {', '.join(f'`{f}`' for f in among)}")

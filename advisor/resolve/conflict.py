@@ -64,7 +64,7 @@ def find_conflict(
         answer = encoding.model.solve(effort, assumptions=list(encoding.guards.values()))
         if answer.values is None:
             return _Reduction(encoding, search, effort).conflict() if answer.impossible else None
-        if search.refine(encoding.chosen(answer)) is not None:
+        if search.refine(encoding.selected_candidates(answer)) is not None:
             return None
     return None
 
@@ -83,11 +83,11 @@ class _Reduction:
         roots = [fact for fact in self._guards if fact.root is not None]
         smallest = self._smallest(roots)
         others = [fact for fact in self._guards if fact.root is None]
-        needed = self._needed(others, smallest)
+        relevant = self._relevant(others, smallest)
         return Conflict(
             roots=tuple(fact.root for fact in smallest if fact.root is not None),
-            relations=tuple(sorted((f.parent, f.required) for f in needed if f.parent and f.required)),
-            rules=tuple(sorted(fact.rule for fact in needed if fact.rule)),
+            relations=tuple(sorted((f.parent, f.required) for f in relevant if f.parent and f.required)),
+            rules=tuple(sorted(fact.rule for fact in relevant if fact.rule)),
         )
 
     def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
@@ -113,7 +113,7 @@ class _Reduction:
             if answer.values is None:
                 return answer.impossible
             # The relaxation has a solution: check it with the metadata of everything that it chose.
-            if self._search.refine(self._encoding.chosen(answer), roots=requirements) is not None:
+            if self._search.refine(self._encoding.selected_candidates(answer), roots=requirements) is not None:
                 return False
 
     def _smallest(self, roots: Sequence[Fact]) -> list[Fact]:
@@ -134,17 +134,17 @@ class _Reduction:
                 return list(roots)
             hitting.require_any(picks[fact] for fact in roots if fact not in compatible)
 
-    def _needed(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
+    def _relevant(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
         """Return the other facts that the conflict needs."""
         core = self._core([*others, *roots]) or set()
-        needed = [fact for fact in others if fact in core]
-        for fact in list(needed):
-            if fact not in needed:
+        relevant = [fact for fact in others if fact in core]
+        for fact in list(relevant):
+            if fact not in relevant:
                 continue
-            smaller = self._core([*(f for f in needed if f is not fact), *roots])
+            smaller = self._core([*(f for f in relevant if f is not fact), *roots])
             if smaller is not None:
-                needed = [f for f in needed if f in smaller]
-        return needed
+                relevant = [f for f in relevant if f in smaller]
+        return relevant
 
 
 def describe_conflict(conflict: Conflict, source: CandidateSource, reasons: Callable[[str], str]) -> tuple[str, ...]:

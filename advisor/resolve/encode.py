@@ -133,7 +133,7 @@ class Encoding:
         """Return the literal for all candidates of a package that are not explicit."""
         return self._older[name]
 
-    def chosen(self, answer: SolverResult) -> dict[NormalizedName, Candidate]:
+    def selected_candidates(self, answer: SolverResult) -> dict[NormalizedName, Candidate]:
         """Return the explicit candidates that a solution chooses, by package."""
         return {
             name: candidate

@@ -25,7 +25,7 @@ def needed_by(
     Args:
         problem: The problem.
         source: The candidates.
-        selection: The selected candidate of each package.
+        selection: The chosen candidate of each package.
         roots: The project's requirements; by default those of the problem.
 
     Returns:
@@ -84,20 +84,20 @@ class Search:
         """Fetch unknown metadata of a choice, and expand packages whose choice is not explicit.
 
         Args:
-            selection: The selected candidate of each package.
+            selection: The chosen candidate of each package.
             unexpanded: Packages of which the solution chose a candidate that is not explicit.
             roots: The project's requirements; by default those of the problem.
 
         Returns:
             The chosen candidates that are needed, sorted by name; none if the metadata of some was not known.
         """
-        needed, unknown, absent = needed_by(self._problem, self._source, selection, roots=roots)
+        required_names, unknown, absent = needed_by(self._problem, self._source, selection, roots=roots)
         unexpanded = sorted(absent.intersection(unexpanded))
         for name in unexpanded:
             self._encoding.expand(name, _GROWTH * len(self._encoding.choices(name)))
         self._fetch_around(unknown)
         self.add_packages(absent.difference(unexpanded))
-        return None if unknown or absent else tuple(selection[name] for name in sorted(needed))
+        return None if unknown or absent else tuple(selection[name] for name in sorted(required_names))
 
     def _fetch_around(self, unknown: Sequence[Candidate]) -> None:
         """Fetch the metadata of candidates and of older versions, in one parallel batch."""

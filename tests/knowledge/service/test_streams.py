@@ -184,3 +184,53 @@ def test_a_response_ends_when_its_client_disconnects(monkeypatch: pytest.MonkeyP
 
     assert ended == ["closed", "ended"]
     assert [message.get("body") for message in sent[1:]] == ([b"a\n", b"b\n", b""] if end == "complete" else [])
+
+
+@pytest.mark.parametrize("version", ["2.3", "2.4"])
+def test_an_answer_that_is_read_slowly_ends(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(streams, "STREAM_SECONDS", 0.2)
+    ended: list[str] = []
+
+    def lines() -> Generator[str, None, None]:
+        try:
+            for _ in range(500):
+                yield "a\n"
+        finally:
+            ended.append("closed")
+
+    opened = lines()
+    answer = streams.StreamedLines(
+        next(opened), opened, media_type="text/plain", on_close=lambda: ended.append("ended")
+    )
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        await asyncio.sleep(0.01)
+        sent.append(message)
+
+    async def receive() -> Any:
+        await asyncio.sleep(3600)
+
+    asyncio.run(answer({"type": "http", "asgi": {"spec_version": version}}, receive, send))
+
+    assert ended == ["closed", "ended"]
+    assert 1 < len(sent) < 100
+    assert all(message.get("more_body") for message in sent[1:])
+
+
+def test_a_client_that_reads_slowly_gets_no_complete_answer(
+    large: SqlKnowledgeBase, service: str, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "STREAM_SECONDS", 0.5)
+    request = f"GET /observations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
+    received = bytearray()
+
+    with socket.create_connection(("127.0.0.1", urlsplit(service).port or 0), timeout=30) as opened:
+        opened.sendall(request.encode())
+        time.sleep(2)
+        while content := opened.recv(2**20):
+            received += content
+
+    assert 0 < len(received) < 24_000_000
+    assert not received.endswith(b"0\r\n\r\n")
+    assert _status(service, token) == 200
