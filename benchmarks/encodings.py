@@ -198,9 +198,9 @@ def main() -> None:
     if options.method:
         document = json.loads(options.files[0].read_text())
         busy = time.process_time()
-        found, bound = solve(options.method, document, options.seconds)
-        value = "none" if found is None else f"{found / SCALE:.4f}"
-        gap = "unknown" if found is None or bound is None else f"{(bound - found) / SCALE:.4f}"
+        objective, bound = solve(options.method, document, options.seconds)
+        value = "none" if objective is None else f"{objective / SCALE:.4f}"
+        gap = "unknown" if objective is None or bound is None else f"{(bound - objective) / SCALE:.4f}"
         print(f"{value} | {gap} | {time.process_time() - busy:.2f}")
         return
     print("| file | method | found | gap | CPU s |\n| --- | --- | --- | --- | --- |")

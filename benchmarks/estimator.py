@@ -4,7 +4,7 @@
 
 Versions are hidden one at a time (all their contrasts, with and without settings), amplitudes are fitted again on the
 rest, and the hidden contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the nearest
-version that was shown, at the same indicator), `mean` (the mean of all versions shown, at the same indicator) and
+version in the training data, at the same indicator), `mean` (the mean of all versions in it, at the same indicator) and
 `ridge` (regression on the version's place, by indicator and family). For advice a random quarter of the versions is
 hidden, and each method chooses among all of them.
 """
@@ -53,38 +53,38 @@ def place(version: str) -> Version:
     return Version(version)
 
 
-def newest(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
+def newest(training: Sequence[Contrast], held_out: Sequence[Contrast]) -> Array:
     """Predict that no version differs."""
-    return np.zeros(len(asked))
+    return np.zeros(len(held_out))
 
 
-def nearest(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
-    """Predict what the nearest version shown did at the same indicator; the reference did nothing."""
-    every = sorted({v for c in [*shown, *asked] for v in (c.side.version, c.reference.version)}, key=place)
+def nearest(training: Sequence[Contrast], held_out: Sequence[Contrast]) -> Array:
+    """Predict what the nearest version of the training data did at the same indicator; the reference did nothing."""
+    every = sorted({v for c in [*training, *held_out] for v in (c.side.version, c.reference.version)}, key=place)
     order = {v: i for i, v in enumerate(every)}
     means = []
-    for a in asked:
-        options = [(abs(order[a.side.version] - order[c.side.version]), c.mean) for c in shown if c.label == a.label]
+    for a in held_out:
+        options = [(abs(order[a.side.version] - order[c.side.version]), c.mean) for c in training if c.label == a.label]
         options.append((abs(order[a.side.version] - order[a.reference.version]), 0.0))
         closest = min(distance for distance, _ in options)
         means.append(statistics.fmean(mean for distance, mean in options if distance == closest))
     return np.array(means)
 
 
-def mean_of_package(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
-    """Predict the mean of all versions shown, at the same indicator."""
+def mean_of_package(training: Sequence[Contrast], held_out: Sequence[Contrast]) -> Array:
+    """Predict the mean of all versions of the training data, at the same indicator."""
     groups = defaultdict(list)
-    for c in shown:
+    for c in training:
         groups[c.label].append(c.mean)
-    return np.array([statistics.fmean(groups[a.label]) if a.label in groups else 0.0 for a in asked])
+    return np.array([statistics.fmean(groups[a.label]) if a.label in groups else 0.0 for a in held_out])
 
 
-def ridge(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
+def ridge(training: Sequence[Contrast], held_out: Sequence[Contrast]) -> Array:
     """Predict by ridge regression on the version's distance from the reference, by indicator and family."""
-    every = sorted({v for c in [*shown, *asked] for v in (c.side.version, c.reference.version)}, key=place)
+    every = sorted({v for c in [*training, *held_out] for v in (c.side.version, c.reference.version)}, key=place)
     order = {v: i / len(every) for i, v in enumerate(every)}
-    labels = sorted({c.label for c in [*shown, *asked]})
-    families = sorted({c.family for c in [*shown, *asked]})
+    labels = sorted({c.label for c in [*training, *held_out]})
+    families = sorted({c.family for c in [*training, *held_out]})
 
     def features(c: Contrast) -> list[float]:
         step = order[c.side.version] - order[c.reference.version]
@@ -95,9 +95,9 @@ def ridge(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
             *(float(c.label == label) for label in labels),
         ]
 
-    x, y = np.array([features(c) for c in shown]), np.array([c.mean for c in shown])
+    x, y = np.array([features(c) for c in training]), np.array([c.mean for c in training])
     weights = np.linalg.solve(x.T @ x + 1.0 * np.eye(x.shape[1]), x.T @ y)
-    return np.array([features(c) for c in asked]) @ weights
+    return np.array([features(c) for c in held_out]) @ weights
 
 
 BASELINES: dict[str, Predictor] = {"newest": newest, "nearest": nearest, "mean": mean_of_package, "ridge": ridge}
@@ -110,8 +110,8 @@ def leave_out(
 
     Args:
         contrasts: All of them.
-        groups: What is hidden, in turn.
-        new: Whether to predict only indicators that were not shown, or only those that were; by default all.
+        groups: Conditions that select the hidden contrasts; one group is hidden at a time.
+        new: Whether to predict only indicators without training data, or only those with training data; by default all.
     """
     predictions: dict[str, list[float]] = defaultdict(list)
     for hidden in groups:
@@ -259,14 +259,14 @@ def hide_release(earlier: str, later: str) -> Callable[[Contrast], bool]:
 def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[float]) -> None:
     """Hide a random quarter of the versions, choose by each method, and print how much slower the choice is.
 
-    Methods are shown the even rounds of every block and judged by the odd ones: else the luck of what was shown would
-    count as truth.
+    Methods are trained on the even rounds of every block and judged by the odd ones; otherwise, noise of the training
+    data would count as truth.
     """
     regrets: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     generator = random.Random(20261121)
-    shown_half = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
+    training_half = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
     judging_half = by_framework(evidence_of(o for o in observations if o.round % 2).contrasts)
-    for framework, every in shown_half.items():
+    for framework, every in training_half.items():
         for block in sorted({c.block for c in judging_half[framework] if plain(c)}):
             inside = [c for c in judging_half[framework] if c.block == block and plain(c)]
             references = {c.reference.version for c in inside}
@@ -287,12 +287,12 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
 
 
 def regret_of_choices(
-    inside: Sequence[Contrast], shown: Sequence[Contrast], versions: Sequence[str], risks: Sequence[float]
+    inside: Sequence[Contrast], training: Sequence[Contrast], versions: Sequence[str], risks: Sequence[float]
 ) -> dict[str, list[tuple[float, bool]]]:
     """Return the regret of each method's choice for each workload, and whether it left the newest version."""
-    process = GaussianProcess(shown)
+    process = GaussianProcess(training)
     regrets: dict[str, list[tuple[float, bool]]] = defaultdict(list)
-    simple = [c for c in shown if plain(c)]
+    simple = [c for c in training if plain(c)]
     reference = inside[0].reference
     sides: dict[str, Side] = {c.side.version: c.side for c in inside} | {reference.version: reference}
     for workload in workload_catalogue().values():
@@ -327,7 +327,7 @@ def regret_of_choices(
         widened = process.amplitudes.widening**2 * gained.variance
         # What gains less than a step counts as none, as in the advice.
         steps = {f"model, risk {risk:g}": np.trunc((gained.mean - risk / 2 * widened) / SPEED_STEP) for risk in risks}
-        comparisons = len({c.side.version for c in shown} & set(versions[:-1]))
+        comparisons = len({c.side.version for c in training} & set(versions[:-1]))
         gains = [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(gained.mean, widened, strict=True)]
         steps["as shipped"] = np.array([speed_steps(gain, comparisons) for gain in gains])
         for name, counted in steps.items():
@@ -348,7 +348,7 @@ def by_framework(contrasts: Iterable[Contrast]) -> dict[str, list[Contrast]]:
     groups: dict[str, list[Contrast]] = defaultdict(list)
     for c in contrasts:
         groups[c.framework].append(c)
-    return {name: found for name, found in groups.items() if any(plain(c) for c in found)}
+    return {name: members for name, members in groups.items() if any(plain(c) for c in members)}
 
 
 def main() -> None:

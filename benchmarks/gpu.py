@@ -111,8 +111,8 @@ def measure_piece(
     return tally
 
 
-def _is_round(wanted: int, number: int, arm: int) -> bool:
-    return number == wanted
+def _is_round(expected: int, number: int, arm: int) -> bool:
+    return number == expected
 
 
 def _say_progress(block: str, text: str) -> None:

@@ -127,10 +127,10 @@ class SlowingProcesses(FreshProcesses):
 def slow_program(archive: Path, directory: Path) -> Path:
     """Return a copy of the harness that really takes longer."""
     path = directory / "slowed.pyz"
-    with zipfile.ZipFile(archive) as given, zipfile.ZipFile(path, "w") as made:
-        for name in given.namelist():
-            body = given.read(name)
-            made.writestr(name, _SLOWED.format(share=PERCENT / 100) if name == "__main__.py" else body)
+    with zipfile.ZipFile(archive) as original, zipfile.ZipFile(path, "w") as changed:
+        for name in original.namelist():
+            body = original.read(name)
+            changed.writestr(name, _SLOWED.format(share=PERCENT / 100) if name == "__main__.py" else body)
     return path
 
 

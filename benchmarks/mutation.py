@@ -72,7 +72,7 @@ def configuration(files: tuple[str, ...], tests: tuple[str, ...]) -> str:
 
 def fewer_examples(test: str, most: int) -> str:
     """Return a test module whose property tests try no more examples than this: each mutant runs them again."""
-    return re.sub(r"max_examples=(\d+)", lambda found: f"max_examples={min(most, int(found[1]))}", test)
+    return re.sub(r"max_examples=(\d+)", lambda match: f"max_examples={min(most, int(match[1]))}", test)
 
 
 def results(copy: Path) -> dict[str, str | None]:

@@ -77,14 +77,14 @@ def commands(requirements: Path, cache: Path, *, pip: bool, cold: bool) -> dict[
 
 def measure(command: list[str]) -> Run:
     """Run a command; its output is kept for what it says of its requests."""
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as output:
         started = time.perf_counter()
-        process = subprocess.Popen(command, stdout=said, stderr=said)
+        process = subprocess.Popen(command, stdout=output, stderr=output)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        text = said.read()
+        output.seek(0)
+        text = output.read()
     requests = re.search(r"^index: (.*)$", text, re.MULTILINE)
     proof = re.search(r"over (\d+ candidate versions, \d+ of them read)", text)
     return Run(

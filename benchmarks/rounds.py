@@ -181,8 +181,8 @@ def levels(blocks: int) -> Iterator[str]:
                 for c in comparisons:
                     noise = deviations[int(c.observation.indicator.name)][c.arm]
                     outside.setdefault(noise, []).append(abs(c.mean) > NORMAL_QUANTILE * c.normal_error)
-            for noise, found in outside.items():
-                yield f"| {arms} | {rounds} | {noise:.0%} | {np.mean(found):.1%} | {wrong / blocks:.1%} |"
+            for noise, counts in outside.items():
+                yield f"| {arms} | {rounds} | {noise:.0%} | {np.mean(counts):.1%} | {wrong / blocks:.1%} |"
 
 
 def _observations(logs: Array) -> Iterator[Observation]:

@@ -90,7 +90,7 @@ def measure(knowledge: str, label: str, seconds: float, folder: Path) -> None:
                 for process in processes:
                     process.join()
                 elapsed = time.perf_counter() - started
-                sent, times = sum(s for s, _ in deliveries), sorted(t for _, taken in deliveries for t in taken)
+                sent, times = sum(s for s, _ in deliveries), sorted(t for _, durations in deliveries for t in durations)
                 total += sent
                 print(
                     f"{label:11} {clients:3} clients x {size:4}: {sent / elapsed:7.0f} observations/s, "

@@ -246,13 +246,13 @@ def _observe(
             # Earlier indicators used up the time: the interrupted one gets the full time of a new process.
             silent = 0
             continue
-        if lost := [i for i in missing if i not in results]:
+        if without_result := [i for i in missing if i not in results]:
             # The first indicator without a result ended the process; the later ones were not started.
-            results[lost[0]] = _unreported(end, block)
+            results[without_result[0]] = _unreported(end, block)
             silent = 0 if end.results else silent + 1
             if silent == _SILENT_PROCESSES:
                 # The cause is not one indicator: nothing runs in this environment.
-                results.update((i, _unreported(end, block)) for i in lost)
+                results.update((i, _unreported(end, block)) for i in without_result)
     stack = _with_system_cuda(environment.stack, arm)
     return [_observation(block, arm, number, arm.indicators[i], stack, results[i]) for i in sorted(results)]
 

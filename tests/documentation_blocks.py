@@ -101,9 +101,9 @@ def _comparable(output: str, *, exact: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _pattern(shown: str) -> re.Pattern[str]:
+def _pattern(output: str) -> re.Pattern[str]:
     parts = []
-    for line in shown.splitlines():
+    for line in output.splitlines():
         if line.strip() == "...":
             parts.append(r"(?:.*\n)*?")
         elif line.endswith(" ..."):

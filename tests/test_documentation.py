@@ -1,4 +1,4 @@
-"""What is generated is current, and what is shown can be typed."""
+"""The generated pages are current, and facts of other pages agree with the code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 ACCOUNT = "OWNER" + "/"
-"""Stands for the account that holds the repository. It is put together here, so that this file does not hold it."""
+"""Placeholder of the account of the repository, concatenated so that this file does not contain it."""
 
 
 def test_the_generated_pages_are_current() -> None:

@@ -22,14 +22,14 @@ PAGES = [
 
 
 def pages(needs: Needs) -> list[str]:
-    """Return the pages with a command of these needs."""
+    """Return the pages that have a command with these needs."""
     texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PAGES}
     return [name for name, text in texts.items() if any(command.needs is needs for command in commands(text))]
 
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return one cache directory for all pages: each page of an index is fetched once."""
+    """Return one cache directory for all pages: each page of an index is downloaded once."""
     return tmp_path_factory.mktemp("documentation-cache")
 
 
@@ -60,7 +60,7 @@ def environment(tmp_path: Path, first_knowledge: Path, shared_cache: Path) -> di
 
 
 def differences(page_commands: Sequence[Command], environment: dict[str, str], folder: Path) -> list[str]:
-    """Run commands in one shell, as a reader would type them; describe each that ends or prints otherwise."""
+    """Run commands in one shell, as a reader would type them; describe each with a different exit code or output."""
     outputs = folder / "outputs"
     (folder / "work").mkdir()
     outputs.mkdir()
@@ -79,7 +79,7 @@ def differences(page_commands: Sequence[Command], environment: dict[str, str], f
 
 
 def run(page: str, needs: Needs, environment: dict[str, str], folder: Path) -> None:
-    """Run the commands of a page that need no more than this, and compare."""
+    """Run the commands of a page with at most these needs, and compare their output."""
     selected = [command for command in commands((ROOT / page).read_text(encoding="utf-8")) if command.needs <= needs]
 
     failures = differences(selected, environment, folder)

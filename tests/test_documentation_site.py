@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, and what its new pages show is what the program does."""
+"""The documentation site builds without a warning, and its pages agree with the program."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def test_the_texts_of_a_drawing_fit_into_their_boxes(diagram: diagrams.Diagram) 
 
 def test_the_drawing_of_the_architecture_has_exactly_the_existing_packages() -> None:
     drawn = {box.title for box in diagrams.architecture().boxes}
-    rooms = ("advisor", "pi_runners", "knowledge")
+    roots = ("advisor", "pi_runners", "knowledge")
 
-    packages = {path.parent.name for room in rooms for path in (ROOT / room).glob("*/__init__.py")}
-    assert drawn == packages | set(rooms)
+    packages = {path.parent.name for folder in roots for path in (ROOT / folder).glob("*/__init__.py")}
+    assert drawn == packages | set(roots)
 
 
 def test_screenshots_are_small() -> None:
@@ -106,9 +106,9 @@ def test_troubleshooting_shows_what_the_program_prints(
     blocks = re.findall(r"```console\n(.*?)```", (DOCS / "troubleshooting.md").read_text(encoding="utf-8"), re.DOTALL)
 
     for block in blocks:
-        command, _, shown = block.partition("\n")
+        command, _, expected = block.partition("\n")
         completed = advisor_here(*command.removeprefix("$ advisor ").split())
-        assert completed.stderr == shown
+        assert completed.stderr == expected
     assert len(blocks) == 5
 
 

@@ -1,4 +1,4 @@
-"""`benchmarks/gpu.sh`: on an interpreter that has almost nothing, and its plan for a machine with a GPU."""
+"""`benchmarks/gpu.sh`: runs on an interpreter with the minimum of packages, and its plan for a machine with a GPU."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_bare_interpreter_measures_its_packages_and_the_results_can_be_importe
     assert "not known: microarchitecture: `archspec` is not installed" in first
     assert [(o.indicator.name, o.arm, o.status) for o in stored] == [("startup", 0, "ok"), ("startup", 1, "ok")]
     assert [p.name for p in stored[0].stack.packages] == ["numpy", *NEEDED]
-    # A run of less than a second may end before the machine is read for the first time.
+    # A run of less than a second may end before the first reading of the machine.
     assert all(o.telemetry.get("memory_bytes_max", 1.0) > 0 for o in stored)
     assert "this piece: nothing; 2 of 2 runs are measured" in second
     assert again.returncode == 0
@@ -211,7 +211,7 @@ def test_after_a_pause_another_session_starts(tmp_path: Path) -> None:
 
     assert name(1300) == first
     assert name(2000) != first
-    # The file of the later session counts, though the first one's is there.
+    # The file of the later session counts, although the file of the first one exists.
     later = tmp_path / f"observations-{name(2000)}-000.jsonl"
     later.touch()
     os.utime(later, (2000, 2000))
@@ -230,7 +230,7 @@ def test_the_measurement_completes_although_every_session_is_shorter_than_a_roun
 
     counts = Counter((o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
     assert set(counts.values()) == {1}
-    # One round was given up after its first session.
+    # One round was abandoned after its first session.
     assert len({number for number, _, _ in counts}) == ROUNDS + 1
 
 

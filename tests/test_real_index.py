@@ -1,4 +1,4 @@
-"""The whole way on the configured package index: a real lock, installed by pip and by uv."""
+"""Advice, lock and installation with the configured package index, by pip and by uv."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
 
 def test_the_advice_is_identical_offline(advisor: Advisor, project: Path) -> None:
     advisor("advise", ".", "--hardware", "h200", "--python", "3.12")
-    # The lock that was written is what the next advice is compared with.
+    # The next advice is compared with the written lock.
     online = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json")
     lock = (project / "pylock.toml").read_bytes()
     offline = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json", "--offline")

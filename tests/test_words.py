@@ -18,6 +18,12 @@ CODE = (
     "knowledge",
     "pi_runners",
     "templates",
+    "tests/documentation_blocks.py",
+    "tests/knowledge",
+    "tests/kubernetes_double",
+    "tests/pi_runners",
+    "tests/slurm",
+    "tests/test_*.py",
 )
 """Folders and files of code whose texts the list is applied to; `python -m tests.words` counts all occurrences."""
 NAMES = (
@@ -26,6 +32,12 @@ NAMES = (
     "docs/*.py",
     "knowledge",
     "pi_runners",
+    "tests/documentation_blocks.py",
+    "tests/knowledge",
+    "tests/kubernetes_double",
+    "tests/pi_runners",
+    "tests/slurm",
+    "tests/test_*.py",
 )
 """Folders and files of code whose names of variables the list is applied to."""
 MODULES_OF = ("advisor", "knowledge", "pi_runners", "docs", "benchmarks")

@@ -31,7 +31,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         tomllib.TOMLDecodeError: If it is no TOML, or a key has more than 100 parts, or an integer 1000 digits.
         RecursionError: If it is too deeply nested.
     """
-    plain = _TEXTS.sub(lambda found: "_" + "\n" * found[0].count("\n"), text)
+    plain = _TEXTS.sub(lambda match: "_" + "\n" * match[0].count("\n"), text)
     for number, line in enumerate(plain.split("\n"), start=1):
         if line.count(".") >= _MOST_PARTS and any(s.count(".") >= _MOST_PARTS for s in _BETWEEN.split(line)):
             raise tomllib.TOMLDecodeError(f"a key has more than {_MOST_PARTS} parts (at line {number})")

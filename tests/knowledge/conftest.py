@@ -17,7 +17,7 @@ from knowledge.store.sql import SqlKnowledgeBase
 def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real PostgreSQL server for the session; yields the address of its first database."""
     pgserver = pytest.importorskip("pgserver", reason="pgserver is not installed")
-    # Not below pytest's own folders: the server runs as another user where the tests run as root.
+    # Not in a temporary folder of pytest: if the tests run as root, the server runs as another user.
     folder = Path(tmp_path_factory.mktemp("postgresql"))
     server = pgserver.get_server(folder)
     yield server.get_uri()
@@ -41,6 +41,6 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(address: str) -> Iterator[SqlKnowledgeBase]:
-    """A knowledge base without what ships."""
+    """An empty knowledge base, without the shipped observations."""
     with open_knowledge_base(address, shipped=False) as opened:
         yield opened

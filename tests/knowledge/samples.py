@@ -1,4 +1,4 @@
-"""Observations made up for tests of the store, files and estimator; none of them claims to be a measurement."""
+"""Invented observations for tests of the store, files and the estimator; none of them is a measurement."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def observation(
 
 
 def block(ratios: dict[str, float], *, rounds: int = 6, drift: float = 0.0, name: str = "b1") -> Iterator[Observation]:
-    """Yield a block in which ``version`` takes ``1 / ratio`` of the first version's time, under drift a round."""
+    """Yield a block in which ``version`` has ``1 / ratio`` of the first one's time; rounds have a drift."""
     noise = (0.0, 0.004, -0.003, 0.001, -0.002, 0.003, -0.001, 0.002)
     for number in range(rounds):
         for arm, (version, ratio) in enumerate(ratios.items()):

@@ -30,7 +30,7 @@ LARGE = {"m": 1024, "n": 1024, "k": 1024}
 
 
 def multiplied(seconds: float, **changes: object) -> Observation:
-    """Return a product of 2.1 GFLOP on eight cores that took so long."""
+    """Return an observation of a matrix product of 2.1 GFLOP on eight cores with this duration."""
     run = replace(observation().indicator, parameters=LARGE)
     flops, moved = Indicators().amounts(run) or (0.0, 0.0)
     base = replace(observation(seconds=seconds, hardware=DESKTOP), indicator=run, flops=flops, bytes=moved)
@@ -147,12 +147,12 @@ def _contrasts(store: SqlKnowledgeBase) -> list[tuple[float, float]]:
     return [(round(c.mean, 9), c.error**2) for c in load_evidence(store).contrasts]
 
 
-def _told(source: str, observations: Iterable[Observation], store: SqlKnowledgeBase) -> None:
+def _deliver(source: str, observations: Iterable[Observation], store: SqlKnowledgeBase) -> None:
     assert admission(store, source).add(observations).quarantined == ()
 
 
 def test_half_the_trust_doubles_the_variance(store: SqlKnowledgeBase) -> None:
-    _told("lab-a", block({"2.0.0": 1.0, "2.1.0": 1.2}), store)
+    _deliver("lab-a", block({"2.0.0": 1.0, "2.1.0": 1.2}), store)
     ((mean, variance),) = _contrasts(store)
 
     store.trust("lab-a", 0.5)
@@ -165,7 +165,7 @@ def test_half_the_trust_doubles_the_variance(store: SqlKnowledgeBase) -> None:
 
 
 def test_the_interval_of_a_source_that_is_half_trusted_is_wider_on_both_sides(store: SqlKnowledgeBase) -> None:
-    _told("lab-a", block({"2.0.0": 1.0, "2.1.0": 1.2}), store)
+    _deliver("lab-a", block({"2.0.0": 1.0, "2.1.0": 1.2}), store)
     (full,) = load_evidence(store).contrasts
 
     store.trust("lab-a", 0.25)
@@ -177,7 +177,7 @@ def test_the_interval_of_a_source_that_is_half_trusted_is_wider_on_both_sides(st
 
 
 def test_failures_from_an_untrusted_source_do_not_count(store: SqlKnowledgeBase) -> None:
-    _told("lab-a", [observation("2.0.0", status="import-error")], store)
+    _deliver("lab-a", [observation("2.0.0", status="import-error")], store)
     assert [run.status for run in load_evidence(store).runs] == ["import-error"]
 
     store.trust("lab-a", 0.4)

@@ -92,7 +92,7 @@ def test_the_bootstrap_interval_has_its_nominal_coverage() -> None:
         inside += low <= 1.0 <= high
         widths.append(high - low)
 
-    # 95 % of 200, three standard deviations below; percentile intervals of few rounds are a little short.
+    # 95 % of 200, less three standard deviations; percentile intervals of few rounds are slightly too short.
     assert inside >= 176
     # The median of 12 normal levels has 1.22 times the standard error of their mean (asymptotically 1.25).
     exact = 2 * 1.96 * 1.22 * 0.05 / math.sqrt(12)
@@ -100,7 +100,7 @@ def test_the_bootstrap_interval_has_its_nominal_coverage() -> None:
 
 
 def test_every_sample_counts_in_the_bootstrap_where_rounds_have_different_numbers_of_them() -> None:
-    # The first process took few samples and is quick to say so; the other one's first samples are not like the rest.
+    # The first process has few samples; in the other, the first samples differ from the rest.
     rounds = [[1.0] * 7, [9.0] * 4 + [1.0] * 17]
 
     low, high = bootstrap(rounds)
@@ -150,7 +150,7 @@ def test_similar_variances_are_pooled() -> None:
     prior = estimate_prior(observed)
 
     assert prior.variance == pytest.approx(0.02, rel=0.3)
-    # However many they are, the reference's noise is in all of them: they tell no more than four times as much as one.
+    # The noise of the reference is in all ratios: any number of them has at most four times the information of one.
     assert 60 < prior.degrees <= 120
     assert prior.moderate(1e-9, 30)[0] > 0.012
 
@@ -181,7 +181,7 @@ def test_too_few_variances_are_not_pooled() -> None:
 
 
 def moderated(rounds: int, *, slower: float, trials: int = 60) -> list[Comparison]:
-    """Compare arms whose noise differs, each at the 5 % level; every one is slower than the reference by a factor."""
+    """Compare arms with different noise, each at the 5 % level; all are slower than the reference by a factor."""
     generator = random.Random(rounds)
     comparisons: list[Comparison] = []
     for trial in range(trials):
@@ -197,13 +197,13 @@ def moderated(rounds: int, *, slower: float, trials: int = 60) -> list[Compariso
 
 @pytest.mark.parametrize(("rounds", "widest"), [(3, 0.5), (8, 0.15)])
 def test_moderated_intervals_have_their_nominal_coverage(rounds: int, widest: float) -> None:
-    """A/A comparisons of arms whose noise differs, none of which is really faster."""
+    """A/A comparisons of arms with different noise and without a true difference."""
     comparisons = moderated(rounds, slower=1.0)
 
-    # 5 % of 420 is 21; those of one block share their reference, so their errors come in groups.
+    # 5 % of 420 is 21; arms of one block share their reference, so their errors are correlated.
     assert len(comparisons) == 420
     assert sum(not c.low <= 0 <= c.high for c in comparisons) <= 42
-    # Intervals without end would err never.
+    # Infinite intervals would always contain the true value.
     assert statistics.median(c.high - c.low for c in comparisons) < widest
 
 

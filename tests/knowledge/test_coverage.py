@@ -1,4 +1,4 @@
-"""Whether intervals hold as often as they say at each level of noise, on simulated blocks in which nothing differs."""
+"""Coverage of the intervals at each level of noise, on simulated blocks without a true difference."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def test_intervals_have_their_nominal_coverage_at_every_level_of_noise(arms: int
         for c in comparisons:
             outside_by_level[deviation_of(c, LEVELS)].append(abs(c.mean) > NORMAL_QUANTILE * c.normal_error)
 
-    # 5 % err; errors come in groups, since arms share a reference. Pooled over indicators, 13 to 19 % would.
+    # 5 % miss the true value, in groups, since arms share a reference. Pooled over indicators, 13 to 19 % would.
     for outside in outside_by_level.values():
         assert sum(outside) <= 0.05 * len(outside) + 3.5 * math.sqrt(0.05 * len(outside))
-    # The intervals of a block hold together in 95 % of the blocks.
+    # In 95 % of the blocks, all intervals of the block contain the true values.
     assert wrong <= 0.05 * blocks + 2 * math.sqrt(0.05 * blocks)
 
 
 def test_intervals_of_many_arms_of_one_indicator_are_shorter_than_each_alone() -> None:
-    """Otherwise a program that shares nothing between arms would pass: three rounds then say little."""
+    """Without this test, a program that shares no variance between arms would pass: its intervals are wide."""
     few, many = (
         [
             c.normal_error / 0.01

@@ -25,7 +25,7 @@ from tests.knowledge.samples import MACHINE, block, observation
 
 
 def of_unshipped(observations: Iterable[Observation]) -> list[Observation]:
-    """Return observations as of an indicator of which nothing ships for NumPy: what was measured counts itself."""
+    """Return observations under an indicator without shipped observations of NumPy, so that they count themselves."""
     return [replace(o, indicator=replace(o.indicator, name="conv1d")) for o in observations]
 
 
@@ -71,7 +71,7 @@ def test_intervals_are_widened_for_the_number_of_comparisons() -> None:
 
 
 def disturbed(ratios: dict[str, float], slowed: dict[tuple[int, int], float], rounds: int) -> list[Observation]:
-    """Return a block of which some processes, by round and arm, ran so many times as long."""
+    """Return a block in which some processes, by round and arm, are slower by a factor."""
     return [
         replace(o, samples=tuple(s * slowed.get((o.round, o.arm), 1.0) for s in o.samples))
         for o in block(ratios, rounds=rounds)
@@ -92,7 +92,7 @@ def test_three_rounds_of_a_busy_machine_are_inconclusive() -> None:
 
     assert not comparison.conclusive
     assert not comparison.significant
-    # The estimate stays with the medians of the rounds; a mean would say that it is faster.
+    # The estimate agrees with the medians of the rounds; a mean would report it as faster.
     assert comparison.mean == pytest.approx(math.log(0.5), abs=0.02)
 
 
@@ -105,12 +105,12 @@ def test_drift_does_not_make_a_result_inconclusive() -> None:
             seconds = math.exp(drift + generator.gauss(0, 0.005) - 0.02 * arm)
             rows.append(observation(version, seconds=seconds, round=number, arm=arm, reference=arm == 0))
 
-    (found,) = compare_block(rows)
+    (comparison,) = compare_block(rows)
 
-    # The medians of the two differ by chance, since drift is in them; the paired ratio does not.
-    assert found.conclusive
-    assert found.significant
-    assert found.mean == pytest.approx(0.02, abs=0.004)
+    # The medians of the two arms differ by chance, since they include drift; the paired ratio does not.
+    assert comparison.conclusive
+    assert comparison.significant
+    assert comparison.mean == pytest.approx(0.02, abs=0.004)
 
 
 def test_a_ratio_that_contradicts_its_medians_is_inconclusive() -> None:
@@ -126,10 +126,10 @@ def test_a_ratio_that_contradicts_its_medians_is_inconclusive() -> None:
 
 def test_a_ratio_that_contradicts_its_medians_is_not_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = list(block({"2.0.0": 1.0, "1.26.4": 1.1}))
-    (found,) = compare_block(rows)
+    (comparison,) = compare_block(rows)
     assert len(evidence_of(rows).contrasts) == 1
 
-    contradicted = replace(found, of_medians=math.log(2.1))
+    contradicted = replace(comparison, of_medians=math.log(2.1))
     monkeypatch.setattr("knowledge.estimate.evidence.compare_block", lambda _: [contradicted])
 
     assert evidence_of(rows).contrasts == ()
@@ -209,9 +209,9 @@ def test_the_gain_of_an_unmeasured_version_is_uncertain() -> None:
     assert far.high / far.low > near.high / near.low > 1
 
 
-def gains(found: PosteriorEstimator, *candidates: str, baseline: str) -> dict[str, PredictedGain]:
+def gains(fitted: PosteriorEstimator, *candidates: str, baseline: str) -> dict[str, PredictedGain]:
     offered = {"numpy": [Version(v) for v in candidates], "other": [Version("1")]}
-    (framework,) = found.terms(offered, {"numpy": Version(baseline)}).frameworks
+    (framework,) = fitted.terms(offered, {"numpy": Version(baseline)}).frameworks
     assert framework.framework == "numpy"
     return {str(version): gain for version, gain in framework.alone.items()}
 
@@ -224,7 +224,7 @@ def test_a_faster_version_scores_higher_and_an_unmeasured_version_lower() -> Non
     assert scores["2.0.0"].cautious == 0
     assert scores["1.26.4"].cautious > 0.1
     assert scores["1.26.4"].is_significant()
-    # Nobody measured it: what its neighbour gains is not expected of it, and the doubt counts against it.
+    # It is unmeasured: the gain of a neighbouring version is not assumed, and its uncertainty lowers the score.
     assert 0 < scores["1.5.0"].mean < scores["1.26.4"].mean
     assert scores["1.5.0"].variance > scores["1.26.4"].variance
     assert scores["1.5.0"].cautious < 0
@@ -316,7 +316,7 @@ def test_a_known_failure_names_the_numpy_version_of_its_stack() -> None:
     fitted = estimator([broken, observation("2.1.0", status="import-error")])
 
     assert fitted.failures("torch")["2.8.0"].endswith("with numpy 2.0.0")
-    assert "beside" not in fitted.failures("numpy")["2.1.0"]
+    assert " with numpy" not in fitted.failures("numpy")["2.1.0"]
 
 
 def test_gpus_are_grouped_by_compute_capability() -> None:

@@ -1,4 +1,4 @@
-"""Files of measurements that are made to fill the memory, or to take for ever, are refused in one sentence."""
+"""Measurement files that would fill the memory, or take unlimited time to read, are refused with an error message."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_concatenated_compressed_files_are_read_as_one() -> None:
 
 @pytest.mark.parametrize("compressed", [True, False])
 def test_a_line_longer_than_a_delivery_is_refused(compressed: bool) -> None:
-    # No text that compresses well: half a million numbers would be a bomb of another kind.
+    # Text that does not compress well: half a million numbers.
     content = b"\n[" + b"".join(b"%d," % (n * n) for n in range(17 * MIB // 12)) + b"\n"
     content = gzip.compress(content, 1) if compressed else content
 
@@ -101,7 +101,7 @@ def test_deeply_nested_json_is_refused() -> None:
 
 
 def tree(logs: dict[str, bytes], mode: str = "w") -> bytes:
-    """Return an archive of logs of MLPerf's round v0.6."""
+    """Return an archive of logs of the MLPerf round v0.6."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as archive:  # type: ignore[call-overload]
         for name, content in logs.items():

@@ -1,4 +1,4 @@
-"""Folders of observation files, written piece by piece on a machine that has few packages."""
+"""Folders of observation files, written in several sessions on a machine with few packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def runs(count: int, *, block: str = "b") -> list[Observation]:
 def read(folder: Path) -> list[Observation]:
     observations: list[Observation] = []
     for file in sorted(folder.glob("*.jsonl")):
-        # Each file is read alone: it must name its own stacks and machines.
+        # Each file is read alone: it must contain its own stacks and machines.
         observations += read_observations(file.read_text(encoding="utf-8").splitlines(), where=file.name)
     return observations
 

@@ -1,4 +1,4 @@
-"""What the optimiser compares and what the reports print are one number; what adding a block may do to it."""
+"""The optimiser and the reports use the same numbers; limits to how much one more block may change them."""
 
 from __future__ import annotations
 
@@ -140,11 +140,11 @@ def test_a_block_shifts_a_prediction_according_to_its_error(
 
     was, now = gain_of(contrasts, machine), gain_of([*contrasts, added], machine)
 
-    # Towards the block, and not beyond it.
+    # The prediction moves towards the block, and not further than its value.
     assert min(was.mean, mean) - 1e-9 <= now.mean <= max(was.mean, mean) + 1e-9
-    # The information of a measurement with an error is 1 / error^2; the block adds no more than that.
+    # The information of a measurement with an error is 1 / error^2, the maximum that the block can add.
     assert 1 / now.variance <= (1 / was.variance + 1 / error**2) * (1 + 1e-9)
-    # By what the error warrants: a normal posterior moves by no more than var / (var + error^2) of the distance.
+    # A normal posterior moves by at most var / (var + error^2) of the distance.
     warranted = was.variance / (was.variance + error**2) * abs(mean - was.mean)
     assert abs(now.mean - was.mean) <= warranted * (1 + 1e-9) + 1e-12
 
@@ -160,16 +160,16 @@ def test_no_amplitudes_of_pytorch_ship() -> None:
 
 
 @given(
-    held=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
+    earlier=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
     added=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
     shipped=st.sets(st.sampled_from(SIZES), min_size=1, max_size=4),
 )
 @settings(max_examples=100, deadline=None)
 def test_shipped_sizes_count_regardless_of_the_knowledge_base(
-    held: list[str], added: list[str], shipped: set[str]
+    earlier: list[str], added: list[str], shipped: set[str]
 ) -> None:
     amplitudes = replace(NOTHING_SHIPS, scales=dict.fromkeys(shipped, 1.0))
-    stored = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b1", label=label) for label in held]
+    stored = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b1", label=label) for label in earlier]
     more = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b2", label=label) for label in added]
 
     was, now = (label_shares(rows, EQUAL, amplitudes, HERE) for rows in (stored, [*stored, *more]))
@@ -233,7 +233,7 @@ def test_adding_a_block_never_lowers_precision(
     was, now = gain_of_workload(contrasts), gain_of_workload([*contrasts, added])
 
     assert now.variance <= was.variance * (1 + 1e-9)
-    # One block adds what it knows; where all are noisy, a mix of sizes also differs less than one of them.
+    # A block adds its information; if all are noisy, a mix of sizes also varies less than one size.
     assert 1 / now.variance <= 2 / was.variance + 1 / error**2
 
 
@@ -245,11 +245,11 @@ def test_a_noisy_block_of_another_size_or_definition_hardly_changes_a_prediction
 
     was, now = gain_of_workload([quiet]), gain_of_workload([quiet, noisy])
 
-    # Both keep something through their blocks that their rounds do not tell.
+    # Each block has a deviation of its own, which the noise of its rounds does not include.
     lasting = NOTHING_SHIPS.label + NOTHING_SHIPS.arm
     warranted = (quiet.error**2 + lasting) / (quiet.error**2 + noisy.error**2 + 2 * lasting)
     assert was.mean <= now.mean <= was.mean + warranted * abs(was.mean)
-    # A mix of sizes differs a little less from version to version than one size alone.
+    # A mix of sizes varies slightly less from version to version than one size.
     assert 1 / was.variance <= 1 / now.variance <= 1 / was.variance + 2 / noisy.error**2
 
 
@@ -310,8 +310,8 @@ def test_an_older_definition_of_an_indicator_shares_only_what_all_indicators_sha
     same = replace(old, label="sort@2[n=4] float32 torch/cpu")
     label = "sort@2[n=8] float32 torch/cpu"
 
-    def predicted(known: Contrast) -> float:
-        return model([known], [label]).gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}).mean
+    def predicted(evidence: Contrast) -> float:
+        return model([evidence], [label]).gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}).mean
 
     other = replace(old, label="fft@1[n=4] float32 torch/cpu", family="fft")
     assert predicted(old) == pytest.approx(predicted(other))
@@ -354,11 +354,11 @@ def test_gains_of_framework_and_companion_are_those_of_the_whole_stacks(baseline
 
     anchor = Version(baseline["torch"])
     for (framework, name, companion), gain in gains.with_companion.items():
-        beside = {} if companion is None else {name: companion}
+        other_packages = {} if companion is None else {name: companion}
         stayed = {"numpy": Version(baseline["numpy"])} if "numpy" in baseline else {}
-        both = {"torch": framework, **beside}
+        both = {"torch": framework, **other_packages}
         assert (gain.joint.mean, gain.joint.variance) == over(both, {"torch": anchor, **stayed})
-        assert (gain.framework.mean, gain.framework.variance) == over(both, {"torch": anchor, **beside})
+        assert (gain.framework.mean, gain.framework.variance) == over(both, {"torch": anchor, **other_packages})
         assert (gain.own.mean, gain.own.variance) == over(both, {"torch": framework, **stayed})
 
 
@@ -375,5 +375,5 @@ def test_every_measured_candidate_version_counts_as_a_comparison() -> None:
 
     gains = model(measured).gains(offered, baseline, share=1.0)
 
-    # Two versions of the framework, and the one version of NumPy that was measured, is offered and is another one.
+    # Two versions of the framework, and the only measured candidate version of NumPy that is not the baseline's.
     assert gains.comparisons == 3

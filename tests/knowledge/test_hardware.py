@@ -32,7 +32,7 @@ def recorded(name: str) -> HardwareProfile:
         ("cpu-virtual-machine", "x86_64_v4", (1, 2, 2), 1),
         ("dgx1-v100", "broadwell", (2, 40, 80), 2),
         ("dgx-a100", "zen2", (2, 128, 256), 8),
-        # Its hypervisor masks `avx512_bf16` and `waitpkg`: what is left is an Ice Lake.
+        # Its hypervisor masks `avx512_bf16` and `waitpkg`: the remaining features are those of an Ice Lake.
         ("h200-virtual-machine", "icelake", (1, 16, 16), 1),
         ("desktop-gtx-1080-ti", "zen3", (1, 16, 32), 1),
         ("arm-graviton2", "neoverse_n1", (None, None, 1), 1),

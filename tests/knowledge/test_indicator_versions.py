@@ -1,4 +1,4 @@
-"""Observations of two versions of one indicator are read alike, and never compared with each other."""
+"""Observations of two versions of an indicator can both be read, and are never compared with each other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_of(version: int) -> IndicatorRun:
 
 
 def both_versions() -> Iterator[Observation]:
-    """Yield a block in which 2.0.0 is twice as fast by version 1, and half as fast by version 2."""
+    """Yield a block in which 2.0.0 is twice as fast in version 1 of the indicator, and half as fast in version 2."""
     for version, ratio, seconds in ((1, 2.0, 1.0), (2, 0.5, 100.0)):
         for o in block({"1.0.0": 1.0, "2.0.0": ratio}):
             samples = tuple(seconds * sample for sample in o.samples)

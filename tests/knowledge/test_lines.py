@@ -1,4 +1,4 @@
-"""A record is a line, whatever its texts hold: Unicode has more line ends than files of lines."""
+"""A record is one line, even if its texts contain Unicode line separators other than the line feed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[SqlKnowledgeBase]:
 
 
 def failed() -> Observation:
-    """Return an observation whose failure holds every line end that Unicode knows."""
+    """Return an observation whose failure contains every line separator of Unicode."""
     return replace(observation(status="crashed"), failure=f"it said {SEPARATORS}")
 
 

@@ -47,7 +47,7 @@ UNCHECKED_V06 = {
     "tpu-v3-1024": {"resnet": "2.27", "ssd": "1.34", "gnmt": "2.11", "transformer": "1.05"},
     "tpu-v3-2048": {"resnet": "1.28", "ssd": "1.21", "transformer": "0.85"},
 }
-"""The round's other cells as the program computes them; the published figures were not at hand to check them by."""
+"""The other cells of the round as the program computes them; they were not compared with the published figures."""
 
 V05 = """:::MLPv0.5.0 resnet 100.5 (train.py:1) run_start
 :::MLPv0.5.0 resnet 101.0 (train.py:2) input_batch_size: 2048
@@ -176,7 +176,7 @@ def test_published_cells_of_v06_are_reproduced_to_the_printed_digit(scores: tupl
             computed.setdefault(system, {})[s.benchmark] = f"{s.minutes:.2f}"
 
     assert {system: computed[system] for system in PUBLISHED_V06} == PUBLISHED_V06
-    # The rest is held as it is: a change of it wants a reason.
+    # The other cells are a regression test: a change needs a reason.
     assert computed == PUBLISHED_V06 | UNCHECKED_V06
 
 

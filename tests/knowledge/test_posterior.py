@@ -1,4 +1,4 @@
-"""The model: what it decomposes into, what it remembers, and whether its intervals hold where the truth is known."""
+"""The model: its terms, its cache, and the coverage of its intervals on simulated data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.knowledge.samples import MACHINE, RUN, observation
 
 
 def torch_block(seed: int, *, sizes: int = 4, rounds: int = 6) -> Iterator[Observation]:
-    """Yield a block of PyTorch beside NumPy, in which newer is 4 % faster a release, and NumPy 2 costs 3 %."""
+    """Yield a block of PyTorch with NumPy: each release is 4 % faster than the last one, and NumPy 2 is 3 % slower."""
     generator = random.Random(seed)
     stacks = [("2.4.0", "1.26.4"), ("2.5.0", "1.26.4"), ("2.6.0", "2.0.0"), ("2.7.0", "2.0.0"), ("2.7.0", "1.26.4")]
     for size in range(sizes):
@@ -105,7 +105,7 @@ def test_intervals_of_left_out_versions_have_their_nominal_coverage() -> None:
         inside += [abs(m - c.mean) < 1.645 * d for m, d, c in zip(mean, deviation, held_out, strict=True)]
         widths += list(deviation)
 
-    # 90 % intervals that hold for all because they say nothing are as wrong as ones that do not hold.
+    # 90 % intervals that always contain the value because they are too wide are wrong, too.
     assert np.mean(inside) > 0.8
     assert np.mean(widths) < 0.1
 
@@ -125,9 +125,9 @@ def test_the_share_of_noise_common_to_all_indicators_of_a_process_is_estimated(
                 one = observation(round=number, arm=arm, reference=arm == 0)
                 rows.append(replace(one, indicator=run, samples=(seconds, seconds)))
 
-    (found,) = common_shares(rows).values()
+    (estimate,) = common_shares(rows).values()
 
-    assert found == pytest.approx(share, abs=0.12)
+    assert estimate == pytest.approx(share, abs=0.12)
 
 
 def test_shipped_amplitudes_are_used_regardless_of_the_knowledge_base(store: SqlKnowledgeBase) -> None:
@@ -149,7 +149,7 @@ def test_unchanged_knowledge_is_not_read_again(store: SqlKnowledgeBase, monkeypa
 
     assert first is not None
     assert again is not None
-    # The second one came from what the first left; its numbers are rounded.
+    # The second result came from the cache that the first one stored, in which numbers are rounded.
     assert [c.block for c in again.contrasts] == [c.block for c in first.contrasts]
     assert [c.mean for c in again.contrasts] == pytest.approx([c.mean for c in first.contrasts], abs=1e-8)
 

@@ -1,4 +1,4 @@
-"""Comparisons of the stacks that a user names, in the blocks that measured all of them."""
+"""Comparisons of selected stacks, in the blocks that measured all of them."""
 
 from __future__ import annotations
 

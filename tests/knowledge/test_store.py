@@ -1,4 +1,4 @@
-"""One contract, every backend: SQLite and a real PostgreSQL."""
+"""The contract of a knowledge base, on every backend: SQLite and a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_tables_of_a_newer_program_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
-    path.write_text("this is not a database, and long enough to be told from an empty one" * 9)
+    path.write_text("this is not a database, and too long for an empty one" * 9)
     before = path.read_bytes()
 
     with pytest.raises(KnowledgeBaseError, match="cannot be opened: file is not a database"):
@@ -167,7 +167,7 @@ def test_an_invalid_address_is_an_error_message(address: str) -> None:
 def test_an_unreachable_postgresql_server_is_not_reported_as_a_damaged_file() -> None:
     pytest.importorskip("psycopg")
 
-    # Nothing listens on port 9.
+    # No program listens on port 9.
     with pytest.raises(KnowledgeBaseError, match="cannot be opened") as refused:
         open_knowledge_base("postgresql://me:secret@127.0.0.1:9/seshat")
 

@@ -1,4 +1,4 @@
-"""Eight writers and four readers at once: nothing is lost, and no reading sees a part of a transaction."""
+"""Eight writers and four readers at once: every observation is stored, and no reader reads a part of a transaction."""
 
 from __future__ import annotations
 

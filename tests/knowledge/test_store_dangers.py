@@ -1,4 +1,4 @@
-"""What may happen to a knowledge base: many writers, a killed one, a full disk, old tables, damage."""
+"""Failures of a knowledge base: concurrent and killed writers, a full disk, old tables, damage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.knowledge.samples import observation
 address, writer, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with open_knowledge_base(address, shipped=False) as store:
     for start in range(0, count, 50):
-        # Half of each writer's observations are its own, half are everybody's.
+        # Half of the observations of each writer are in its own block, half in a shared one.
         store.add(
             observation(round=r, block=f"own-{writer}" if r % 2 else "shared") for r in range(start, start + 50)
         )
@@ -153,7 +153,7 @@ def test_a_killed_server_is_an_error_message_and_keeps_stored_observations(
         def then_killed() -> Iterator[Observation]:
             yield from (observation(round=r) for r in range(2500))
             number = int((folder / "postmaster.pid").read_text().splitlines()[0])
-            os.kill(number, signal.SIGQUIT)  # An immediate stop: what a crash leaves, without waiting for anybody.
+            os.kill(number, signal.SIGQUIT)  # An immediate stop, as in a crash.
             time.sleep(0.5)
             yield from (observation(round=r) for r in range(2500, 5000))
 
@@ -161,7 +161,7 @@ def test_a_killed_server_is_an_error_message_and_keeps_stored_observations(
             store.add(then_killed())
     assert "\n" not in caught.value.message
 
-    server._instances.pop(server.pgdata)  # pgserver keeps one handle a folder, alive or not.
+    server._instances.pop(server.pgdata)  # pgserver caches one handle for each folder, even if the server was killed.
     restarted = pgserver.get_server(folder)
     with open_knowledge_base(restarted.get_uri(), shipped=False) as store:
         assert [b.observations for b in store.blocks()] == [1]

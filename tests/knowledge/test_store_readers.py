@@ -1,4 +1,4 @@
-"""Readers and writers beside each other: what a reader sees, whom it blocks, and files that only can be read."""
+"""Concurrent readers and writers: isolation, locks, and files that cannot be written."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from knowledge.store.engine import open_knowledge_base
 from knowledge.store.state_hash import state_hash
 try:
     with open_knowledge_base(sys.argv[1]) as store:
-        found = store.observations()
-        next(found)
+        observations = store.observations()
+        next(observations)
         print("begun", flush=True)
         sys.stdin.readline()
-        print(1 + sum(1 for _ in found), state_hash(sys.argv[1]) is not None, flush=True)
+        print(1 + sum(1 for _ in observations), state_hash(sys.argv[1]) is not None, flush=True)
         store.add([])
 except AdvisorError as error:
     print(error.message, error.hint)
@@ -48,7 +48,7 @@ def journal_mode(path: Path) -> str:
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> tuple[Path, list[str]]:
-    """A folder, and the command before which another one sees it on a read-only medium."""
+    """A folder, and the prefix of a command that sees the folder on a read-only medium."""
     folder = tmp_path / "medium"
     folder.mkdir()
     mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
@@ -136,7 +136,7 @@ def test_a_file_in_the_old_journal_mode_is_changed_when_it_is_opened(frozen: Pat
         assert sum(n for _, n in store.content().observations) == 10
 
     assert journal_mode(path) == "wal"
-    # What is closed is one file, which can be copied.
+    # A closed knowledge base is one file, which can be copied.
     assert [p.name for p in tmp_path.iterdir()] == ["k.sqlite"]
 
 
@@ -207,7 +207,7 @@ def test_the_journal_does_not_grow_with_the_number_of_writes(tmp_path: Path, mon
         for number in range(60):
             store.add([observation(round=number)])
             sizes.append(log.stat().st_size)
-        # What one long transaction took is given back by the next ones.
+        # The space of one long transaction is released by the next ones.
         store.add(observation(round=number) for number in range(1000))
         long = log.stat().st_size
         store.add([observation("1.26.4")])
@@ -222,10 +222,10 @@ def test_a_file_on_a_read_only_medium_is_read(read_only: tuple[Path, list[str]])
     with open_knowledge_base(str(folder / "k.sqlite"), shipped=False) as store:
         store.add(observation(round=r) for r in range(3))
 
-    told, _ = reader(before, folder / "k.sqlite").communicate("\n")
+    output, _ = reader(before, folder / "k.sqlite").communicate("\n")
 
-    assert told.splitlines()[:2] == ["begun", "3 True"]
-    assert "is read-only" in told.splitlines()[2]
+    assert output.splitlines()[:2] == ["begun", "3 True"]
+    assert "is read-only" in output.splitlines()[2]
     assert [p.name for p in folder.iterdir()] == ["k.sqlite"]
 
 
@@ -237,9 +237,9 @@ def test_a_file_that_cannot_be_written_here_is_read_while_another_writes_it(read
         assert process.stdout is not None
         begun = process.stdout.readline()
         store.add([observation(round=3)])
-        told, _ = process.communicate("\n")
+        output, _ = process.communicate("\n")
 
-    assert (begun, told.splitlines()[0]) == ("begun\n", "3 True")
+    assert (begun, output.splitlines()[0]) == ("begun\n", "3 True")
 
 
 def test_a_file_that_changes_while_it_is_read_without_a_journal_is_an_error(
@@ -254,10 +254,10 @@ def test_a_file_that_changes_while_it_is_read_without_a_journal_is_an_error(
     with open_knowledge_base(str(folder / "k.sqlite"), shipped=False) as store:
         store.add([observation(round=3)])
 
-    told, _ = process.communicate("\n")
+    output, _ = process.communicate("\n")
 
     assert begun == "begun\n"
-    assert "was changed while it was read" in told
+    assert "was changed while it was read" in output
 
 
 def test_a_journal_of_a_killed_writer_on_a_read_only_medium_is_an_error(
@@ -272,10 +272,10 @@ def test_a_journal_of_a_killed_writer_on_a_read_only_medium_is_an_error(
     for name in ("k.sqlite", "k.sqlite-wal"):
         shutil.copy(folder.parent / name, folder / name)
 
-    told, _ = reader(before, path).communicate("\n")
+    output, _ = reader(before, path).communicate("\n")
 
-    assert "`k.sqlite-wal`" in told
-    assert "copy both files" in told
+    assert "`k.sqlite-wal`" in output
+    assert "copy both files" in output
 
 
 def test_the_state_hash_includes_transactions_in_the_journal(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""TOML whose keys are made to fill the memory is refused before it is parsed."""
+"""TOML with keys that would fill the memory is refused before it is parsed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = ".".join(["a"] * 101)
         f"b = [{{ {LONG} = 1 }}]",
         "a = 1\nb = { " + " . ".join(["'a.b'"] * 101) + " = 1 }",
         f'b = ["""a"""", {{ {LONG} = "" }}]',
-        # What only looks like a text, or like a comment, hides nothing.
+        # Text that only resembles a string or a comment does not hide a key.
         f'b = ["""\n\' """, {{ {LONG} = "\'" }}]',
         f'b = "\\"#" # it\'s\n{LONG} = "\'"',
         f"b = '\\'\n{LONG} = '#'",

@@ -1,4 +1,4 @@
-"""Stacks with two measured frameworks: what the optimiser maximises and what is printed are one number."""
+"""Stacks with two measured frameworks: the optimiser maximises the number that is printed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Stack = dict[str, str]
 
 
 class Models:
-    """Models of given contrasts, whose intervals are widened by a factor: none that ships is."""
+    """Models of given contrasts, with intervals that are widened by a factor; no shipped contrast is used."""
 
     def __init__(self, contrasts: Sequence[Contrast], widening: float) -> None:
         self._contrasts = contrasts
@@ -130,7 +130,7 @@ def test_the_widening_multiplies_the_width_of_an_interval() -> None:
         [plain.score, wide.score]
     )
     assert math.log(wide.high / wide.low) == pytest.approx(2 * math.log(plain.high / plain.low))
-    # A part of the variance of the whole: each framework has half of the workload.
+    # Each framework has half of the workload, so its variance is a part of the variance of the whole.
     change = {c.package: math.log(c.high / c.low) for c in plain.changes}
     assert set(change) == {"torch", "jax"}
     assert math.log(plain.high / plain.low) == pytest.approx(math.hypot(*change.values()) / 2)
@@ -139,5 +139,5 @@ def test_the_widening_multiplies_the_width_of_an_interval() -> None:
 def test_the_versions_of_all_frameworks_and_companions_count_as_comparisons() -> None:
     terms = estimator(BOTH, 1.0).terms(CANDIDATES, versions(NEWEST))
 
-    # 2.4.0 of PyTorch and 2.0.1 of NumPy beside it; 0.7.0 of JAX.
+    # 2.4.0 of PyTorch, 2.0.1 of NumPy with PyTorch, and 0.7.0 of JAX.
     assert {gains.framework: gains.comparisons for gains in terms.frameworks} == {"torch": 3, "jax": 3}

@@ -1,1 +1,1 @@
-"""The part of Kubernetes' API that batches use, in this process; what a pod is to run, runs here."""
+"""The part of the Kubernetes API that batches use, in this process; the commands of pods run on this machine."""

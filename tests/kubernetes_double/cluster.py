@@ -1,8 +1,8 @@
-"""A stand-in for a cluster's API server, its Job controller and its kubelets.
+"""A fake of a Kubernetes cluster: the API server, the Job controller and the kubelets.
 
-It speaks the real wire format over HTTP, takes only manifests that a Kubernetes version's published schemas accept, and
-runs a pod's command as a process of this machine, in which the mounted folders stand under other names. What it
-does with Jobs follows https://kubernetes.io/docs/concepts/workloads/controllers/job/.
+It uses the real wire format over HTTP, accepts only manifests that are valid for the published schemas of a Kubernetes
+version, and runs the command of a pod as a process on this machine, with other paths for the mounted folders. Jobs
+behave as described in https://kubernetes.io/docs/concepts/workloads/controllers/job/.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ VERSION = "1.30"
 INDEX = "batch.kubernetes.io/job-completion-index"
 TOKEN = "a-token-of-the-double"
 _WEIGHING_SECONDS = 0.5
-"""Finding a pod's processes reads those of the whole machine."""
+"""Seconds between measurements of the memory of pods, which read all processes of the machine."""
 
 
 class RefusalError(Exception):
-    """An answer that is no success."""
+    """Raised to send a response with an error status."""
 
     def __init__(self, code: int, reason: str, message: str, kind: str = "") -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class RefusalError(Exception):
 
 @dataclass
 class Pod:
-    """A pod with the process that stands for its container."""
+    """A pod with the process that represents its container."""
 
     document: dict[str, Any]
     job: str
@@ -120,7 +120,7 @@ class KubernetesDouble:
         return path
 
     def lose_node(self, node: str) -> None:
-        """Lose what runs on a node: its pods fail by a disruption."""
+        """Kill the pods of a node: they fail with a disruption."""
         with self._lock:
             for pod in self.pods:
                 if pod.document["spec"].get("nodeName") == node and pod.phase == "Running":
@@ -130,7 +130,7 @@ class KubernetesDouble:
                         "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}],
                     }
 
-    # What the controllers do.
+    # Controllers.
 
     def _control(self) -> None:
         while not self._stop.wait(0.05):
@@ -217,7 +217,7 @@ class KubernetesDouble:
                 text = re.sub(rf"(?<![\w/.]){re.escape(mount)}(?![\w-])", str(place), text)
             return text
 
-        # This machine is the image: its programs and its certificates, nothing of the user's.
+        # This machine is the image: programs and certificates, without the environment of the user.
         image = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "SLURM", "XDG_"))}
         variables = {**image, "JOB_COMPLETION_INDEX": str(index)}
         for entry in container["env"]:
@@ -252,7 +252,7 @@ class KubernetesDouble:
         return places
 
     def _watch(self, pod: Pod, spec: dict[str, Any]) -> None:
-        """Do what a kubelet does: limits, deadlines, and how containers ended."""
+        """Act as a kubelet: enforce limits and deadlines, and record how containers ended."""
         if pod.process is None or pod.phase != "Running":
             return
         if time.monotonic() > pod.weighed + _WEIGHING_SECONDS:
@@ -275,7 +275,7 @@ class KubernetesDouble:
         }
 
     def _weigh(self, pod: Pod, limit: float) -> None:
-        """End a pod whose processes hold more memory than it may."""
+        """Kill a pod whose processes exceed its memory limit."""
         assert pod.process is not None
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pod.process.pid)
@@ -290,7 +290,7 @@ class KubernetesDouble:
                 os.killpg(pod.process.pid, signal.SIGKILL)
             pod.process.wait()
 
-    # What the API does.
+    # API.
 
     def answer(self, verb: str, path: str, query: dict[str, str], body: Any, token: str) -> Any:
         if token != f"Bearer {self.token}":
@@ -326,9 +326,9 @@ class KubernetesDouble:
             raise RefusalError(400, "BadRequest", "container is waiting to start")
         return pod.log.read_bytes()
 
-    def _create(self, kept: dict[str, Any], kind: str, body: Any) -> Any:
+    def _create(self, objects: dict[str, Any], kind: str, body: Any) -> Any:
         name = body["metadata"]["name"]
-        if name in kept:
+        if name in objects:
             raise RefusalError(409, "AlreadyExists", f'{kind} "{name}" already exists', kind)
         try:
             kubernetes_validate.validate(body, VERSION, strict=True)
@@ -337,7 +337,7 @@ class KubernetesDouble:
         if kind == "jobs" and self.quota and body["spec"]["completions"] > self.quota:
             raise RefusalError(403, "Forbidden", f'jobs "{name}" is forbidden: exceeded quota: compute', kind)
         body["metadata"]["uid"] = str(uuid.uuid4())
-        kept[name] = body
+        objects[name] = body
         return body
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -370,7 +370,7 @@ class KubernetesDouble:
             do_GET = do_POST = do_PATCH = do_DELETE = _serve
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler
 
@@ -383,17 +383,17 @@ def expand(text: str, variables: dict[str, str]) -> str:
     """
     return re.sub(
         r"\$(?:(\$)|\(([^)]*)\))",
-        lambda found: found[1] or variables.get(found[2], found[0]),
+        lambda match: match[1] or variables.get(match[2], match[0]),
         text,
     )
 
 
-def _merge(kept: dict[str, Any], change: dict[str, Any]) -> None:
+def _merge(stored: dict[str, Any], change: dict[str, Any]) -> None:
     for key, value in change.items():
         if isinstance(value, dict):
-            _merge(kept.setdefault(key, {}), value)
+            _merge(stored.setdefault(key, {}), value)
         else:
-            kept[key] = value
+            stored[key] = value
 
 
 def _bytes(text: str) -> float:

@@ -1,4 +1,4 @@
-"""A program: one of three processes that run every pattern of communication with every fault, and note what is noticed.
+"""A program: one of three processes that run every communication pattern with every fault and store the check results.
 
 usage: python communication_faults.py FOLDER RANK
 """
@@ -26,7 +26,7 @@ OPERATORS = ("MAX", "MIN", "PRODUCT", "AVG")
 
 
 class FaultyDistributed:
-    """PyTorch's operations between processes, with a fault in what they deliver."""
+    """PyTorch's operations between processes, with a fault in their results."""
 
     def __init__(self, dist: Any, rank: int, fault: str) -> None:
         self._dist, self._rank, self._fault = dist, rank, fault
@@ -47,7 +47,7 @@ class FaultyDistributed:
         self._deliver(tensor, lambda: self._reduce(tensor, operator), tensor.numel())
 
     def _reduce(self, tensor: Any, operator: str) -> None:
-        # Gloo has no mean of its own.
+        # Gloo does not support the mean.
         name = "SUM" if operator == "AVG" else operator
         self._dist.all_reduce(tensor, getattr(self._dist.ReduceOp, name))
         if operator == "AVG":
@@ -82,7 +82,7 @@ def cases() -> list[tuple[str, str, str]]:
 
 
 def main(folder: Path, rank: int) -> None:
-    """Run every case, and write what the checks said of it."""
+    """Run every case, and write the messages of the checks."""
     import torch
     import torch.distributed as dist
 
@@ -106,11 +106,11 @@ def main(folder: Path, rank: int) -> None:
 
 
 STRETCHES = ((0, 1), (1, 1), (2, 3))
-"""Number and calls of the stretches that are run of each case."""
+"""Number and calls of the stretches of each case."""
 
 
 def run(pattern: Any, stretch: int, calls: int) -> str:
-    """Run one stretch, and return what its check said."""
+    """Run one stretch, and return the message of its check."""
     from pi_runners.indicators.communication_patterns import WrongResultError
 
     pattern.prepare(stretch, calls)

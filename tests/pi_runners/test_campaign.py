@@ -1,4 +1,4 @@
-"""Campaigns: in memory where the environment does not matter, and on real NumPy environments."""
+"""Blocks of campaigns: with recorded processes, and on real NumPy environments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Switched = tuple[StackLock, dict[str, Scalar]]
 
 
 class Sink:
-    """Keeps observations in memory."""
+    """Stores observations in memory."""
 
     def __init__(self) -> None:
         self.observations: list[Observation] = []
@@ -46,7 +46,7 @@ class Sink:
 
 
 class NoProcesses:
-    """Must not be asked for anything."""
+    """Fails the test if it is used."""
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
         raise AssertionError(job)
@@ -139,15 +139,15 @@ def test_a_block_started_with_other_stacks_is_refused(tmp_path: Path) -> None:
 
 
 class CrashingProcesses:
-    """Stands for a framework that dies in one indicator, whichever process that runs in."""
+    """Simulates a framework that crashes in one indicator, in every process."""
 
     def __init__(self, deadly: str) -> None:
         self.deadly = deadly
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
         names = [entry["name"] for entry in job.content["indicators"]]
-        self.asked.append(names)
+        self.requests.append(names)
         before = names[: names.index(self.deadly)] if self.deadly in names else names
         results = tuple(
             {"number": i, "status": "ok", "samples": [1.0, 1.0], "started": 0.0, "seconds": 1.0, "clock_jump": 0.0}
@@ -168,7 +168,7 @@ def test_indicators_after_a_crash_are_run_in_another_process(tmp_path: Path, mon
 
     run_block(block_of(arms), sink=sink, runner=runner, environments=tmp_path)
 
-    assert runner.asked == [["matmul", "sort", "fft"], ["fft"]]
+    assert runner.requests == [["matmul", "sort", "fft"], ["fft"]]
     assert [(o.indicator.name, o.status) for o in sink.observations] == [
         ("matmul", "ok"),
         ("sort", "crashed"),
@@ -180,7 +180,7 @@ def test_indicators_after_a_crash_are_run_in_another_process(tmp_path: Path, mon
 def test_an_environment_in_which_nothing_runs_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(CrashingProcesses):
         def run(self, job: ProcessRequest) -> ProcessEnd:
-            self.asked.append([entry["name"] for entry in job.content["indicators"]])
+            self.requests.append([entry["name"] for entry in job.content["indicators"]])
             return ProcessEnd(results=(), exit_status=-11)
 
     arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
@@ -192,7 +192,7 @@ def test_an_environment_in_which_nothing_runs_is_skipped(tmp_path: Path, monkeyp
 
     run_block(block_of(arms), sink=sink, runner=runner, environments=tmp_path)
 
-    assert runner.asked == [["matmul", "sort", "fft"], ["sort", "fft"]]
+    assert runner.requests == [["matmul", "sort", "fft"], ["sort", "fft"]]
     assert [o.status for o in sink.observations] == ["crashed"] * 3
 
 
@@ -229,7 +229,7 @@ def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor,
     arguments = ["pi", "run", "matmul", "--stack", "numpy<2", "--rounds", "1", "--samples", "2", "--no-aa"]
     assert advisor(*arguments).returncode == 0
     installed = next((tmp_path / "home" / "cache" / "environments").rglob("numpy-*.dist-info"))
-    # Replaced, not written into: uv links the files of an environment to those of its cache.
+    # The file is replaced, not changed: uv links the files of an environment to those of its cache.
     (installed / "METADATA").unlink()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 9.9\n")
 
@@ -261,21 +261,21 @@ def test_the_cuda_of_the_system_is_part_of_a_stack_without_cuda_packages(
 
 
 class OneAtATime:
-    """Reports the first indicator of each request, then ends as it is told."""
+    """Reports the first indicator of each request, then ends in the given way."""
 
     def __init__(self, ending: Ending) -> None:
         self.ending = ending
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
         names = [entry["name"] for entry in job.content["indicators"]]
-        self.asked.append(names)
+        self.requests.append(names)
         first = {"number": 0, "status": "ok", "samples": [1.0], "started": 0.0, "seconds": 1.0, "clock_jump": 0.0}
         return ProcessEnd(results=(first,), exit_status=-9, ending=self.ending)
 
 
 def installed_block(tmp_path: Path, *names: str, rounds: int = 1) -> Block:
-    """A block on an interpreter that exists: nothing can be built from its arms."""
+    """A block on an existing interpreter: no environment can be built for its arms."""
     stack = make_stack(
         [PackageVersion(name="numpy", version="2.0.0")], python="3.12.3", platform="manylinux_2_39_x86_64"
     )
@@ -311,7 +311,7 @@ def test_a_stopped_process_keeps_its_results_and_stores_nothing_for_other_runs(t
 
     assert count == 1
     assert [(o.indicator.name, o.status) for o in sink.observations] == [("matmul", "ok")]
-    assert runner.asked == [["matmul", "sort", "fft"]]
+    assert runner.requests == [["matmul", "sort", "fft"]]
 
 
 def test_an_indicator_times_out_only_if_it_had_the_whole_time_of_a_process(tmp_path: Path) -> None:
@@ -320,5 +320,5 @@ def test_an_indicator_times_out_only_if_it_had_the_whole_time_of_a_process(tmp_p
 
     run_block(replace(block, arms=block.arms[:1]), sink=sink, runner=runner, environments=tmp_path)
 
-    assert runner.asked == [["matmul", "sort", "fft"], ["sort", "fft"], ["fft"]]
+    assert runner.requests == [["matmul", "sort", "fft"], ["sort", "fft"], ["fft"]]
     assert [o.status for o in sink.observations] == ["ok"] * 3

@@ -54,7 +54,7 @@ ON_TORCH = [
 
 
 def with_reversed_inputs(backend: Backend) -> Backend:
-    """Return a backend that computes correctly, but on reversed inputs: its results are those of another call."""
+    """Return a backend that computes correctly, but on reversed inputs, as in another call."""
 
     class ReversedInputs(type(backend)):  # type: ignore[misc]
         is_nested = False

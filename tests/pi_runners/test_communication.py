@@ -1,4 +1,4 @@
-"""The communication indicator: a wrong operation and a process that dies are noticed, and only operations are timed."""
+"""The communication indicator: wrong operations and killed processes are detected; only operations are timed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ import torch.distributed as dist
 from pi_runners.indicators.communication_rank import run_rank
 run_rank(*sys.argv[2:])
 """
-"""A program that is one process of the measurement, with a change made to it first."""
+"""A program that is one process of the measurement, after a change to its code."""
 
 
 def plan(program: Path) -> SamplingPlan:
@@ -48,7 +48,7 @@ def measured(program: Path, parameters: dict[str, Any] = BROADCAST) -> dict[str,
 
 
 def changed(folder: Path, change: str = "", *, first: str = "") -> Path:
-    """Write the program of a process, with a change to the framework, or with what it does before its import."""
+    """Write the program of a process, with a change to the framework, or with code before its import."""
     path = folder / "program.py"
     path.write_text(TAKE_PART.format(root=ROOT, change=change, first=first))
     return path
@@ -56,7 +56,7 @@ def changed(folder: Path, change: str = "", *, first: str = "") -> Path:
 
 @pytest.fixture(scope="module")
 def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, list[str]]]:
-    """Run every pattern with every fault, and return what the checks of each rank said of its stretches."""
+    """Run every pattern with every fault, and return the messages of the checks of each rank for its stretches."""
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, "-I", communication_faults.__file__, str(folder)]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
@@ -69,8 +69,8 @@ def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, lis
             process.kill()
     reports: dict[str, dict[int, list[str]]] = {}
     for rank in ranks:
-        for case, said in json.loads((folder / f"noticed-{rank}.json").read_text()).items():
-            reports.setdefault(case, {})[rank] = said
+        for case, texts in json.loads((folder / f"noticed-{rank}.json").read_text()).items():
+            reports.setdefault(case, {})[rank] = texts
     return reports
 
 
@@ -109,7 +109,7 @@ def test_messages_between_two_processes_require_exactly_two(pattern: str) -> Non
 
 
 class RecordedPattern:
-    """A pattern on a clock of its own: what is around the operation takes 100 seconds, the operation one."""
+    """A pattern on a simulated clock: the operation takes one second, everything around it 100 seconds."""
 
     def __init__(self, spend: Callable[[str, float], None], *, size: int = 1, operations: int = 1) -> None:
         self._spend, self.size, self.operations = spend, size, operations
@@ -136,7 +136,7 @@ class RecordedPattern:
 
 
 class RecordedStore:
-    """A store in which the other ranks have noted how long they took."""
+    """A store in which the other ranks have recorded their durations."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.calls: list[str] = []
@@ -151,7 +151,7 @@ class RecordedStore:
 
 @pytest.fixture
 def spent(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Callable[[str, float], None]]:
-    """What was done, and how to do something that takes time on a clock that only this moves."""
+    """A list of calls, and a function that records a call and moves the simulated clock."""
     calls: list[str] = []
     now = [0.0]
 
@@ -164,7 +164,7 @@ def spent(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Callable[[str, fl
 
 
 def test_only_the_operation_is_timed(spent: tuple[list[str], Callable[[str, float], None]]) -> None:
-    done, spend = spent
+    calls, spend = spent
     pattern = RecordedPattern(spend)
 
     result = Stretches(pattern, pattern, RecordedStore()).lead(
@@ -174,7 +174,7 @@ def test_only_the_operation_is_timed(spent: tuple[list[str], Callable[[str, floa
     assert result["samples"] == [1.0, 1.0]
     assert result["loops"] >= 3
     stretch = ["prepare", "barrier", "synchronise", *["run"] * result["loops"], "synchronise", "check"]
-    assert done[-2 * len(stretch) :] == stretch * 2
+    assert calls[-2 * len(stretch) :] == stretch * 2
 
 
 def test_the_slowest_rank_counts(spent: tuple[list[str], Callable[[str, float], None]]) -> None:
@@ -202,12 +202,12 @@ def test_a_sample_of_the_latency_is_half_a_round_trip(spent: tuple[list[str], Ca
 def test_the_other_ranks_receive_the_number_of_calls_and_the_end(
     spent: tuple[list[str], Callable[[str, float], None]],
 ) -> None:
-    done, spend = spent
+    log, spend = spent
     pattern, store = RecordedPattern(spend), RecordedStore()
 
     Stretches(pattern, pattern, store).lead(SamplingPlan(samples=1, min_seconds=3, max_warmup_seconds=10))
 
-    assert sum(int(calls) for calls in store.calls) == done.count("run")
+    assert sum(int(calls) for calls in store.calls) == log.count("run")
     assert store.calls[-1] == "0"
 
 
@@ -350,7 +350,7 @@ def test_no_rank_outlives_the_worker(tmp_path: Path, end_of_the_worker: str, tim
 
     pids = [int(file.name) for file in (tmp_path / "pids").iterdir()]
     assert len(pids) == 2
-    # They were killed, which takes effect a moment later; they would sleep for ten minutes.
+    # A kill takes effect after a moment; without it, the processes would sleep for ten minutes.
     for _ in range(3000):
         if not any(is_alive(pid) for pid in pids):
             break

@@ -1,4 +1,4 @@
-"""The suite on the real frameworks: every small case is right, or the backend says that it lacks it."""
+"""The indicators on real frameworks: every small case is correct, or the backend reports it as unsupported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_small_case_runs_or_is_reported_as_unsupported(advisor: Advisor, t
     measured = measure(advisor, tmp_path, *OPERATIONS, *rest, "memory", "startup", "--stack", stack)
 
     assert failures(measured) == []
-    # STREAM's copy is optimised away by two of them.
+    # Two of the frameworks optimise the copy of STREAM away.
     assert {o["indicator"]["name"] for o in measured if o["status"] == "unsupported"} <= {"memory"}
 
 

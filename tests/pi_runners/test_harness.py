@@ -121,7 +121,7 @@ def test_a_process_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     )
 
     assert end.ending == "time"
-    # Killed, it takes a moment to end, and may still wait for whoever inherits it to take note.
+    # After the kill, the process takes a moment to end, and is a zombie until its new parent reaps it.
     with contextlib.suppress(psutil.NoSuchProcess):
         child_process = psutil.Process(int(child.read_text()))
         while child_process.status() != psutil.STATUS_ZOMBIE:
@@ -157,7 +157,7 @@ def test_a_clock_that_does_not_advance_is_an_error(monkeypatch: pytest.MonkeyPat
 def test_a_change_of_the_system_time_is_reported_and_does_not_change_samples(tmp_path: Path) -> None:
     program = write_program(tmp_path)
     jumping = tmp_path / "jumping.py"
-    # The clock of the day is set an hour ahead while the indicator runs.
+    # The system time is set an hour ahead while the indicator runs.
     jumping.write_text(
         f"import sys, time\nsys.path.insert(0, {str(program)!r})\nreal, calls = time.time, []\n"
         "def jumped():\n    calls.append(1)\n    return real() + (3600 if len(calls) > 1 else 0)\n"
@@ -211,7 +211,7 @@ def test_a_result_is_released_before_the_next_is_computed() -> None:
 
     timing.measure(Result, lambda _: None, SamplingPlan(samples=3, min_seconds=0.0001, max_warmup_seconds=0.1))
 
-    # With two alive, every call would take fresh memory.
+    # With two results alive, every call would allocate new memory.
     assert Result.most == 1
 
 

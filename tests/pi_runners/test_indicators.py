@@ -1,4 +1,4 @@
-"""Every indicator: its parameters, its formulae, and that it notices a wrong result."""
+"""Every indicator: its parameters, its formulae and its checks."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_deepbench_shapes_have_the_operations_that_deepbench_counts() -> None:
     for indicators in lists.values():
         for name, shapes in indicators.items():
             assert all(INDICATORS[name].complaints(shape) == [] for shape in shapes)
-    # Figures that DeepBench's own formula gives.
+    # Figures computed with the formula of DeepBench.
     first = lists["deepbench-training"]["conv2d"][0]
     assert INDICATORS["conv2d"].flops(INDICATORS["conv2d"].complete(first)) == 689638400
     assert len(choose_cases(["matmul"], shapes="deepbench")) == 160 + 75
@@ -201,7 +201,7 @@ def test_the_digits_are_split_into_training_and_test_sets() -> None:
 
 def test_time_to_quality_counts_failed_runs() -> None:
     class Untrained(TimeToQuality):
-        """Nothing learns."""
+        """A model that does not learn."""
 
     class NeverLearns(NumpyBackend):
         def train(self, loss: Any, weights: Any, batch: Any, rate: float = 0.0) -> Any:

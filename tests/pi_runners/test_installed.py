@@ -1,4 +1,4 @@
-"""Interpreters that exist, measured as they are."""
+"""Measurements of existing interpreters with their installed packages."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_first_of_two_distributions_counts_and_invalid_versions_are_reported
     environment, unreadable = installed_environment(python)
 
     assert environment.stack.version_of("torch") == "2.11.0"
-    # PyTorch's metadata do not name its CUDA version; the libraries beside it do.
+    # The metadata of PyTorch do not name its CUDA version; the CUDA libraries in the same environment do.
     assert (environment.stack.cuda, environment.stack.cudnn) == ("13.0", "9.15.1.9")
     assert unreadable == ("odd not-a-version!",)
 

@@ -1,4 +1,4 @@
-"""Results that are too large to be read as a whole must be finite all the same."""
+"""Results that are too large to be read as a whole are checked for values that are not finite, too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_one_element_that_is_not_finite_is_detected_in_a_result_of_any_size(fram
     assert Result(backend, array, shape).finite()
     for place in ((0, 0), (1, 4321), (2, shape[1] - 1)):
         array[place] = value
-        # Reading sees a random part alone: the framework is asked about every element.
+        # Only a random part is read; the framework checks that every element is finite.
         assert not Result(backend, array, shape).finite()
         array[place] = 1.0
 

@@ -1,4 +1,4 @@
-"""Campaigns as their users run them, on a framework that misbehaves: it crashes, hangs, takes all memory."""
+"""Campaigns on the command line, with a framework that crashes, hangs or exceeds the memory."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_full_disk_is_an_error_message(index: PackageIndex, tmp_path: Path, mo
     from pi_runners import environment
     from pi_runners.environment import FullDiskError
 
-    # What uv says when it happens; a disk that is full for one process only cannot be had without root.
+    # The message of uv on a full disk; a really full disk would need root.
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\necho 'error: failed to write: No space left on device (os error 28)' >&2\nexit 2\n")
     uv.chmod(0o755)

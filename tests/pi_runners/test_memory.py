@@ -1,4 +1,4 @@
-"""How much memory a run takes is known before it is started."""
+"""Estimates of the memory of a run before it starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pi_runners.indicators.indicator import Operation
 from pi_runners.matrix import IndicatorCase, backends_of, check_fit
 from tests.knowledge.samples import MACHINE
 
-_ROOM = 8 * 2**30
+_LARGEST_MEMORY = 8 * 2**30
 _SECONDS = 1200
 _CHILD = """
 import json, resource, sys
@@ -26,7 +26,7 @@ from pi_runners.harness.contract import SamplingPlan
 from pi_runners.indicators import INDICATORS, inference
 
 backend, name, parameters, archive = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
-# LoadGen repeats what was computed and checked before.
+# LoadGen repeats queries that were computed and checked before.
 inference.run_scenario = lambda *_: {"seconds": 1.0}
 plan = SamplingPlan(samples=1, min_seconds=1e-6, max_warmup_seconds=1e-6, archive=archive)
 measured = INDICATORS[name].measure(make_backend(backend, "cpu", "float32", {}), parameters, plan)
@@ -52,7 +52,7 @@ LARGE = [
     for name, indicator in INDICATORS.items()
     if "cpu" in indicator.devices
     for case in indicator.sets["large"]
-    if estimate(name, case, backend_for(name, case)) <= _ROOM
+    if estimate(name, case, backend_for(name, case)) <= _LARGEST_MEMORY
 ]
 
 
@@ -75,7 +75,7 @@ def test_a_large_case_uses_about_the_predicted_memory(name: str, case: Parameter
     foretold = estimate(name, case, backend)
     assert measured["status"] == "ok", measured
     assert measured["peak"] <= foretold * 1.2
-    # Of several processes, the peak is that of the largest.
+    # With several processes, the peak is that of the largest process.
     if isinstance(INDICATORS[name], Operation):
         assert measured["peak"] >= foretold / 3
 

@@ -1,4 +1,4 @@
-"""Errors of the harness are told from errors of the framework."""
+"""Errors of the harness are distinguished from errors of the framework."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_exception_of_a_framework_is_its_error(error: BaseException, monkeypa
     [
         (AttributeError("module 'numpy' has no attribute 'gone'"), "harness-error"),
         (TypeError("unexpected keyword"), "harness-error"),
-        # C code has no frame of its own: this is what it raises for a computation that it cannot do.
+        # C code has no frame: it raises this error for a computation that it does not support.
         (RuntimeError("could not create a primitive"), "error"),
         (NotImplementedError("not implemented for 'Half'"), "unsupported"),
     ],
@@ -173,7 +173,7 @@ def test_an_import_error_belongs_to_the_framework_unless_the_harness_caused_it(
 
     monkeypatch.setattr(worker, "make_backend", make)
     for function in (make, own):
-        # They stand for code of this program.
+        # They represent code of this program.
         monkeypatch.setitem(function.__globals__, "__name__", "pi_runners.backends")
 
     assert worker.run_indicator(REQUEST, ENTRY)["status"] == status

@@ -1,4 +1,4 @@
-"""The startup indicator: what it times, and that it notices a wrong first result."""
+"""The startup indicator: the times that it measures, and the check of the first result."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ import numpy as np
 from pi_runners.backends.numpy import NumpyBackend
 real = NumpyBackend.tanh
 def tanh(backend, x):
-    found = real(backend, x)
+    result = real(backend, x)
     {change}
-    return found
+    return result
 NumpyBackend.tanh = tanh
 from pi_runners.harness.worker import main
 main()
@@ -54,19 +54,19 @@ def test_a_framework_starts_and_its_first_result_is_right(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "change",
     [
-        "found[:] = np.nan",
-        "found[-1, -1] = np.nan",
-        "found[:] = np.inf",
-        "found[:] = 0",
-        "found = -found",
-        "found[0, 0] += 0.1",
-        "found[7, 8] += 0.1",
-        "found[7, 8] = np.nan",
-        "found = np.concatenate([found, found])",
-        "found = np.concatenate([found, np.full_like(found, np.nan)], axis=1)",
-        "found = found[:8]",
-        "found = x",
-        "found = found.T",
+        "result[:] = np.nan",
+        "result[-1, -1] = np.nan",
+        "result[:] = np.inf",
+        "result[:] = 0",
+        "result = -result",
+        "result[0, 0] += 0.1",
+        "result[7, 8] += 0.1",
+        "result[7, 8] = np.nan",
+        "result = np.concatenate([result, result])",
+        "result = np.concatenate([result, np.full_like(result, np.nan)], axis=1)",
+        "result = result[:8]",
+        "result = x",
+        "result = result.T",
     ],
 )
 def test_a_wrong_first_result_is_noticed(tmp_path: Path, change: str) -> None:
@@ -80,7 +80,7 @@ def test_a_wrong_first_result_is_noticed(tmp_path: Path, change: str) -> None:
 
 
 class SlowBackend(NumpyBackend):
-    """NumPy on a clock of its own, which every step moves by another amount."""
+    """NumPy on a simulated clock, which every step advances by a different amount."""
 
     spend: Callable[[float], None]
 

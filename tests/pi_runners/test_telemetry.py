@@ -1,4 +1,4 @@
-"""Telemetry: what is made of readings, and what an NVIDIA driver tells (a stand-in, where there is no GPU)."""
+"""Telemetry: summaries of readings, and the values of an NVIDIA driver (a fake driver without a GPU)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def test_readings_of_a_stretch_are_summarised() -> None:
 
     figures = summarise(readings, 2.0, 4.0)
 
-    # The reading of second 5 speaks of the interval before it.
+    # The reading of second 5 is a mean over the interval before it.
     assert figures == {"gpu_percent_mean": 35.0, "gpu_percent_max": 50.0, "throttled": 1.0}
     assert summarise(readings, 5.0, 6.0)["throttled"] == 0.0
     assert summarise([], 0.0, 1.0) == {}
 
 
 class NVMLError(Exception):
-    """What the driver raises."""
+    """Raised by the fake driver."""
 
 
 def fake_driver(reasons: int) -> Any:

@@ -1,4 +1,4 @@
-"""Warm-up, calibration and samples on a clock that the test moves: what is counted, and what is not."""
+"""Warm-up, calibration and samples, on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pi_runners.harness.contract import SamplingPlan
 
 
 class Clock:
-    """A clock that moves only while the made-up device works."""
+    """A clock that advances only while the simulated device works."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.calls = 0
 
     def takes(self, *seconds: float, then: Iterable[float] | None = None) -> Callable[[], int]:
-        """Return a computation whose calls take these seconds, then those of ``then`` or the last one for ever."""
+        """Return a computation whose calls take these seconds, then those of ``then`` (default: the last one)."""
         durations = itertools.chain(seconds, itertools.repeat(seconds[-1]) if then is None else then)
 
         def run() -> int:
@@ -64,7 +64,7 @@ def test_a_sample_that_is_just_long_enough_is_not_prolonged(clock: Clock) -> Non
 
 
 def test_loops_grow_tenfold_at_most(clock: Clock) -> None:
-    # One call says that a million are needed; those behind the first are a thousand times slower.
+    # By the first call, a million calls are needed; later calls are a thousand times slower.
     result = timing.measure(clock.takes(1.0 / 2**20, 1.0 / 2**10), nothing, plan(at_least=1.0))
 
     assert result.loops == 1025
@@ -73,7 +73,7 @@ def test_loops_grow_tenfold_at_most(clock: Clock) -> None:
 
 
 def test_loops_grow_while_samples_are_too_short(clock: Clock) -> None:
-    # After the first slow call two loops seem to be enough, and then each call takes less.
+    # After the first slow call two loops seem sufficient, but later calls are faster.
     result = timing.measure(clock.takes(0.75, 0.25), nothing, plan(at_least=1.0))
 
     assert result.loops * 0.25 >= 1.0
@@ -115,7 +115,7 @@ def test_a_warm_up_that_never_settles_ends_at_its_longest_time(clock: Clock) -> 
 
     assert not result.steady
     assert result.warmup_seconds == 64 + 32 + 16 + 8 + 4 + 2
-    # None of them is from the warm-up, and as they never agree, there are three times as many.
+    # None of the samples is from the warm-up, and as they never agree, there are three times as many.
     assert result.samples == [1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125]
 
 
@@ -128,7 +128,7 @@ def test_without_warm_up_time_a_single_call_is_the_warm_up(clock: Clock) -> None
 
 
 def test_shorter_samples_do_not_count_for_agreement(clock: Clock) -> None:
-    # The first sample is too short, and its time per call is that of the others.
+    # The first sample is too short, although its time per call equals that of the others.
     result = timing.measure(clock.takes(0.5), nothing, plan(at_least=1.0))
 
     assert result.loops == 3
@@ -146,7 +146,7 @@ def test_more_samples_are_taken_where_they_vary(clock: Clock, share: float, coun
 
 
 def test_no_more_samples_are_taken_than_it_takes_to_agree(clock: Clock) -> None:
-    # Three of the first eight are slow; that is more than a quarter of them, but not of twelve and more.
+    # Three of the first eight samples are slow: more than a quarter of eight, but at most a quarter of twelve.
     result = timing.measure(clock.takes(1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 1.0), nothing, plan(samples=8))
 
     assert result.samples == [1.0, 1.0, 2.0, 2.0, 2.0] + [1.0] * 7

@@ -1,1 +1,1 @@
-"""A real Slurm on one machine: two nodes on loopback."""
+"""A real Slurm cluster on one machine: two nodes on loopback."""

@@ -3,7 +3,7 @@
     python -m tests.slurm.cluster start FOLDER     prints the SLURM_CONF to use
     python -m tests.slurm.cluster stop FOLDER
 
-It needs Slurm's and MUNGE's programs (Debian: ``slurm-wlm`` and ``munge``) and root; nothing of it outlives ``stop``.
+It needs the programs of Slurm and MUNGE (Debian: ``slurm-wlm`` and ``munge``) and root; ``stop`` ends every process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import psutil
 NODES = ("n1", "n2")
 PARTITION = "pi"
 _PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "munged")
-# What slurmctld says of nodes that do not answer comes after SlurmdTimeout.
+# slurmctld reports nodes that do not respond after SlurmdTimeout.
 _CONFIGURATION = """
 ClusterName=pi
 SlurmctldHost={host}(127.0.0.1)
@@ -73,14 +73,14 @@ def missing() -> str | None:
 
 
 class Cluster:
-    """A running Slurm in a folder of its own."""
+    """A running Slurm cluster with its files in one folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @property
     def configuration(self) -> Path:
-        """The file that ``SLURM_CONF`` must name."""
+        """The configuration file, for ``SLURM_CONF``."""
         return self.root / "slurm.conf"
 
     @property
@@ -114,11 +114,11 @@ class Cluster:
             time.sleep(0.2)
 
     def stop(self) -> None:
-        """End everything, jobs too."""
+        """Stop all daemons and jobs."""
         for process in self._processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        # What a controller forgot runs on below daemons that carry no variables of the cluster.
+        # Jobs that a controller has lost still run, under daemons without the variables of the cluster.
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 if process.environ().get("SLURM_CONF") == str(self.configuration):
@@ -130,17 +130,17 @@ class Cluster:
         self._run("slurmctld")
 
     def start_node(self, node: str) -> None:
-        """Start the slurmd of a node, and take it into service again if it was lost."""
-        # Each node has a processor of its own, where there are several and tasks are not bound (`--cpu-bind=none`):
-        # Slurm itself would bind the tasks of both to the first.
+        """Start the slurmd of a node, and resume the node if it was down."""
+        # Each node gets its own processor, if the machine has several; tasks are not bound (`--cpu-bind=none`), because
+        # Slurm would bind the tasks of both nodes to the first processor.
         place = NODES.index(node) % (os.cpu_count() or 1)
         self._run("taskset", "--cpu-list", str(place), "slurmd", "-N", node)
-        # It may have come back by itself: then there is nothing to resume.
+        # The node may be back already: then there is nothing to resume.
         with contextlib.suppress(RuntimeError):
             self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def heal(self) -> None:
-        """Take nodes into service again that the controller has drained, as an operator does who looked at them."""
+        """Resume nodes that the controller has drained, as an operator does after an inspection."""
         for node in NODES:
             with contextlib.suppress(RuntimeError):
                 if "DRAIN" in self._run("scontrol", "show", "node", node):
@@ -153,12 +153,12 @@ class Cluster:
         psutil.wait_procs(controllers, timeout=60)
 
     def forget_jobs(self) -> None:
-        """Delete what a killed controller has saved of jobs, as if it had died before it saved any."""
+        """Delete the saved job state of a killed controller, as if it had been killed before it saved any job."""
         for path in (self.root / "state").glob("job_state*"):
             path.unlink()
 
     def wait_until_saved(self, job: str) -> None:
-        """Wait until the controller's files hold what it knows of a job now; it writes them a few seconds later.
+        """Wait until the controller has saved the current state of a job, which it does a few seconds later.
 
         A comment is changed last, so files that hold the comment hold everything before it.
         """
@@ -177,7 +177,7 @@ class Cluster:
         return b""
 
     def kill_daemon(self, node: str) -> None:
-        """Kill the slurmd of a node with SIGKILL; its jobs run on."""
+        """Kill the slurmd of a node with SIGKILL; its jobs continue."""
         self._kill("slurmd", node)
 
     def kill_node(self, node: str) -> None:
@@ -189,7 +189,7 @@ class Cluster:
                 where = variables.get("SLURM_CONF"), variables.get("SLURMD_NODENAME")
                 if where == (str(self.configuration), node):
                     jobs += [process, *(p for p in process.parents() if p.name() == "slurmstepd")]
-        # They end at the same instant: a daemon that sees its job die reports that the job failed.
+        # All are killed at the same time: a daemon that notices the end of its job reports that the job failed.
         processes = (*self._named("slurmd", node), *jobs)
         for end in (psutil.Process.suspend, psutil.Process.kill):
             for process in processes:
@@ -229,7 +229,7 @@ class Cluster:
         return processes
 
     def _processes(self) -> list[psutil.Process]:
-        """Return the processes of this cluster: those that were started with its configuration."""
+        """Return the processes that were started with the configuration of this cluster."""
         processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):

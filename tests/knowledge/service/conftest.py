@@ -1,4 +1,4 @@
-"""A service that runs, on every database."""
+"""A running service on every database."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def service(store: SqlKnowledgeBase) -> Iterator[str]:
 
 @pytest.fixture
 def token(store: SqlKnowledgeBase) -> str:
-    """A token that may add."""
+    """A token with the role ``runner``."""
     return store.create_token(role="runner", source="lab-a")[0]
 
 

@@ -1,4 +1,4 @@
-"""The service's access log: one JSON line for each request, who sent it, what became of it, and no secret."""
+"""The access log of the service: one JSON line for each request with its sender and result, without secrets."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.knowledge.service.conftest import serving
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlKnowledgeBase]:
-    """What is logged does not depend on the database."""
+    """A knowledge base on SQLite only: the log does not depend on the database."""
     with open_knowledge_base(str(tmp_path / "k.sqlite"), shipped=False) as opened:
         yield opened
 
 
 def records(caplog: pytest.LogCaptureFixture, number: int) -> list[dict[str, Any]]:
-    """Return the lines of the log as records; a line is written after its answer was sent."""
+    """Return the lines of the log as records; a line is written after its response was sent."""
     deadline = time.monotonic() + 30
     while True:
         lines = [r.getMessage() for r in caplog.records if r.name == "knowledge.service.access"]
@@ -44,7 +44,7 @@ def records(caplog: pytest.LogCaptureFixture, number: int) -> list[dict[str, Any
 def test_the_log_of_a_delivery_has_sender_request_and_counts(
     service: str, store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture
 ) -> None:
-    token, known = store.create_token(role="runner", source="lab-a")
+    token, stored_token = store.create_token(role="runner", source="lab-a")
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"}
     content = observation_file([observation(), observation(seconds=2.0)])
 
@@ -56,7 +56,7 @@ def test_the_log_of_a_delivery_has_sender_request_and_counts(
     assert record.pop("time").endswith("+00:00")
     assert record == {
         "client": "127.0.0.1",
-        "token": known.id,
+        "token": stored_token.id,
         "source": "lab-a",
         "method": "POST",
         "route": "/observations",
@@ -73,10 +73,11 @@ def test_the_log_of_a_refused_token_has_address_and_reason(
     service: str, store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended, expired = store.create_token(role="runner", source="lab-b", days=0.0)
-    gone, revoked = store.create_token(role="runner", source="lab-c")
+    revoked_token, revoked = store.create_token(role="runner", source="lab-c")
     store.revoke_token(revoked.id)
     reader, reading = store.create_token(role="reader", source="lab-d")
-    sent = [None, "Basic bWU6aXQ=", "Bearer seshat_guessed", f"Bearer {ended}", f"Bearer {gone}", f"Bearer {reader}"]
+    tokens = ("seshat_guessed", ended, revoked_token, reader)
+    sent = [None, "Basic bWU6aXQ=", *(f"Bearer {token}" for token in tokens)]
 
     with caplog.at_level(logging.INFO):
         for header in sent:
@@ -110,7 +111,7 @@ def test_no_secret_is_in_any_log(service: str, store: SqlKnowledgeBase, caplog: 
         records(caplog, 12)
 
     logged = "\n".join(f"{r.getMessage()} {r.exc_text or ''} {r.__dict__}" for r in caplog.records)
-    # The client's own log names the addresses that it asked for.
+    # The log of the client contains the addresses of its requests.
     ours = "\n".join(line for line in logged.split("\n") if "urllib3" not in line)
     assert [secret for secret in secrets if secret in ours] == []
     assert "Bearer" not in ours
@@ -144,7 +145,7 @@ def test_the_log_of_a_failed_response_has_the_reason(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("with something private")
 
-    token, known = store.create_token(role="reader", source="lab-a")
+    token, record = store.create_token(role="reader", source="lab-a")
     with serving(store) as service, caplog.at_level(logging.INFO):
         monkeypatch.setattr(store, "revision", away)
         monkeypatch.setattr(store, "blocks", broken)
@@ -158,7 +159,7 @@ def test_the_log_of_a_failed_response_has_the_reason(
     assert [a.status_code for a in answers] == [503, 500]
     assert "host" not in answers[0].text
     assert (unavailable["error"], "could not be read: gone" in unavailable["reason"]) == ("knowledge-base", True)
-    assert (failed["status"], failed["token"], failed["error"]) == (500, known.id, "ZeroDivisionError")
+    assert (failed["status"], failed["token"], failed["error"]) == (500, record.id, "ZeroDivisionError")
     assert "private" not in json.dumps(failed)
     assert 'seshat_request_seconds_count{method="GET",path="/blocks",status="500"} 1.0' in text
 
@@ -216,7 +217,7 @@ def test_metrics_that_failed_are_computed_again(store: SqlKnowledgeBase, monkeyp
 def test_the_program_writes_the_log_to_its_error_output(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'k.sqlite'}"
     with open_knowledge_base(address, shipped=False) as store:
-        token, known = store.create_token(role="reader", source="lab-a")
+        token, record = store.create_token(role="reader", source="lab-a")
     environment = {**os.environ, "ADVISOR_KNOWLEDGE": address}
     log = tmp_path / "log"
     with log.open("w") as file:
@@ -237,11 +238,11 @@ def test_the_program_writes_the_log_to_its_error_output(tmp_path: Path) -> None:
     text = log.read_text()
     entries = [json.loads(line) for line in text.split("\n") if line.startswith("{")]
     assert [(r["status"], r.get("token"), r.get("reason")) for r in entries] == [
-        (200, known.id, None),
+        (200, record.id, None),
         (401, None, "unknown token"),
     ]
     assert token not in text
     assert "guessed" not in text
-    # It has closed the knowledge base: what systemd or Kubernetes stops leaves one file.
+    # The knowledge base was closed: after a stop by systemd or Kubernetes there is one file, without a journal.
     assert process.returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["k.sqlite", "log"]

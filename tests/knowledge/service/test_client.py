@@ -1,4 +1,4 @@
-"""Two knowledge bases over a service: merged, resumed, and what goes wrong on the way."""
+"""Push and pull between two knowledge bases over a service: merging, resumption and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that is none, or lies: whoever pulls from it reads one sentence, and nothing without a limit."""
+"""A server that is not a knowledge service, or sends invalid data: an error message, and a limit to the bytes read."""
 
 from __future__ import annotations
 

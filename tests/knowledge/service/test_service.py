@@ -1,4 +1,4 @@
-"""The service as its clients see it."""
+"""The HTTP interface of the service."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def test_other_content_types_are_refused(post: Post, store: SqlKnowledgeBase) ->
 def test_a_valid_token_is_required(post: Post, service: str, store: SqlKnowledgeBase, token: str) -> None:
     reader, _ = store.create_token(role="reader", source="someone")
     ended, _ = store.create_token(role="runner", source="lab-b", days=0.0)
-    revoked, known = store.create_token(role="runner", source="lab-c")
-    store.revoke_token(known.id)
+    revoked, record = store.create_token(role="runner", source="lab-c")
+    store.revoke_token(record.id)
 
     answers = [post(_sound(), token=t) for t in (None, "wrong", ended, revoked, reader)]
 
@@ -134,16 +134,16 @@ def test_a_token_is_not_stored_or_logged(
 
 
 def test_a_token_expires(store: SqlKnowledgeBase) -> None:
-    _, made = store.create_token(role="reader", source="s", days=1)
+    _, record = store.create_token(role="reader", source="s", days=1)
 
-    assert made.valid(datetime.now(UTC) + timedelta(hours=23))
-    assert not made.valid(datetime.now(UTC) + timedelta(hours=25))
+    assert record.valid(datetime.now(UTC) + timedelta(hours=23))
+    assert not record.valid(datetime.now(UTC) + timedelta(hours=25))
 
 
 @pytest.mark.slow
 def test_no_observation_of_thirty_two_clients_is_lost(post: Post, store: SqlKnowledgeBase) -> None:
     def client(number: int) -> list[Observation]:
-        # Each delivers its own, and everybody the same block; each delivery twice.
+        # Each client delivers a block of its own and a shared block; it sends each delivery twice.
         own = [observation(round=r, block=f"own-{number}") for r in range(4)]
         shared = [observation(round=r, block="shared") for r in range(4)]
         for o in (*own, *shared):

@@ -1,4 +1,4 @@
-"""Answers that are sent while they are read: clients that go away or stop reading cost the others nothing."""
+"""Streamed responses: clients that disconnect or stop reading do not affect other clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESET = struct.pack("ii", 1, 0)
 
 @pytest.fixture
 def large(store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> SqlKnowledgeBase:
-    """A knowledge base whose answer does not fit what lies between two sockets."""
+    """A knowledge base whose response does not fit into the buffers of two sockets."""
     from dataclasses import replace
 
     store.add(replace(observation(round=n, status="crashed"), failure="x" * 1_000_000) for n in range(24))
@@ -52,7 +52,7 @@ def works(service: str, token: str) -> bool:
 def test_an_aborted_request_releases_its_connection(
     large: SqlKnowledgeBase, service: str, token: str, request: pytest.FixtureRequest
 ) -> None:
-    # The collector would close what is left over, at a time that nobody knows.
+    # The garbage collector would close leaked connections at an unpredictable time.
     request.addfinalizer(gc.enable)
     gc.disable()
     for _ in range(20):

@@ -1,1 +1,1 @@
-"""Every executor against the contract; and what each has of its own."""
+"""The contract of executors, and tests of each executor."""

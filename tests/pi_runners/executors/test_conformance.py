@@ -1,4 +1,4 @@
-"""The contract of executors, on every one of them."""
+"""The contract of executors, for every executor."""
 
 from __future__ import annotations
 
@@ -242,12 +242,12 @@ def test_states_that_the_cluster_no_longer_has_are_read_from_files_of_tasks(slur
     assert [(s.state, s.node != "") for s in statuses] == [("done", True), ("failed", True)]
 
 
-# A node ends what its controller does not know; the script of the job may still note that it was killed.
+# A node kills jobs that its controller does not know; the script of the job may still record the kill.
 ENDED_BY_ITS_NODE = ("lost", "failed")
 
 
 def _until_allowed(tmp_path: Path) -> str:
-    """Return code of a task that notes its start, and waits for a file before it ends."""
+    """Return the code of a task that records its start, and waits for a file before it ends."""
     started, allowed = tmp_path / "started", tmp_path / "allowed"
     return (
         f"f = open(r'{started}', 'a'); f.write('x'); f.close()\nwhile not os.path.exists(r'{allowed}'): time.sleep(0.1)"
@@ -295,19 +295,19 @@ def test_a_job_that_a_killed_controller_had_not_saved_does_not_count_as_done(
 
 def test_a_job_of_another_batch_with_the_same_number_is_not_changed(slurm: Cluster, batch: MakeBatch) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    lost, other = batch("time.sleep(600)"), batch("time.sleep(600)")
-    first = executor.submit(lost)
-    wait(executor, lost, first, lambda s: s.state == "running")
+    removed, other = batch("time.sleep(600)"), batch("time.sleep(600)")
+    first = executor.submit(removed)
+    wait(executor, removed, first, lambda s: s.state == "running")
     slurm.kill_controller()
     slurm.forget_jobs()
     slurm.start_controller()
-    # A controller that has forgotten its jobs counts from one again.
+    # A controller that has lost its jobs numbers them from one again.
     numbers = [executor.submit(other)]
     while int(numbers[-1]) < int(first):
         numbers.append(executor.submit(other := batch("time.sleep(600)")))
 
-    (status,) = executor.poll(lost, first)
-    executor.cancel(lost, first)
+    (status,) = executor.poll(removed, first)
+    executor.cancel(removed, first)
     (untouched,) = executor.poll(other, numbers[-1])
     executor.cancel(other, numbers[-1])
 

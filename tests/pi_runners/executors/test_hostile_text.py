@@ -1,4 +1,4 @@
-"""Names, paths and commands that hold what shells, sbatch and Kubernetes would interpret: nothing of it is."""
+"""Special characters of shells, sbatch and Kubernetes in names, paths and commands are not interpreted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ FEW = settings(max_examples=50, deadline=None, suppress_health_check=list(Health
 def batch_in(folder: Path, *words: str, tasks: tuple[int, ...] = (7,)) -> Batch:
     """Return a batch whose tasks print their arguments, as JSON."""
     code = "import json, sys; print(json.dumps(sys.argv[1:]))"
-    # Another name each time: an engine runs a batch of one name once.
+    # A new name each time: an engine runs a batch of the same name only once.
     return Batch(
         name=f"test-{uuid.uuid4().hex[:12]}",
         command=(sys.executable, "-c", code, *words),
@@ -71,7 +71,7 @@ def batch_in(folder: Path, *words: str, tasks: tuple[int, ...] = (7,)) -> Batch:
 
 
 def printing(folder: Path, words: list[str]) -> Batch:
-    """Return a batch that prints its arguments, each ended by a zero byte: quicker than starting Python."""
+    """Return a batch that prints its arguments, each with a zero byte at its end: faster than starting Python."""
     return Batch(
         name="test-hostile", command=("printf", "%s\\0", *words, "{task}"), tasks=(3, 7), folder=folder, home=folder
     )
@@ -111,7 +111,7 @@ def test_kubernetes_passes_every_word_on_unchanged(words: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an ``srun`` that runs what follows its options, as Slurm's does."""
+    """A folder with an ``srun`` that runs the command after its options, like the one of Slurm."""
     folder = tmp_path_factory.mktemp("bin")
     program = folder / "srun"
     program.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
@@ -138,7 +138,7 @@ def test_a_job_script_passes_every_word_on_unchanged_and_sets_no_option(
     assert run.stderr == b""
     assert [path.name for path in folder.iterdir()] == ["exit-7"]
     assert (folder / "exit-7").read_text() == "0 n1\n"
-    # sbatch reads options up to the first line that is no comment.
+    # sbatch reads options up to the first line that is not a comment.
     first, second, *_ = script.split("\n")
     assert (first, second.startswith("#")) == ("#!/bin/bash", False)
 

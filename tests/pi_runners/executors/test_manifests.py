@@ -1,4 +1,4 @@
-"""What is submitted to Kubernetes: valid for its versions, and as narrow as a measurement allows."""
+"""Kubernetes manifests: valid for the supported versions, with only the permissions that a measurement requires."""
 
 from __future__ import annotations
 
