@@ -36,7 +36,7 @@ Switched = tuple[StackLock, dict[str, Scalar]]
 
 
 class Sink:
-    """Keeps observations in memory."""
+    """Stores observations in memory."""
 
     def __init__(self) -> None:
         self.observations: list[Observation] = []
@@ -46,7 +46,7 @@ class Sink:
 
 
 class NoProcesses:
-    """Must not be asked for anything."""
+    """A runner that must not be called."""
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
         raise AssertionError(job)
@@ -77,7 +77,7 @@ def test_the_first_stack_of_each_framework_is_its_reference() -> None:
     ]
 
 
-def test_only_what_a_backend_can_run_is_planned() -> None:
+def test_only_indicators_and_devices_that_a_backend_supports_are_planned() -> None:
     stacks: list[Switched] = [(lock("numpy==2.0.0"), {}), (lock("tensorflow-cpu==2.18.0"), {})]
 
     arms = plan_arms(stacks, cases("matmul", "training_step"), device="cuda", control=False)
@@ -93,10 +93,10 @@ def test_a_stack_without_a_framework_is_refused() -> None:
         arms_of("six==1.0")
 
 
-def test_settings_that_a_backend_does_not_know_make_no_arm_of_their_own() -> None:
-    one, other = lock("numpy==2.0.0"), lock("tensorflow-cpu==2.18.0")
+def test_settings_that_a_backend_does_not_support_add_no_arm() -> None:
+    locks = lock("numpy==2.0.0"), lock("tensorflow-cpu==2.18.0")
     switches: tuple[dict[str, Scalar], ...] = ({}, {"xla": "on"})
-    stacks = [(stack, settings) for stack in (one, other) for settings in switches]
+    stacks = [(stack, settings) for stack in locks for settings in switches]
 
     arms = plan_arms(stacks, cases("matmul"), device="cpu", control=False)
 
@@ -110,17 +110,17 @@ def test_settings_that_a_backend_does_not_know_make_no_arm_of_their_own() -> Non
 def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path) -> None:
     sink = Sink()
 
-    taken = run_block(
+    count = run_block(
         block_of(arms_of("numpy==2.0.0"), rounds=2), sink=sink, runner=NoProcesses(), environments=tmp_path
     )
 
-    assert taken == 2
+    assert count == 2
     assert {o.status for o in sink.observations} == {"not-installed"}
     assert "numpy" in sink.observations[0].failure
     assert [p.suffix for p in tmp_path.iterdir()] == [".pyz"]
 
 
-def test_what_was_observed_before_is_not_run_again(tmp_path: Path) -> None:
+def test_a_cell_that_is_not_missing_is_not_run_again(tmp_path: Path) -> None:
     block = block_of(arms_of("numpy==2.0.0"), rounds=3)
     sink = Sink()
 
@@ -139,26 +139,26 @@ def test_a_block_started_with_other_stacks_is_refused(tmp_path: Path) -> None:
 
 
 class CrashingProcesses:
-    """Stands for a framework that dies in one indicator, whichever process that runs in."""
+    """A runner whose framework crashes in one indicator, in every process."""
 
-    def __init__(self, deadly: str) -> None:
-        self.deadly = deadly
-        self.asked: list[list[str]] = []
+    def __init__(self, crashing: str) -> None:
+        self.crashing = crashing
+        self.requests: list[list[str]] = []
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
         names = [entry["name"] for entry in job.content["indicators"]]
-        self.asked.append(names)
-        before = names[: names.index(self.deadly)] if self.deadly in names else names
+        self.requests.append(names)
+        before = names[: names.index(self.crashing)] if self.crashing in names else names
         results = tuple(
             {"number": i, "status": "ok", "samples": [1.0, 1.0], "started": 0.0, "seconds": 1.0, "clock_jump": 0.0}
             for i, _ in enumerate(before)
         )
         return ProcessEnd(
-            results=results, exit_status=-11 if self.deadly in names else 0, error_tail="segmentation fault"
+            results=results, exit_status=-11 if self.crashing in names else 0, error_tail="segmentation fault"
         )
 
 
-def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indicators_after_a_crash_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
@@ -168,7 +168,7 @@ def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, mo
 
     run_block(block_of(arms), sink=sink, runner=runner, environments=tmp_path)
 
-    assert runner.asked == [["matmul", "sort", "fft"], ["fft"]]
+    assert runner.requests == [["matmul", "sort", "fft"], ["fft"]]
     assert [(o.indicator.name, o.status) for o in sink.observations] == [
         ("matmul", "ok"),
         ("sort", "crashed"),
@@ -177,10 +177,12 @@ def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, mo
     assert "segmentation fault" in sink.observations[1].failure
 
 
-def test_an_environment_in_which_nothing_runs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_is_given_up_after_two_processes_without_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Silent(CrashingProcesses):
         def run(self, job: ProcessRequest) -> ProcessEnd:
-            self.asked.append([entry["name"] for entry in job.content["indicators"]])
+            self.requests.append([entry["name"] for entry in job.content["indicators"]])
             return ProcessEnd(results=(), exit_status=-11)
 
     arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
@@ -192,48 +194,48 @@ def test_an_environment_in_which_nothing_runs_is_given_up(tmp_path: Path, monkey
 
     run_block(block_of(arms), sink=sink, runner=runner, environments=tmp_path)
 
-    assert runner.asked == [["matmul", "sort", "fft"], ["sort", "fft"]]
+    assert runner.requests == [["matmul", "sort", "fft"], ["sort", "fft"]]
     assert [o.status for o in sink.observations] == ["crashed"] * 3
 
 
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
-def test_real_numpy_stacks_are_measured_remembered_and_resumed(advisor: Advisor, tmp_path: Path) -> None:
-    asked = ["pi", "run", "sort", "reduction", "--stack", "numpy<2.4", "--stack", "numpy<2", "--rounds", "2"]
-    quick = ["--samples", "3", "--min-time", "0.002", "-o", "block.jsonl"]
+def test_real_numpy_stacks_are_measured_stored_and_resumed(advisor: Advisor, tmp_path: Path) -> None:
+    command = ["pi", "run", "sort", "reduction", "--stack", "numpy<2.4", "--stack", "numpy<2", "--rounds", "2"]
+    options = ["--samples", "3", "--min-time", "0.002", "-o", "block.jsonl"]
 
-    first = advisor(*asked, *quick)
+    first = advisor(*command, *options)
     assert first.returncode == 0, first.stderr
     block = first.stderr.partition("block `")[2].partition("`")[0]
-    control = advisor(*asked, *quick, "--resume", block)
+    resumed = advisor(*command, *options, "--resume", block)
 
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     observations = [r["record"] for r in records if r["kind"] == "observation"]
     stacks = [r["record"]["packages"] for r in records if r["kind"] == "stack"]
-    assert control.returncode == 0, control.stderr
+    assert resumed.returncode == 0, resumed.stderr
     assert len(observations) == 2 * 3 * 3
     assert {o["status"] for o in observations} == {"ok"}
     assert {o["round"] for o in observations} == {0, 1}
     assert len(stacks) == 2
     assert all([p["name"] for p in packages] == ["numpy"] for packages in stacks)
     assert "A/A" in first.stdout
-    shown = json.loads(advisor("pi", "show", block, "--format", "json").stdout)
-    assert len(shown["rows"]) == 3 * 3
-    assert {row["speedup"]["control"] for row in shown["rows"] if row["arm"] == 2} == {True}
-    assert all(row["seconds"]["low"] <= row["seconds"]["median"] <= row["seconds"]["high"] for row in shown["rows"])
+    document = json.loads(advisor("pi", "show", block, "--format", "json").stdout)
+    assert len(document["rows"]) == 3 * 3
+    assert {row["speedup"]["control"] for row in document["rows"] if row["arm"] == 2} == {True}
+    assert all(row["seconds"]["low"] <= row["seconds"]["median"] <= row["seconds"]["high"] for row in document["rows"])
 
 
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
-def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor, tmp_path: Path) -> None:
-    asked = ["pi", "run", "matmul", "--stack", "numpy<2", "--rounds", "1", "--samples", "2", "--no-aa"]
-    assert advisor(*asked).returncode == 0
+def test_an_environment_with_changed_packages_is_not_measured(advisor: Advisor, tmp_path: Path) -> None:
+    command = ["pi", "run", "matmul", "--stack", "numpy<2", "--rounds", "1", "--samples", "2", "--no-aa"]
+    assert advisor(*command).returncode == 0
     installed = next((tmp_path / "home" / "cache" / "environments").rglob("numpy-*.dist-info"))
-    # Replaced, not written into: uv links the files of an environment to those of its cache.
+    # The file is replaced, because uv links the files of an environment to those of its cache.
     (installed / "METADATA").unlink()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 9.9\n")
 
-    advisor(*asked, "-o", "block.jsonl")
+    advisor(*command, "-o", "block.jsonl")
 
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     failed = [r["record"] for r in records if r["kind"] == "observation"]
@@ -242,7 +244,7 @@ def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor,
 
 
 @pytest.mark.parametrize(("device", "cuda", "cudnn"), [("cuda", "12.8", "9.8.0.87"), ("cpu", None, None)])
-def test_the_systems_cuda_is_part_of_a_stack_that_carries_none(
+def test_the_cuda_of_the_system_is_part_of_a_stack_without_cuda_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, cuda: str | None, cudnn: str | None
 ) -> None:
     arms = plan_arms([(lock("torch==2.8.0"), {})], cases("matmul"), device=device, control=False)
@@ -250,7 +252,7 @@ def test_the_systems_cuda_is_part_of_a_stack_that_carries_none(
     monkeypatch.setattr(
         "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
     )
-    # As NVIDIA's images set them.
+    # NVIDIA's container images set these variables.
     monkeypatch.setenv("CUDA_VERSION", "12.8.1")
     monkeypatch.setenv("NV_CUDNN_VERSION", "9.8.0.87-1")
     sink = Sink()
@@ -261,38 +263,38 @@ def test_the_systems_cuda_is_part_of_a_stack_that_carries_none(
 
 
 class OneAtATime:
-    """Reports the first indicator of each request, then ends as it is told."""
+    """A runner that returns the result of the first indicator only, and a configured ending."""
 
     def __init__(self, ending: Ending) -> None:
         self.ending = ending
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
         names = [entry["name"] for entry in job.content["indicators"]]
-        self.asked.append(names)
+        self.requests.append(names)
         first = {"number": 0, "status": "ok", "samples": [1.0], "started": 0.0, "seconds": 1.0, "clock_jump": 0.0}
         return ProcessEnd(results=(first,), exit_status=-9, ending=self.ending)
 
 
 def installed_block(tmp_path: Path, *names: str, rounds: int = 1) -> Block:
-    """A block on an interpreter that exists: nothing can be built from its arms."""
+    """Return a block on an existing interpreter, whose arms contain no packages to install."""
     stack = make_stack(
         [PackageVersion(name="numpy", version="2.0.0")], python="3.12.3", platform="manylinux_2_39_x86_64"
     )
     environment = BuiltEnvironment(python=tmp_path / "python", stack=stack)
-    nothing = StackLock(requested=("numpy==2.0.0",), packages=(), python="python", platform=stack.platform)
-    arms = plan_arms([(nothing, {})], cases(*names), device="cpu", control=True)
+    empty_lock = StackLock(requested=("numpy==2.0.0",), packages=(), python="python", platform=stack.platform)
+    arms = plan_arms([(empty_lock, {})], cases(*names), device="cpu", control=True)
     return replace(block_of(arms, rounds=rounds), environment=environment)
 
 
-def test_an_interpreter_that_exists_is_measured_without_building_anything(
+def test_an_existing_interpreter_is_measured_without_building_an_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("nothing may be built")
+    def fail(*_: object) -> None:
+        raise AssertionError("an existing interpreter must not be built or removed")
 
-    monkeypatch.setattr("pi_runners.campaign.build_environment", refuse)
-    monkeypatch.setattr("pi_runners.campaign.remove_environment", refuse)
+    monkeypatch.setattr("pi_runners.campaign.build_environment", fail)
+    monkeypatch.setattr("pi_runners.campaign.remove_environment", fail)
     block, sink = installed_block(tmp_path, "matmul"), Sink()
 
     run_block(block, sink=sink, runner=CrashingProcesses(""), environments=tmp_path, keep_environments=False)
@@ -302,23 +304,23 @@ def test_an_interpreter_that_exists_is_measured_without_building_anything(
     assert measured_cells(block, sink.observations) == {(0, 0), (0, 1)}
 
 
-def test_a_stopped_process_leaves_its_results_and_says_nothing_about_the_rest(tmp_path: Path) -> None:
+def test_the_results_of_a_stopped_process_are_stored_and_nothing_for_the_other_indicators(tmp_path: Path) -> None:
     runner, sink = OneAtATime("stopped"), Sink()
 
-    taken = run_block(
+    count = run_block(
         installed_block(tmp_path, "matmul", "sort", "fft", rounds=3), sink=sink, runner=runner, environments=tmp_path
     )
 
-    assert taken == 1
+    assert count == 1
     assert [(o.indicator.name, o.status) for o in sink.observations] == [("matmul", "ok")]
-    assert runner.asked == [["matmul", "sort", "fft"]]
+    assert runner.requests == [["matmul", "sort", "fft"]]
 
 
-def test_an_indicator_is_timed_out_only_if_it_had_the_whole_time_of_a_process(tmp_path: Path) -> None:
+def test_an_indicator_times_out_only_if_it_was_the_first_of_its_process(tmp_path: Path) -> None:
     runner, sink = OneAtATime("time"), Sink()
     block = installed_block(tmp_path, "matmul", "sort", "fft")
 
     run_block(replace(block, arms=block.arms[:1]), sink=sink, runner=runner, environments=tmp_path)
 
-    assert runner.asked == [["matmul", "sort", "fft"], ["sort", "fft"], ["fft"]]
+    assert runner.requests == [["matmul", "sort", "fft"], ["sort", "fft"], ["fft"]]
     assert [o.status for o in sink.observations] == ["ok"] * 3

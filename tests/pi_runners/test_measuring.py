@@ -1,4 +1,4 @@
-"""Campaigns as their users run them, on a framework that misbehaves: it crashes, hangs, takes all memory."""
+"""Campaigns on the command line with a faulty framework: it crashes, hangs, or takes too much memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.advisor.campaign.conftest import MATRIX
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
-QUICK = ("--samples", "2", "--min-time", "0.001")
+QUICK_OPTIONS = ("--samples", "2", "--min-time", "0.001")
 
 
 def observations(path: Path) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ def observations(path: Path) -> list[dict[str, Any]]:
         ("import sys\nsys.exit(3)", (), "import-error", "SystemExit: 3"),
         ("import time\ntime.sleep(60)", ("--timeout", "1"), "timed-out", "killed after 1 seconds"),
         (
-            "import time\nheld = bytearray(300_000_000)\ntime.sleep(60)",
+            "import time\nbuffer = bytearray(300_000_000)\ntime.sleep(60)",
             ("--memory-limit", "0.15"),
             "out-of-memory",
             "killed above 1.5e+08 bytes",
@@ -41,7 +41,7 @@ def observations(path: Path) -> list[dict[str, Any]]:
         ("raise ImportError('numpy.core.multiarray failed to import')", (), "import-error", "multiarray"),
     ],
 )
-def test_a_framework_that_misbehaves_is_an_observation(
+def test_the_failure_of_a_framework_is_an_observation(
     advisor: Advisor,
     index: PackageIndex,
     tmp_path: Path,
@@ -52,56 +52,58 @@ def test_a_framework_that_misbehaves_is_an_observation(
 ) -> None:
     index.add("numpy", "2.0.0", code=code)
 
-    done = advisor(
+    completed = advisor(
         *("pi", "run", "sort", "--stack", "numpy", "--rounds", "1", "--no-aa", "--index-url", index.url),
-        *(*QUICK, *options, "-o", "block.jsonl"),
+        *(*QUICK_OPTIONS, *options, "-o", "block.jsonl"),
     )
 
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert [o["status"] for o in observations(tmp_path / "block.jsonl")] == [status]
     assert reason in observations(tmp_path / "block.jsonl")[0]["failure"]
-    assert "Traceback" not in done.stderr
-    assert f"failed: `numpy 2.0.0` sort: {status}" in done.stdout
+    assert "Traceback" not in completed.stderr
+    assert f"failed: `numpy 2.0.0` sort: {status}" in completed.stdout
 
 
-def test_a_plan_tells_what_is_dropped_and_installs_nothing(
+def test_a_plan_lists_dropped_stacks_and_installs_nothing(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
-    index.add("numpy", "2.1.0", ["nothing-of-that-name"])
+    index.add("numpy", "2.1.0", ["missing-package"])
     index.add("numpy", "2.0.0")
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=2))
 
-    done = advisor("pi", "plan", "matrix.toml", "--index-url", index.url)
+    completed = advisor("pi", "plan", "matrix.toml", "--index-url", index.url)
 
-    assert done.returncode == 0, done.stderr
-    assert "2 arms x 2 rounds = 4 processes, 4 runs" in done.stdout
-    assert "dropped numpy==2.1.0: stack `numpy==2.1.0` cannot be resolved" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "2 arms x 2 rounds = 4 processes, 4 runs" in completed.stdout
+    assert "dropped numpy==2.1.0: stack `numpy==2.1.0` cannot be resolved" in completed.stdout
     assert not (tmp_path / "home" / "cache" / "environments").exists()
 
 
-def test_a_matrix_of_a_million_runs_is_refused_at_once(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+def test_a_matrix_of_a_million_runs_is_refused(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
     index.add("numpy", "2.0.0")
     threads = ", ".join(str(n) for n in range(1, 1001))
     text = MATRIX.format(rounds=1) + f"[settings]\nthreads = [{threads}]\nnuma = [{threads}]\n"
     (tmp_path / "matrix.toml").write_text(text)
 
-    done = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
+    completed = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
 
-    assert done.returncode == 2
-    assert "expands to more than 20000 indicator runs per round" in done.stderr
+    assert completed.returncode == 2
+    assert "expands to more than 20000 indicator runs per round" in completed.stderr
 
 
-def test_a_matrix_of_which_nothing_resolves_is_refused(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
-    index.add("numpy", "2.0.0", ["nothing-of-that-name"])
+def test_a_matrix_without_a_stack_that_can_be_resolved_is_refused(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("numpy", "2.0.0", ["missing-package"])
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=1))
 
-    done = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
+    completed = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
 
-    assert done.returncode == 2
-    assert "can be resolved" in done.stderr
+    assert completed.returncode == 2
+    assert "can be resolved" in completed.stderr
 
 
-def test_a_campaign_killed_at_any_instant_goes_on(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
+def test_a_campaign_that_was_killed_is_continued(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
     for version in ("2.0.0", "2.1.0", "2.2.0"):
         index.add("numpy", version, code="raise ImportError('not today')")
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=4))
@@ -127,40 +129,40 @@ def test_a_campaign_killed_at_any_instant_goes_on(index: PackageIndex, tmp_path:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
-    again = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
+    completed = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
+    repeated = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
 
-    assert done.returncode == 0, done.stderr
-    found = [(o["round"], o["slot"]) for o in observations(tmp_path / "campaign.jsonl")]
-    assert sorted(found) == [(number, arm) for number in range(4) for arm in range(4)]
-    assert "round" not in again.stderr.replace("rounds", "")
+    assert completed.returncode == 0, completed.stderr
+    cells = [(o["round"], o["slot"]) for o in observations(tmp_path / "campaign.jsonl")]
+    assert sorted(cells) == [(number, arm) for number in range(4) for arm in range(4)]
+    assert "round" not in repeated.stderr.replace("rounds", "")
     assert not list((tmp_path / "cache" / "environments").glob("*/pyvenv.cfg"))
 
 
-def test_figures_are_kept_for_node_exporter(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+def test_figures_are_written_to_a_file_for_node_exporter(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
     index.add("numpy", "2.0.0", code="raise ImportError('not today')")
-    asked = ("pi", "run", "sort", "--stack", "numpy", "--rounds", "2", "--index-url", index.url, *QUICK)
+    command = ("pi", "run", "sort", "--stack", "numpy", "--rounds", "2", "--index-url", index.url, *QUICK_OPTIONS)
 
-    done = advisor(*asked, "--prometheus", "figures.prom")
-    refused = advisor(*asked, "--prometheus", "/proc/none/figures.prom")
+    completed = advisor(*command, "--prometheus", "figures.prom")
+    failed = advisor(*command, "--prometheus", "/proc/none/figures.prom")
 
     text = (tmp_path / "figures.prom").read_text()
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert 'seshat_runs_total{status="import-error"} 4.0' in text
-    assert refused.returncode == 4
-    assert "cannot be written" in refused.stderr
+    assert failed.returncode == 4
+    assert "cannot be written" in failed.stderr
 
 
-def test_what_exceeds_the_disk_budget_is_refused_before_anything_is_installed(
+def test_a_block_over_the_disk_budget_is_refused_before_anything_is_installed(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
     index.add("numpy", "2.0.0", code="#" * 2_000_000)
-    asked = ("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url)
+    command = ("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url)
 
-    done = advisor(*asked, "--disk-budget", "0.001")
+    completed = advisor(*command, "--disk-budget", "0.001")
 
-    assert done.returncode == 2
-    assert "the budget is 0.0 GB" in done.stderr
+    assert completed.returncode == 2
+    assert "the budget is 0.0 GB" in completed.stderr
     assert not list((tmp_path / "home" / "cache").glob("environments/*"))
 
 
@@ -172,19 +174,21 @@ def test_without_uv_measuring_ends_and_names_the_extra(
     monkeypatch.setenv("PATH", str(tmp_path))
     output = tmp_path / "measured.jsonl"
 
-    done = advisor_here("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url, "--output", str(output))
+    completed = advisor_here("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url, "--output", str(output))
 
-    assert done.returncode == 2
-    assert "needs the program `uv`" in done.stderr
-    assert "pip install 'seshat-advisor[measure]'" in done.stderr
+    assert completed.returncode == 2
+    assert "needs the program `uv`" in completed.stderr
+    assert "pip install 'seshat-advisor[measure]'" in completed.stderr
     assert not output.exists()
 
 
-def test_a_full_disk_stops_and_says_so(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_and_leaves_no_environment(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pi_runners import environment
     from pi_runners.environment import FullDiskError
 
-    # What uv says when it happens; a disk that is full for one process only cannot be had without root.
+    # The message of uv for a full disk: a disk that is full for one process only cannot be made without root.
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\necho 'error: failed to write: No space left on device (os error 28)' >&2\nexit 2\n")
     uv.chmod(0o755)
@@ -196,15 +200,13 @@ def test_a_full_disk_stops_and_says_so(index: PackageIndex, tmp_path: Path, monk
     assert list((tmp_path / "environments").iterdir()) == []
 
 
-def test_a_wheel_that_cannot_be_fetched_is_no_knowledge_about_its_stack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_that_cannot_be_downloaded_is_a_download_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from knowledge.domain.stack import PackageVersion
     from pi_runners import environment
     from pi_runners.environment import DownloadError, LockedPackage
 
     package = PackageVersion(name="numpy", version="2.0.0")
-    # Port 9 discards: nothing listens there.
+    # No server listens on port 9.
     wheel = "http://127.0.0.1:9/numpy-2.0.0-py3-none-any.whl"
     lock = environment.StackLock(
         requested=("numpy",),

@@ -1,4 +1,4 @@
-"""The startup indicator: what it times, and that it notices a wrong first result."""
+"""The startup indicator: the times that it measures, and the check of the first result."""
 
 from __future__ import annotations
 
@@ -20,67 +20,67 @@ from pi_runners.indicators import INDICATORS, startup
 
 ROOT = str(Path(pi_runners.__file__).parents[1])
 REQUEST = json.dumps({"backend": "numpy", "device": "cpu", "dtype": "float32", "settings": {}, "n": 16})
-FAULTY = """
+FAULTY_PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
 import numpy as np
 from pi_runners.backends.numpy import NumpyBackend
 real = NumpyBackend.tanh
 def tanh(backend, x):
-    found = real(backend, x)
+    result = real(backend, x)
     {change}
-    return found
+    return result
 NumpyBackend.tanh = tanh
 from pi_runners.harness.worker import main
 main()
 """
 
 
-def measured(program: Path) -> dict[str, Any]:
+def measure(program: Path) -> dict[str, Any]:
     plan = SamplingPlan(samples=1, min_seconds=0.001, max_warmup_seconds=0.1, archive=str(program))
     return INDICATORS["startup"].measure(NumpyBackend("cpu", "float32", {}), {"n": 16}, plan)
 
 
-def test_a_framework_starts_and_its_first_result_is_right(tmp_path: Path) -> None:
-    found = measured(write_program(tmp_path))
+def test_the_parts_of_the_startup_of_a_framework_are_measured(tmp_path: Path) -> None:
+    result = measure(write_program(tmp_path))
 
-    assert found["status"] == "ok"
-    assert 0 <= found["error"] <= found["tolerance"]
+    assert result["status"] == "ok"
+    assert 0 <= result["error"] <= result["tolerance"]
     parts = ("import_seconds", "device_seconds", "first_call_seconds")
-    assert found["samples"] == [pytest.approx(sum(found["metrics"][part] for part in parts), rel=1e-5)]
-    assert found["metrics"]["second_call_seconds"] > 0
+    assert result["samples"] == [pytest.approx(sum(result["metrics"][part] for part in parts), rel=1e-5)]
+    assert result["metrics"]["second_call_seconds"] > 0
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        "found[:] = np.nan",
-        "found[-1, -1] = np.nan",
-        "found[:] = np.inf",
-        "found[:] = 0",
-        "found = -found",
-        "found[0, 0] += 0.1",
-        "found[7, 8] += 0.1",
-        "found[7, 8] = np.nan",
-        "found = np.concatenate([found, found])",
-        "found = np.concatenate([found, np.full_like(found, np.nan)], axis=1)",
-        "found = found[:8]",
-        "found = x",
-        "found = found.T",
+        "result[:] = np.nan",
+        "result[-1, -1] = np.nan",
+        "result[:] = np.inf",
+        "result[:] = 0",
+        "result = -result",
+        "result[0, 0] += 0.1",
+        "result[7, 8] += 0.1",
+        "result[7, 8] = np.nan",
+        "result = np.concatenate([result, result])",
+        "result = np.concatenate([result, np.full_like(result, np.nan)], axis=1)",
+        "result = result[:8]",
+        "result = x",
+        "result = result.T",
     ],
 )
-def test_a_wrong_first_result_is_noticed(tmp_path: Path, change: str) -> None:
+def test_a_wrong_first_result_fails_the_check(tmp_path: Path, change: str) -> None:
     program = tmp_path / "program.py"
-    program.write_text(FAULTY.format(root=ROOT, change=change))
+    program.write_text(FAULTY_PROGRAM.format(root=ROOT, change=change))
 
-    found = measured(program)
+    result = measure(program)
 
-    assert found["status"] == "wrong-result"
-    assert "samples" not in found
+    assert result["status"] == "wrong-result"
+    assert "samples" not in result
 
 
 class SlowBackend(NumpyBackend):
-    """NumPy on a clock of its own, which every step moves by another amount."""
+    """NumPy on a fake clock: every step takes a different time."""
 
     spend: Callable[[float], None]
 
@@ -131,9 +131,9 @@ def test_inputs_and_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys.modules["pi_runners.backends.numpy"], "NumpyBackend", SlowBackend)
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
-    found = startup.start(REQUEST)
+    result = startup.start(REQUEST)
 
-    assert found["metrics"]["import_seconds"] == 100
-    assert found["metrics"]["device_seconds"] == 5
-    assert found["metrics"]["first_call_seconds"] == 30
-    assert found["metrics"]["second_call_seconds"] == 5
+    assert result["metrics"]["import_seconds"] == 100
+    assert result["metrics"]["device_seconds"] == 5
+    assert result["metrics"]["first_call_seconds"] == 30
+    assert result["metrics"]["second_call_seconds"] == 5
