@@ -1,9 +1,9 @@
-"""Starts and stops a real Slurm of two nodes on this machine, each with one processor.
+"""A real Slurm cluster of two nodes on this machine, each with one processor.
 
     python -m tests.slurm.cluster start FOLDER     prints the SLURM_CONF to use
     python -m tests.slurm.cluster stop FOLDER
 
-It needs Slurm's and MUNGE's programs (Debian: ``slurm-wlm`` and ``munge``) and root; nothing of it outlives ``stop``.
+It needs the programs of Slurm and MUNGE (Debian: ``slurm-wlm`` and ``munge``) and root; ``stop`` ends all processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import psutil
 NODES = ("n1", "n2")
 PARTITION = "pi"
 _PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "munged")
-# What slurmctld says of nodes that do not answer comes after SlurmdTimeout.
+# slurmctld reports a node that does not answer after SlurmdTimeout.
 _CONFIGURATION = """
 ClusterName=pi
 SlurmctldHost={host}(127.0.0.1)
@@ -58,41 +58,41 @@ KillWait=2
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,requeue_delay=0
 NodeName=n[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{second}] CPUs=1 RealMemory=2000 State=UNKNOWN
 PartitionName=pi Nodes=ALL Default=YES MaxTime=60 State=UP
-PartitionName=closed Nodes=ALL MaxTime=60 State=UP AllowGroups=nobody-is-in-this-group
+PartitionName=closed Nodes=ALL MaxTime=60 State=UP AllowGroups=group-without-members
 """
 
 
-def missing() -> str | None:
-    """Return why no cluster can be started here, or none."""
+def missing_requirement() -> str | None:
+    """Return why no cluster can be started on this machine; ``None`` if one can."""
     absent = [name for name in _PROGRAMS if shutil.which(name) is None]
     if absent:
-        return f"Slurm is not installed: there is no {', '.join(absent)}"
+        return f"Slurm is not installed: {', '.join(absent)} not found"
     if os.geteuid() != 0:
-        return "a Slurm of one's own needs root here"
+        return "starting a Slurm cluster needs root"
     return None
 
 
 class Cluster:
-    """A running Slurm in a folder of its own."""
+    """A running Slurm cluster with its own folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @property
     def configuration(self) -> Path:
-        """The file that ``SLURM_CONF`` must name."""
+        """Path of the configuration, for ``SLURM_CONF``."""
         return self.root / "slurm.conf"
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment of a program that uses this cluster."""
+        """Environment variables of a program that uses this cluster."""
         return {**os.environ, "SLURM_CONF": str(self.configuration)}
 
     def start(self) -> None:
         """Start MUNGE, the controller and the nodes, and wait until the nodes are idle."""
         for name in ("state", "log", "munge", *(f"spool.{node}" for node in NODES)):
             (self.root / name).mkdir(parents=True, exist_ok=True)
-        # MUNGE refuses a socket below a folder that others may write to.
+        # MUNGE refuses a socket below a folder that other users can write to.
         os.chmod(self.root, 0o755)
         controller, first = _free_ports()
         text = _CONFIGURATION.format(
@@ -114,133 +114,132 @@ class Cluster:
             time.sleep(0.2)
 
     def stop(self) -> None:
-        """End everything, jobs too."""
+        """Kill all processes of the cluster and its jobs."""
         for process in self._processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        # What a controller forgot runs on below daemons that carry no variables of the cluster.
+        # Jobs that a controller lost still run below daemons that do not have the cluster's variables.
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 if process.environ().get("SLURM_CONF") == str(self.configuration):
-                    for end in (*(p for p in process.parents() if p.name() == "slurmstepd"), process):
-                        end.kill()
+                    for member in (*(p for p in process.parents() if p.name() == "slurmstepd"), process):
+                        member.kill()
 
     def start_controller(self) -> None:
         """Start slurmctld."""
         self._run("slurmctld")
 
     def start_node(self, node: str) -> None:
-        """Start the slurmd of a node, and take it into service again if it was lost."""
-        # Each node has a processor of its own, where there are several and tasks are not bound (`--cpu-bind=none`):
-        # Slurm itself would bind the tasks of both to the first.
-        place = NODES.index(node) % (os.cpu_count() or 1)
-        self._run("taskset", "--cpu-list", str(place), "slurmd", "-N", node)
-        # It may have come back by itself: then there is nothing to resume.
+        """Start the slurmd of a node, and resume the node if it was down."""
+        # Each node gets its own processor if there are several and tasks are not bound (`--cpu-bind=none`): Slurm
+        # itself would bind the tasks of both nodes to the first processor.
+        processor = NODES.index(node) % (os.cpu_count() or 1)
+        self._run("taskset", "--cpu-list", str(processor), "slurmd", "-N", node)
+        # `scontrol` fails if the node has already resumed by itself.
         with contextlib.suppress(RuntimeError):
             self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def heal(self) -> None:
-        """Take nodes into service again that the controller has drained, as an operator does who looked at them."""
+        """Resume the nodes that the controller has drained, as an operator does."""
         for node in NODES:
             with contextlib.suppress(RuntimeError):
                 if "DRAIN" in self._run("scontrol", "show", "node", node):
                     self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def kill_controller(self) -> None:
-        """Kill slurmctld with SIGKILL; return when it is gone."""
-        controllers = self._named("slurmctld")
+        """Kill slurmctld with SIGKILL, and wait until it has ended."""
+        controllers = self._find_processes("slurmctld")
         self._kill("slurmctld")
         psutil.wait_procs(controllers, timeout=60)
 
     def forget_jobs(self) -> None:
-        """Delete what a killed controller has saved of jobs, as if it had died before it saved any."""
+        """Delete the jobs that a killed controller has saved, as if it had been killed before it saved any."""
         for path in (self.root / "state").glob("job_state*"):
             path.unlink()
 
     def wait_until_saved(self, job: str) -> None:
-        """Wait until the controller's files hold what it knows of a job now; it writes them a few seconds later.
+        """Wait until the controller has saved the current state of a job, which takes it a few seconds.
 
-        A comment is changed last, so files that hold the comment hold everything before it.
+        The comment of the job is changed last: once it is saved, everything before it is saved, too.
         """
-        mark = uuid.uuid4().hex
-        self._run("scontrol", "update", f"JobId={job}", f"Comment={mark}")
+        comment = uuid.uuid4().hex
+        self._run("scontrol", "update", f"JobId={job}", f"Comment={comment}")
         deadline = time.monotonic() + 60
-        while mark.encode() not in self._saved_jobs():
+        while comment.encode() not in self._saved_jobs():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"slurmctld did not save job {job}; see {self.root}/log")
             time.sleep(0.1)
 
     def _saved_jobs(self) -> bytes:
-        # The file is replaced by another, and is absent for a moment.
+        # slurmctld replaces the file, which is absent for a moment.
         with contextlib.suppress(FileNotFoundError):
             return (self.root / "state" / "job_state").read_bytes()
         return b""
 
     def kill_daemon(self, node: str) -> None:
-        """Kill the slurmd of a node with SIGKILL; its jobs run on."""
+        """Kill the slurmd of a node with SIGKILL; its jobs continue."""
         self._kill("slurmd", node)
 
     def kill_node(self, node: str) -> None:
-        """Lose a node: its slurmd and all that its jobs started; its monitoring tells the controller."""
+        """Kill the slurmd and all job processes of a node, and report the node to the controller as down."""
         jobs = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 variables = process.environ()
-                where = variables.get("SLURM_CONF"), variables.get("SLURMD_NODENAME")
-                if where == (str(self.configuration), node):
+                if (variables.get("SLURM_CONF"), variables.get("SLURMD_NODENAME")) == (str(self.configuration), node):
                     jobs += [process, *(p for p in process.parents() if p.name() == "slurmstepd")]
-        # They end at the same instant: a daemon that sees its job die reports that the job failed.
-        lost = (*self._named("slurmd", node), *jobs)
-        for end in (psutil.Process.suspend, psutil.Process.kill):
-            for process in lost:
+        # All are suspended before the first is killed: a running daemon would report that its job failed.
+        processes = (*self._find_processes("slurmd", node), *jobs)
+        for action in (psutil.Process.suspend, psutil.Process.kill):
+            for process in processes:
                 with contextlib.suppress(psutil.Error):
-                    end(process)
+                    action(process)
         self._run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
 
     def _start_munge(self) -> None:
-        place = self.root / "munge"
-        key = place / "key"
+        folder = self.root / "munge"
+        key = folder / "key"
         if not key.exists():
             key.write_bytes(os.urandom(128))
             key.chmod(0o600)
         names = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
-        options = [f"--{option}={place / name}" for option, name in names.items()]
+        options = [f"--{option}={folder / name}" for option, name in names.items()]
         self._run("munged", "--force", f"--key-file={key}", *options)
 
     def _run(self, *command: str) -> str:
-        done = subprocess.run(command, env=self.variables, capture_output=True, text=True, check=False, timeout=60)
-        if done.returncode:
-            raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
-        return done.stdout
+        completed = subprocess.run(command, env=self.variables, capture_output=True, text=True, check=False, timeout=60)
+        if completed.returncode:
+            raise RuntimeError(f"{command[0]} failed: {completed.stderr.strip()}")
+        return completed.stdout
 
     def _kill(self, program: str, node: str = "") -> None:
-        for process in self._named(program, node):
+        for process in self._find_processes(program, node):
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGKILL)
 
-    def _named(self, program: str, node: str = "") -> list[psutil.Process]:
-        found = []
+    def _find_processes(self, program: str, node: str = "") -> list[psutil.Process]:
+        matches = []
         for process in self._processes():
             with contextlib.suppress(psutil.Error):
                 words = process.cmdline()
-                named = process.name() == program
-                if named and (not node or node in words or any(w.endswith(f"spool.{node}") for w in words)):
-                    found.append(process)
-        return found
+                is_on_node = not node or node in words or any(w.endswith(f"spool.{node}") for w in words)
+                if process.name() == program and is_on_node:
+                    matches.append(process)
+        return matches
 
     def _processes(self) -> list[psutil.Process]:
-        """Return the processes of this cluster: those that were started with its configuration."""
-        found = []
+        """Return the daemons that were started with the configuration of this cluster."""
+        daemons = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                ours = process.environ().get("SLURM_CONF") == str(self.configuration)
-                if ours and (process.name().startswith("slurm") or process.name() == "munged"):
-                    found.append(process)
-        return found
+                is_own = process.environ().get("SLURM_CONF") == str(self.configuration)
+                if is_own and (process.name().startswith("slurm") or process.name() == "munged"):
+                    daemons.append(process)
+        return daemons
 
 
 def _free_ports() -> tuple[int, int]:
-    """Return a port for the controller, and the first of two neighbouring ones for the nodes."""
+    """Return a port for the controller, and the first of two consecutive ports for the nodes."""
     while True:
         with socket.socket() as a, socket.socket() as b, socket.socket() as c:
             a.bind(("127.0.0.1", 0))
@@ -256,14 +255,14 @@ def main() -> None:
     verb, folder = sys.argv[1:]
     cluster = Cluster(Path(folder).absolute())
     if verb == "start":
-        if reason := missing():
+        if reason := missing_requirement():
             sys.exit(reason)
         cluster.start()
         print(f"export SLURM_CONF={cluster.configuration}")
     elif verb == "stop":
         cluster.stop()
     else:
-        sys.exit("start or stop")
+        sys.exit("usage: python -m tests.slurm.cluster start|stop FOLDER")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Every executor against the contract; and what each has of its own."""
+"""Tests of the executors: the contract that all share, and the parts of each one."""
