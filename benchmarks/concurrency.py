@@ -1,12 +1,12 @@
-"""How long writers and readers of one knowledge base wait.
+"""Measure how long concurrent writers and readers of one knowledge base wait.
 
     python -m benchmarks.concurrency [SECONDS] [--folder DIR]
 
-Eight processes add observations and four read, on a SQLite file and on a PostgreSQL server of its own, for a minute by
-default. A writer adds 50 observations a transaction, half of them its own and half the same as all others'. A reader
-asks for the blocks, and reads one of them. Printed are how often each was done, the median, the 99th percentile and the
-longest time that a call took, and whether everything that was acknowledged is there, once and undamaged. The times hold
-the work itself, too: 12 processes share the processors.
+Eight processes add observations and four read, on a SQLite file and on a new PostgreSQL server, for a minute by
+default. A writer adds 50 observations per transaction: half are its own, half are the same for all writers. A reader
+lists the blocks, and reads one of them. For each kind of call, the output has the number of calls and the median, the
+99th percentile and the maximum of their durations; and it says whether all acknowledged observations are stored, once
+and undamaged. The durations contain the work itself: 12 processes share the processors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.knowledge.samples import observation
 WRITERS = 8
 READERS = 4
 HALF = 25
-"""Observations of each kind in one transaction."""
+"""Observations of a writer's own block, and of the shared block, in one transaction."""
 _TRANSACTIONS = 20
 """Transactions of a writer in one block."""
 
@@ -41,25 +41,25 @@ class Outcome:
     Attributes:
         seconds: Durations of the calls, by kind of call.
         acknowledged: Observations whose storage was acknowledged, by block.
-        found: Observations that were there afterwards, by block.
-        torn: Reads that returned a part of a transaction, one sentence each.
-        damage: One sentence for each record of the knowledge base that is damaged.
+        stored: Observations that were stored in the end, by block.
+        inconsistent: One message for each read that returned a part of a transaction.
+        damaged: One message for each damaged record of the knowledge base.
     """
 
     seconds: dict[str, list[float]]
     acknowledged: dict[str, int]
-    found: dict[str, int]
-    torn: tuple[str, ...]
-    damage: tuple[str, ...]
+    stored: dict[str, int]
+    inconsistent: tuple[str, ...]
+    damaged: tuple[str, ...]
 
 
-def write(number: int, address: str, until: float, done: Any) -> None:
+def write(number: int, address: str, until: float, results: Any) -> None:
     """Add observations until a time of the monotonic clock; report durations and acknowledged observations."""
-    taken: dict[str, list[float]] = {"add": []}
+    durations: dict[str, list[float]] = {"add": []}
     acknowledged: dict[str, int] = defaultdict(int)
     with open_knowledge_base(address, shipped=False) as store:
         turn = 0
-        # Once at least, however long it took to begin.
+        # At least once, even if the process started late.
         while turn == 0 or time.monotonic() < until:
             block, place = divmod(turn, _TRANSACTIONS)
             rounds = range(place * HALF, (place + 1) * HALF)
@@ -67,79 +67,79 @@ def write(number: int, address: str, until: float, done: Any) -> None:
             batch = [observation(round=r, block=name) for name in (own, shared) for r in rounds]
             started = time.perf_counter()
             store.add(batch)
-            taken["add"].append(time.perf_counter() - started)
+            durations["add"].append(time.perf_counter() - started)
             acknowledged[own] += HALF
             acknowledged[shared] += HALF
             turn += 1
-    done.put((taken, dict(acknowledged), []))
+    results.put((durations, dict(acknowledged), []))
 
 
-def read(number: int, address: str, until: float, done: Any) -> None:
+def read(number: int, address: str, until: float, results: Any) -> None:
     """Read until a time of the monotonic clock; report durations and inconsistent reads."""
-    taken: dict[str, list[float]] = {"list blocks": [], "first observation": [], "whole block": []}
-    torn: list[str] = []
+    durations: dict[str, list[float]] = {"list blocks": [], "first observation": [], "whole block": []}
+    inconsistent: list[str] = []
     with open_knowledge_base(address, shipped=False) as store:
         turn = number
-        while not taken["whole block"] or time.monotonic() < until:
+        while not durations["whole block"] or time.monotonic() < until:
             started = time.perf_counter()
             blocks = store.blocks()
-            taken["list blocks"].append(time.perf_counter() - started)
+            durations["list blocks"].append(time.perf_counter() - started)
             if not blocks:
                 continue
             turn += 1
             block = blocks[turn % len(blocks)]
             started = time.perf_counter()
-            found = store.observations(block=block.name)
-            next(found)
-            taken["first observation"].append(time.perf_counter() - started)
-            count = 1 + sum(1 for _ in found)
-            taken["whole block"].append(time.perf_counter() - started)
+            observations = store.observations(block=block.name)
+            next(observations)
+            durations["first observation"].append(time.perf_counter() - started)
+            count = 1 + sum(1 for _ in observations)
+            durations["whole block"].append(time.perf_counter() - started)
             if count % HALF or count < block.observations:
-                torn.append(f"block `{block.name}`: {count} observations, after {block.observations}")
-    done.put((taken, {}, torn))
+                inconsistent.append(f"block `{block.name}`: {count} observations, after {block.observations}")
+    results.put((durations, {}, inconsistent))
 
 
 def measure(address: str, seconds: float, *, writers: int = WRITERS, readers: int = READERS) -> Outcome:
-    """Let writers and readers work on one knowledge base at once.
+    """Run writers and readers of one knowledge base at the same time.
 
     Args:
         address: Address of the knowledge base.
-        seconds: How long they work.
-        writers: How many processes write.
-        readers: How many processes read.
+        seconds: Duration of the run.
+        writers: Number of writing processes.
+        readers: Number of reading processes.
     """
     open_knowledge_base(address, shipped=False).close()
     context = multiprocessing.get_context("fork")
-    done = context.Queue()
+    queue = context.Queue()
     until = time.monotonic() + seconds
     roles: list[tuple[Callable[..., None], int]] = [(write, n) for n in range(writers)]
     roles += [(read, n) for n in range(readers)]
-    processes = [context.Process(target=role, args=(n, address, until, done), daemon=True) for role, n in roles]
+    processes = [context.Process(target=role, args=(n, address, until, queue), daemon=True) for role, n in roles]
     for process in processes:
         process.start()
-    results = [done.get(timeout=seconds + 300) for _ in processes]
+    results = [queue.get(timeout=seconds + 300) for _ in processes]
     for process in processes:
         process.join()
-    spent: dict[str, list[float]] = defaultdict(list)
+    seconds_by_call: dict[str, list[float]] = defaultdict(list)
     acknowledged: dict[str, int] = defaultdict(int)
-    for taken, blocks, _ in results:
-        for name, values in taken.items():
-            spent[name] += values
+    for durations, blocks, _ in results:
+        for name, values in durations.items():
+            seconds_by_call[name] += values
         for name, count in blocks.items():
             # Several writers add to a shared block.
             acknowledged[name] = max(acknowledged[name], count)
     with open_knowledge_base(address, shipped=False) as store:
         return Outcome(
-            seconds=dict(spent),
+            seconds=dict(seconds_by_call),
             acknowledged=dict(acknowledged),
-            found={block.name: block.observations for block in store.blocks()},
-            torn=tuple(text for _, _, texts in results for text in texts),
-            damage=tuple(store.find_damage()),
+            stored={block.name: block.observations for block in store.blocks()},
+            inconsistent=tuple(text for _, _, texts in results for text in texts),
+            damaged=tuple(store.find_damage()),
         )
 
 
 def show(label: str, outcome: Outcome) -> None:
-    """Print a row for each kind of call, and whether all is there."""
+    """Print a row for each kind of call, and the number of lost, inconsistent and damaged observations."""
     for name, values in outcome.seconds.items():
         ordered = sorted(values)
         milliseconds = [
@@ -147,13 +147,13 @@ def show(label: str, outcome: Outcome) -> None:
         ]
         cells = [label, name, str(len(ordered)), *(f"{ms:.0f} ms" for ms in milliseconds)]
         print(f"| {' | '.join(cells)} |", flush=True)
-    acknowledged, found = Counter(outcome.acknowledged), Counter(outcome.found)
-    # Subtracted block by block: a surplus in one hides no loss in another.
-    surplus = (found - acknowledged).total()
+    acknowledged, stored = Counter(outcome.acknowledged), Counter(outcome.stored)
+    # Subtracted by block, so that a surplus in one block does not hide a loss in another.
+    surplus = (stored - acknowledged).total()
     print(
-        f"{label}: {acknowledged.total()} observations acknowledged, {(acknowledged - found).total()} lost, "
-        f"{f'{surplus} that nobody acknowledged, ' if surplus else ''}"
-        f"{len(outcome.torn)} torn readings, {len(outcome.damage)} damages",
+        f"{label}: {acknowledged.total()} observations acknowledged, {(acknowledged - stored).total()} lost, "
+        f"{f'{surplus} stored without acknowledgement, ' if surplus else ''}"
+        f"{len(outcome.inconsistent)} inconsistent reads, {len(outcome.damaged)} damaged records",
         flush=True,
     )
 
@@ -164,18 +164,18 @@ def main() -> None:
 
     parser = argparse.ArgumentParser()
     parser.add_argument("seconds", type=float, nargs="?", default=60.0)
-    parser.add_argument("--folder", type=Path, help="Folder for the databases (default: the one for temporary files)")
-    asked = parser.parse_args()
+    parser.add_argument("--folder", type=Path, help="Folder for the databases (default: the system's temporary folder)")
+    options = parser.parse_args()
     print("| database | call | calls | median | 99th percentile | longest |")
     print("| --- | --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory(dir=asked.folder) as scratch:
-        show("SQLite", measure(f"sqlite:///{scratch}/knowledge.sqlite", asked.seconds))
-    with tempfile.TemporaryDirectory(dir=asked.folder) as scratch:
-        # The server runs as another user where this runs as root.
+    with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
+        show("SQLite", measure(f"sqlite:///{scratch}/knowledge.sqlite", options.seconds))
+    with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
+        # If this program runs as root, the server runs as another user.
         os.chmod(scratch, 0o755)
         server = pgserver.get_server(Path(scratch) / "server")
         try:
-            show("PostgreSQL", measure(server.get_uri(), asked.seconds))
+            show("PostgreSQL", measure(server.get_uri(), options.seconds))
         finally:
             server.cleanup()
 

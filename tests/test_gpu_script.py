@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from benchmarks import gpu
-from benchmarks.gpu_suite import ROUNDS, Planned, plan_blocks
+from benchmarks.gpu_suite import ROUNDS, PlannedBlock, plan_blocks
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations
 from knowledge.exchange.folder import ObservationFolder
@@ -84,8 +84,8 @@ def test_a_minimal_interpreter_measures_numpy_and_its_observations_can_be_import
 
     measured = observations(tmp_path / "out")
     assert "no NVIDIA GPU: only the CPU part is measured" in first
-    assert "not known: accelerators: `nvidia-ml-py` is not installed" in first
-    assert "not known: microarchitecture: `archspec` is not installed" in first
+    assert "unknown: accelerators: `nvidia-ml-py` is not installed" in first
+    assert "unknown: microarchitecture: `archspec` is not installed" in first
     assert [(o.indicator.name, o.arm, o.status) for o in measured] == [("startup", 0, "ok"), ("startup", 1, "ok")]
     assert [p.name for p in measured[0].stack.packages] == ["numpy", *REQUIRED_PACKAGES]
     # A run of less than a second may end before the machine is read for the first time.
@@ -173,20 +173,22 @@ class LimitedProcesses(FreshProcesses):
 
 
 @pytest.fixture
-def planned() -> tuple[Planned, ...]:
+def planned_blocks() -> tuple[PlannedBlock, ...]:
     stack = stack_of(torch="2.11.0", jax="0.11.2", onnxruntime="1.30.0", numpy="2.5.2")
     environment = BuiltEnvironment(python=Path("python"), stack=stack)
     return plan_blocks(environment, WITH_GPU, sizes=("large", "small"), devices=("cuda", "cpu"))[0]
 
 
-def measure(planned: Sequence[Planned], folder: Path, session: str, limit: int) -> LimitedProcesses:
+def measure(planned_blocks: Sequence[PlannedBlock], folder: Path, session: str, limit: int) -> LimitedProcesses:
     runner = LimitedProcesses(limit)
-    gpu.measure_piece(planned, ObservationFolder(folder, session=session), runner, session=session)
+    gpu.measure_piece(planned_blocks, ObservationFolder(folder, session=session), runner, session=session)
     return runner
 
 
-def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(planned: tuple[Planned, ...], tmp_path: Path) -> None:
-    blocks = [p for p in planned if "system" in p.name or p.name == "jax-training-cuda-large"]
+def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(
+    planned_blocks: tuple[PlannedBlock, ...], tmp_path: Path
+) -> None:
+    blocks = [p for p in planned_blocks if "system" in p.name or p.name == "jax-training-cuda-large"]
     pieces = 0
 
     while measure(blocks, tmp_path, "s", 37).stopped:
@@ -219,9 +221,9 @@ def test_a_new_session_begins_after_a_pause(tmp_path: Path) -> None:
 
 
 def test_the_measurement_ends_even_if_every_session_is_shorter_than_a_round(
-    planned: tuple[Planned, ...], tmp_path: Path
+    planned_blocks: tuple[PlannedBlock, ...], tmp_path: Path
 ) -> None:
-    blocks = [p for p in planned if p.name == "jax-training-cuda-large"]
+    blocks = [p for p in planned_blocks if p.name == "jax-training-cuda-large"]
 
     sessions = 0
     while measure(blocks, tmp_path, f"session{sessions}", 10).stopped:
@@ -234,8 +236,10 @@ def test_the_measurement_ends_even_if_every_session_is_shorter_than_a_round(
     assert len({number for number, _, _ in counts}) == ROUNDS + 1
 
 
-def test_each_machine_that_writes_to_a_folder_has_its_own_blocks(planned: tuple[Planned, ...], tmp_path: Path) -> None:
-    first = next(p for p in planned if p.name == "jax-system-cuda-large")
+def test_each_machine_that_writes_to_a_folder_has_its_own_blocks(
+    planned_blocks: tuple[PlannedBlock, ...], tmp_path: Path
+) -> None:
+    first = next(p for p in planned_blocks if p.name == "jax-system-cuda-large")
     second = replace(first, block=replace(first.block, hardware=replace(WITH_GPU, memory_bytes=1)))
     for block in (first, second):
         measure([block], tmp_path, "s", 1000)
@@ -244,16 +248,18 @@ def test_each_machine_that_writes_to_a_folder_has_its_own_blocks(planned: tuple[
     assert sorted(blocks.values(), key=str) == [1, WITH_GPU.memory_bytes]
 
 
-def runs(planned: tuple[Planned, ...]) -> Iterator[tuple[str, str, str, str, frozenset[tuple[str, Any]]]]:
-    for p in planned:
+def runs(planned_blocks: tuple[PlannedBlock, ...]) -> Iterator[tuple[str, str, str, str, frozenset[tuple[str, Any]]]]:
+    for p in planned_blocks:
         for arm in p.block.arms:
             for run in arm.indicators:
                 yield arm.backend, run.device, run.name, run.dtype, frozenset(arm.settings.items())
 
 
-def test_the_plan_for_a_gpu_begins_with_the_kernels_and_training_of_torch_and_jax(planned: tuple[Planned, ...]) -> None:
-    planned_runs = set(runs(planned))
-    names = [p.name for p in planned]
+def test_the_plan_for_a_gpu_begins_with_the_kernels_and_training_of_torch_and_jax(
+    planned_blocks: tuple[PlannedBlock, ...],
+) -> None:
+    planned_runs = set(runs(planned_blocks))
+    names = [p.name for p in planned_blocks]
 
     assert names[:4] == [
         "torch-kernels-cuda-large",
@@ -270,14 +276,14 @@ def test_the_plan_for_a_gpu_begins_with_the_kernels_and_training_of_torch_and_ja
     assert ("torch", "cuda", "transfer", "float32", frozenset()) in planned_runs
     # The package `onnxruntime` supports the CPU only.
     assert {device for backend, device, *_ in planned_runs if backend in ("onnxruntime", "numpy")} == {"cpu"}
-    assert all(p.block.arms[0].reference and not p.block.arms[0].settings for p in planned)
-    assert all([s.number for s in p.block.arms] == list(range(len(p.block.arms))) for p in planned)
+    assert all(p.block.arms[0].reference and not p.block.arms[0].settings for p in planned_blocks)
+    assert all([s.number for s in p.block.arms] == list(range(len(p.block.arms))) for p in planned_blocks)
 
 
-def test_the_plan_contains_every_indicator(planned: tuple[Planned, ...]) -> None:
+def test_the_plan_contains_every_indicator(planned_blocks: tuple[PlannedBlock, ...]) -> None:
     from pi_runners.indicators import INDICATORS
 
-    assert {name for _, _, name, _, _ in runs(planned)} == set(INDICATORS)
+    assert {name for _, _, name, _, _ in runs(planned_blocks)} == set(INDICATORS)
 
 
 def test_the_script_imports_required_packages_only(minimal_python: Path, tmp_path: Path) -> None:
