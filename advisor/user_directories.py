@@ -15,25 +15,25 @@ from knowledge.domain.errors import UnavailableError
 logger = logging.getLogger(__name__)
 
 
-def cache_directory(chosen: Path | None) -> Path:
-    """Return the cache directory: the chosen one, or the user's; a temporary one where that cannot be created.
+def cache_directory(directory: Path | None) -> Path:
+    """Return the cache directory: the given one, or the user's; a temporary one where that cannot be created.
 
     Raises:
         UnavailableError: If no directory can be written at all.
     """
     from platformdirs import user_cache_path
 
-    if chosen is None:
+    if directory is None:
         try:
-            chosen = user_cache_path("seshat")
+            directory = user_cache_path("seshat")
         except RuntimeError:
             return _usable_cache(None)
         # Older versions of platformdirs return a path below `~` where there is no home directory.
-        chosen = chosen if chosen.is_absolute() else None
-    return _usable_cache(chosen)
+        directory = directory if directory.is_absolute() else None
+    return _usable_cache(directory)
 
 
-def readable_address(chosen: str | None) -> str:
+def readable_address(address: str | None) -> str:
     """Return the address of the knowledge base to read: the chosen one, or the user's own.
 
     Where the user's own does not exist and cannot be created, a temporary one with the observations that ship takes its
@@ -44,7 +44,7 @@ def readable_address(chosen: str | None) -> str:
     """
     from knowledge.store.state_hash import default_path
 
-    return chosen or _usable_knowledge_base(default_path())
+    return address or _usable_knowledge_base(default_path())
 
 
 @functools.cache

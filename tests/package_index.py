@@ -1,4 +1,4 @@
-"""A small package index over HTTP, for what a real index cannot be made to do: fail, stall, lie, lack features."""
+"""A small package index over HTTP that tests can make fail, stall, send wrong data or lack features."""
 
 from __future__ import annotations
 
@@ -20,11 +20,17 @@ from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 Fault = Callable[[BaseHTTPRequestHandler], None]
-"""Answers a request wrongly, or not at all."""
+"""Sends a wrong response to a request, or none."""
 
 
 class PageFields(TypedDict, total=False):
-    """Optional fields of a file on the project page."""
+    """Optional fields of a file on the project page.
+
+    Attributes:
+        requires_python: Specifier of the interpreters that the file is for.
+        uploaded: Upload time.
+        yanked: Whether the file is yanked.
+    """
 
     requires_python: str | None
     uploaded: str | None
@@ -33,33 +39,36 @@ class PageFields(TypedDict, total=False):
 
 @dataclass
 class PackageIndex:
-    """Serves wheels and sdists built on the spot; switches make it misbehave.
+    """Serves wheels and sdists that are built in memory; attributes make it misbehave.
 
     Attributes:
-        json: Serve pages as JSON where asked; else as HTML.
-        separate_metadata: Offer core metadata beside the wheels.
-        ranges: Honour ranged requests.
-        status: Answer every page with this status instead.
-        failures: Do so this many times only; none for ever.
-        garbage: Answer every page with this text instead.
-        delay_seconds: Wait before every answer.
-        wrong_hashes: Lie about the hash of the metadata.
-        password: Refuse whoever does not send it, for the user `me`.
-        etags: Send an `ETag` with each page, and answer 304 to those who have that page.
-        not_modified: How often the answer was 304.
-        cache_control: Say with each page how long it may be used.
-        vulnerabilities: Identifiers of the vulnerabilities of versions.
-        records: What is told of vulnerabilities, as it is sent.
-        base: Name the address of the files once, as an HTML page's base, and each file below it.
-        garbage_type: Media type of that text.
-        raw: Answers by path, sent as they are.
-        content_range: What is said of a part instead of its place.
-        retry_after: When to try again, sent with errors.
-        certificate: File of a certificate and its key: serve over TLS.
-        redirects: Where requests for a path are sent.
-        authorizations: The `Authorization` that each request for a path carried.
-        faults: By path, what answers in the place of this index.
-        tries: By path, how often that was.
+        json: Whether to send pages as JSON to clients that accept it; otherwise as HTML.
+        separate_metadata: Whether to offer core metadata as separate files (PEP 658).
+        ranges: Whether to answer range requests.
+        status: Status of each response to a request for a page.
+        failures: Number of responses with that status; none for all.
+        page_text: Text of every page, instead of the listed files.
+        page_type: Media type of that text.
+        delay_seconds: Delay of every response, in seconds.
+        wrong_hashes: Whether pages contain wrong hashes of the metadata.
+        password: Password that requests must send, for the user `me`; none for no authentication.
+        etags: Whether to send an `ETag` with each page, and 304 to requests that send it back.
+        not_modified: Number of responses with status 304.
+        cache_control: Value of `Cache-Control` on each page; empty for no header.
+        base: Whether HTML pages set a base address, with relative links to the files.
+        raw: Body and headers by path, sent unchanged.
+        content_range: Value of `Content-Range` in place of the right one; empty for the right one.
+        retry_after: Value of `Retry-After` on errors; empty for no header.
+        certificate: File with a certificate and its key, to serve over TLS.
+        redirects: Address to redirect to, by path.
+        authorizations: `Authorization` header of the last request, by path.
+        faults: Function that answers instead of this index, by path.
+        tries: Number of requests that a fault answered, by path.
+        files: Content by file name.
+        entries: Entries of the pages, by package.
+        vulnerabilities: Identifiers of vulnerabilities, by package and version.
+        records: Value of `vulnerabilities` in the JSON record, by package and version.
+        requests: Number of requests, by the first part of the path.
     """
 
     json: bool = True
@@ -67,7 +76,7 @@ class PackageIndex:
     ranges: bool = True
     status: int = 200
     failures: int | None = None
-    garbage: str | None = None
+    page_text: str | None = None
     delay_seconds: float = 0.0
     wrong_hashes: bool = False
     password: str | None = None
@@ -75,7 +84,7 @@ class PackageIndex:
     not_modified: int = 0
     cache_control: str = ""
     base: bool = False
-    garbage_type: str = "application/vnd.pypi.simple.v1+json"
+    page_type: str = "application/vnd.pypi.simple.v1+json"
     raw: dict[str, tuple[bytes, dict[str, str]]] = field(default_factory=dict)
     content_range: str = ""
     retry_after: str = ""
@@ -102,7 +111,18 @@ class PackageIndex:
         code: str = "#" * 300_000,
         **fields: Unpack[PageFields],
     ) -> None:
-        """Add a wheel of one module."""
+        """Add a wheel of one module.
+
+        Args:
+            name: Name of the package.
+            version: Its version.
+            requires: Its requirements.
+            extras: Its extras.
+            tag: Tag of the wheel.
+            metadata: Content of its METADATA file, instead of one with the values above.
+            code: Code of the module.
+            fields: What the page states about the wheel.
+        """
         lines = ["Metadata-Version: 2.2", f"Name: {name}", f"Version: {version}"]
         lines += [f"Provides-Extra: {extra}" for extra in extras]
         lines += [f"Requires-Dist: {requirement}" for requirement in requires]
@@ -117,7 +137,7 @@ class PackageIndex:
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/RECORD"), "")
         filename = f"{stem}-{tag}.whl"
         fields.setdefault("uploaded", "2025-01-01T00:00:00Z")
-        self._enter(name, filename, content.getvalue(), **fields)
+        self._list(name, filename, content.getvalue(), **fields)
         self.files[f"{filename}.metadata"] = text.encode()
 
     def add_sdist(self, name: str, version: str, metadata_version: str = "2.2") -> None:
@@ -128,13 +148,14 @@ class PackageIndex:
             member = tarfile.TarInfo(f"{name}-{version}/PKG-INFO")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text))
-        self._enter(name, f"{name}-{version}.tar.gz", content.getvalue())
+        self._list(name, f"{name}-{version}.tar.gz", content.getvalue())
 
     def add_file(self, name: str, filename: str, body: bytes) -> None:
-        """Add any file."""
-        self._enter(name, filename, body)
+        """Add a file of any content."""
+        self._list(name, filename, body)
 
-    def _enter(self, name: str, filename: str, body: bytes, **fields: Unpack[PageFields]) -> None:
+    def _list(self, name: str, filename: str, body: bytes, **fields: Unpack[PageFields]) -> None:
+        """Add a file to the page of a package."""
         self.files[filename] = body
         entry: dict[str, Any] = {"filename": filename, "url": f"/files/{filename}", "size": len(body)}
         entry["yanked"] = fields.get("yanked", False)
@@ -175,11 +196,11 @@ class PackageIndex:
             do_HEAD = do_GET
 
             def log_message(self, *_: object) -> None:
-                """Stay silent."""
+                """Log nothing."""
 
         class Server(ThreadingHTTPServer):
             def handle_error(self, *_: object) -> None:
-                """Stay silent where a client went away with answers still under way."""
+                """Ignore clients that disconnect before the response is complete."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -215,13 +236,13 @@ class PackageIndex:
             return self.status, b"no", "text/plain", {"Retry-After": self.retry_after} if self.retry_after else {}
         if parts[0] == "pypi":
             version = (parts[1], parts[2])
-            found = self.records.get(version)
+            vulnerabilities = self.records.get(version)
             if version in self.vulnerabilities:
-                found = [{"id": name, "withdrawn": None} for name in self.vulnerabilities[version]]
-            record = json.dumps({"vulnerabilities": found}).encode()
-            return (404, b"", "text/plain", {}) if found is None else (200, record, "text/json", {})
-        if self.garbage is not None:
-            return 200, self.garbage.encode(), self.garbage_type, {}
+                vulnerabilities = [{"id": name, "withdrawn": None} for name in self.vulnerabilities[version]]
+            record = json.dumps({"vulnerabilities": vulnerabilities}).encode()
+            return (404, b"", "text/plain", {}) if vulnerabilities is None else (200, record, "text/json", {})
+        if self.page_text is not None:
+            return 200, self.page_text.encode(), self.page_type, {}
         if parts[1] not in self.entries:
             return 404, b"not found", "text/plain", {}
         status, body, kind, more = self._page(parts[1], "json" in headers.get("Accept", "") and self.json)
@@ -239,9 +260,9 @@ class PackageIndex:
         body = self.files.get(name)
         if body is None or (name.endswith(".metadata") and not self.separate_metadata):
             return 404, b"not found", "text/plain", {}
-        asked = headers.get("Range", "")
-        if asked.startswith("bytes=") and self.ranges:
-            first, _, last = asked.removeprefix("bytes=").partition("-")
+        requested = headers.get("Range", "")
+        if requested.startswith("bytes=") and self.ranges:
+            first, _, last = requested.removeprefix("bytes=").partition("-")
             start = max(0, len(body) - int(last)) if not first else int(first)
             end = len(body) - 1 if not first or not last else min(int(last), len(body) - 1)
             piece = {"Content-Range": self.content_range or f"bytes {start}-{end}/{len(body)}"}
@@ -267,11 +288,11 @@ class PackageIndex:
 
 
 def _attributes(entry: dict[str, Any]) -> str:
-    found = [f'href="{entry["url"]}#sha256={entry["hashes"]["sha256"]}"']
+    attributes = [f'href="{entry["url"]}#sha256={entry["hashes"]["sha256"]}"']
     if "requires-python" in entry:
-        found.append(f'data-requires-python="{html.escape(entry["requires-python"])}"')
+        attributes.append(f'data-requires-python="{html.escape(entry["requires-python"])}"')
     if "core-metadata" in entry:
-        found.append(f'data-core-metadata="sha256={entry["core-metadata"]["sha256"]}"')
+        attributes.append(f'data-core-metadata="sha256={entry["core-metadata"]["sha256"]}"')
     if entry["yanked"]:
-        found.append('data-yanked=""')
-    return " ".join(found)
+        attributes.append('data-yanked=""')
+    return " ".join(attributes)

@@ -1,4 +1,4 @@
-"""What the documentation gives to CI systems is run: exactly its commands, with the variables that a platform sets."""
+"""The CI recipes of the documentation work: exactly their commands, with the variables that each platform sets."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ACTION = ROOT / ".github" / "actions" / "advise" / "action.yml"
 TEMPLATE = ROOT / "templates" / "advisor.gitlab-ci.yml"
 RECIPE = ROOT / "docs" / "how-to" / "gate-ci.md"
 INSTALLS_AGAIN = pytest.mark.slow
-"""Each recipe installs the program with all that it requires: half a minute of processor time."""
+"""Each recipe installs the program and its dependencies, which takes half a minute of CPU time."""
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder, and return what it says."""
+    """Run git in a folder and return its output."""
     own = ("-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "protocol.file.allow=always")
-    done = subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    completed = subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return completed.stdout.strip()
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def clone(index: PackageIndex, tmp_path: Path, network: None) -> Path:
 
 @pytest.fixture
 def variables(tmp_path: Path, first_knowledge: Path) -> dict[str, str]:
-    """What every platform sets; what this program requires is there already, so that only itself is installed."""
+    """Return the variables of every platform; the dependencies are importable, so pip installs only the program."""
     return {
         **{k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "GITHUB_", "CI_"))},
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -72,19 +72,19 @@ def variables(tmp_path: Path, first_knowledge: Path) -> dict[str, str]:
 
 
 def base_of(clone: Path) -> str:
-    """Return the commit that the change is based on."""
+    """Return the commit at the head of the base branch."""
     return git(clone, "ls-remote", "origin", "refs/heads/main").split()[0]
 
 
 def excuse(clone: Path) -> None:
-    """Let the change except its own finding."""
+    """Add an exception for the change's own finding to its policy."""
     with (clone / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "ADV006", reason = "trust me" }]\n')
     git(clone, "commit", "-qam", "excuse")
 
 
 def ambush(clone: Path) -> Path:
-    """Let the change bring modules and an environment that write a file where they run; return the file."""
+    """Add modules and an environment that write a file if they run; return the path of the file."""
     ran = clone.parent / "ran"
     code = f"open({str(ran)!r}, 'w').close()\n"
     for name in ("venv", "pip", "ensurepip", "advisor"):
@@ -103,13 +103,13 @@ def ambush(clone: Path) -> Path:
 def test_the_action_and_the_template_are_valid() -> None:
     for schema, path in (("vendor.github-actions", ACTION), ("vendor.gitlab-ci", TEMPLATE)):
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
 
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, str]) -> tuple[int, str, Path]:
-    """Run the steps of the composite action as the runner does; return exit code, log and the temporary folder."""
+    """Run the steps of the composite action like a runner; return exit code, log and temporary folder."""
     action = yaml.safe_load(ACTION.read_text())
     temporary = clone.parent / "runner"
     temporary.mkdir()
@@ -118,8 +118,8 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
     context = {"github.action_path": str(ACTION.parent), **values}
 
     def filled(text: str) -> str:
-        found = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
-        return filled(found) if found != text else found
+        expanded = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
+        return filled(expanded) if expanded != text else expanded
 
     log, code = "", 0
     platform = {
@@ -133,7 +133,7 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
         if step.get("if") == "inputs.base != ''" and not filled("${{ inputs.base }}"):
             continue
         own = {key: filled(value) for key, value in step.get("env", {}).items()}
-        done = subprocess.run(
+        completed = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             cwd=clone,
             env={**variables, **platform, **own},
@@ -141,13 +141,13 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
             text=True,
             check=False,
         )
-        log, code = log + done.stdout + done.stderr, done.returncode
+        log, code = log + completed.stdout + completed.stderr, completed.returncode
         if code:
             break
     return code, log, temporary
 
 
-def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables: dict[str, str]) -> None:
+def test_the_github_action_annotates_the_line_and_writes_a_summary(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
     ran = ambush(clone)
     code, log, temporary = run_action(clone, variables, {"base": base_of(clone)})
@@ -162,7 +162,7 @@ def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables
 
 
 @INSTALLS_AGAIN
-def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str, str]) -> None:
+def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
     ran = ambush(clone)
     job: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
@@ -170,14 +170,14 @@ def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str
         "CI_PROJECT_DIR": str(clone),
         "CI_PROJECT_PATH": "group/project",
         "CI_MERGE_REQUEST_PROJECT_PATH": "group/project",
-        # The author chose the commit that the change starts from, with an exception that is gone since.
+        # The author chose a start commit whose policy still has an exception that was removed since.
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": git(clone, "rev-parse", "HEAD"),
         "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
         "GITLAB_CI": "true",
     }
     own = {key: str(value).replace("$CI_PROJECT_DIR", str(clone)) for key, value in job["variables"].items()}
 
-    done = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])],
         cwd=clone,
         env={**variables, **platform, **own, "ADVISOR_REQUIREMENT": str(ROOT)},
@@ -186,7 +186,7 @@ def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str
         check=False,
     )
 
-    assert done.returncode == 1, done.stderr
+    assert completed.returncode == 1, completed.stderr
     assert not ran.exists()
     issues = json.loads((clone / job["artifacts"]["reports"]["codequality"]).read_text())
     assert [(i["check_name"], i["location"]["lines"]["begin"]) for i in issues if i["severity"] == "critical"] == [
@@ -196,12 +196,12 @@ def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str
 
 
 @INSTALLS_AGAIN
-def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str]) -> None:
+def test_the_shell_recipe_fails_on_a_finding(clone: Path, variables: dict[str, str]) -> None:
     excuse(clone)
     ran = ambush(clone)
     recipe = RECIPE.read_text().partition("## Any other CI")[2].partition("```sh\n")[2].partition("```")[0]
 
-    done = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-e", "-c", recipe],
         cwd=clone,
         env={**variables, "ADVISOR_REQUIREMENT": str(ROOT)},
@@ -210,9 +210,9 @@ def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str
         check=False,
     )
 
-    assert done.returncode == 1, done.stderr
+    assert completed.returncode == 1, completed.stderr
     assert not ran.exists()
-    assert "requirements.txt:2: error: ADV006" in done.stdout
+    assert "requirements.txt:2: error: ADV006" in completed.stdout
     assert {"advisor.xml", "advisor.sarif"} <= {path.name for path in clone.iterdir()}
 
 
@@ -224,7 +224,7 @@ def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_pa
     git(clone, "add", "pyproject.toml")
     command = [sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), "advisor-check", "--all-files", "--verbose"]
 
-    done = subprocess.run(
+    completed = subprocess.run(
         command,
         cwd=clone,
         env={**variables, "PRE_COMMIT_HOME": str(tmp_path / "pre-commit")},
@@ -233,6 +233,6 @@ def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_pa
         check=False,
     )
 
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "advisor check" in done.stdout
-    assert "requirements.txt:2: error: ADV006" in done.stdout
+    assert completed.returncode == 1, completed.stdout + completed.stderr
+    assert "advisor check" in completed.stdout
+    assert "requirements.txt:2: error: ADV006" in completed.stdout

@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.network, pytest.mark.usefixtures("network")]
 
 
 def run(*command: object) -> str:
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    completed = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def installed(python: Path) -> dict[str, str]:
@@ -45,9 +45,9 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -> None:
     for name in ("pylock.toml", "requirements.txt"):
-        done = advisor("advise", ".", "-o", name, "--format", "json")
-        assert done.returncode == 0, done.stderr
-    stack = {p["name"]: p["version"] for p in json.loads(done.stdout)["stack"]["packages"]}
+        completed = advisor("advise", ".", "-o", name, "--format", "json")
+        assert completed.returncode == 0, completed.stderr
+    stack = {p["name"]: p["version"] for p in json.loads(completed.stdout)["stack"]["packages"]}
     for name in ("with-uv", "with-uv-lock", "with-pip"):
         run(find_uv(), "venv", "--python", sys.executable, project / name)
     python = {name: project / name / "bin" / "python" for name in ("with-uv", "with-uv-lock", "with-pip")}
@@ -77,7 +77,7 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
     assert {k: v for k, v in installed(python["with-pip"]).items() if k not in before} == stack
 
 
-def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path) -> None:
+def test_the_advice_is_identical_offline(advisor: Advisor, project: Path) -> None:
     advisor("advise", ".", "--hardware", "h200", "--python", "3.12")
     # The lock that was written is what the next advice is compared with.
     online = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json")
@@ -89,7 +89,7 @@ def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path)
     assert (project / "pylock.toml").read_bytes() == lock
 
 
-def test_default_pytorch_builds_carry_the_cuda_that_the_rules_say(tmp_path: Path) -> None:
+def test_default_pytorch_builds_have_the_cuda_version_of_the_rules(tmp_path: Path) -> None:
     client = IndexClient(read_configuration(tmp_path), cache=DiskCache(tmp_path))
     rules = [r for r in shipped_rules() if isinstance(r, CapabilityRule) and r.package == "torch" and r.default]
     wheels: dict[Version, DistributionFile] = {}
@@ -111,16 +111,16 @@ def test_default_pytorch_builds_carry_the_cuda_that_the_rules_say(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_v100_is_given_the_newest_pytorch_that_still_knows_it(advisor: Advisor, project: Path) -> None:
+def test_a_v100_gets_the_newest_pytorch_that_supports_it(advisor: Advisor, project: Path) -> None:
     (project / "requirements.txt").write_text("torch\n")
 
-    done = advisor("advise", "-r", "requirements.txt", "--hardware", "v100", "--python", "3.12", "--format", "json")
+    result = advisor("advise", "-r", "requirements.txt", "--hardware", "v100", "--python", "3.12", "--format", "json")
 
-    stack = {p["name"]: p["version"] for p in json.loads(done.stdout)["stack"]["packages"]}
-    baseline = {p["name"]: p["version"] for p in json.loads(done.stdout)["baseline"]["packages"]}
+    stack = {p["name"]: p["version"] for p in json.loads(result.stdout)["stack"]["packages"]}
+    baseline = {p["name"]: p["version"] for p in json.loads(result.stdout)["baseline"]["packages"]}
     assert stack["torch"].startswith("2.10.")
     assert stack["torch"] != baseline["torch"]
-    assert any(f["code"] == "ADV101" for f in json.loads(done.stdout)["findings"])
+    assert any(f["code"] == "ADV101" for f in json.loads(result.stdout)["findings"])
 
 
 @pytest.mark.slow
@@ -128,12 +128,12 @@ def test_a_v100_is_given_the_newest_pytorch_that_still_knows_it(advisor: Advisor
     ("framework", "stack"), [("tensorflow-cpu", "tensorflow-cpu==2.21.0"), ("torch", "torch==2.13.0")]
 )
 def test_a_framework_runs_every_indicator(advisor: Advisor, tmp_path: Path, framework: str, stack: str) -> None:
-    done = advisor(
+    completed = advisor(
         "pi", "run", "matmul", "conv2d", "training_step", "--stack", stack, "--rounds", "1", "--samples", "2",
         "--min-time", "0.001", "--no-aa", "-o", "block.jsonl",
     )  # fmt: skip
 
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     observations = [r["record"] for r in records if r["kind"] == "observation"]
     assert {(o["indicator"]["name"], o["status"], o["framework"]) for o in observations} == {

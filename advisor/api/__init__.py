@@ -70,7 +70,7 @@ def advise(
     paths = [Path(output) for output in outputs]
     with open_session(*_groups(project, target, indexes, resolution)) as session:
         session.write_locks(paths)
-        return session.result(written=paths)
+        return session.result(outputs=paths)
 
 
 def explain(

@@ -50,14 +50,14 @@ class AdviceResult:
         target: Interpreter, platform and hardware.
         request: The resolution request that the advice answers.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
-        written: Paths of the locks that were written.
+        outputs: Paths of the locks that were written.
     """
 
     advice: Advice
     target: Target
     request: ResolutionRequest
     proposal: Proposal | None = None
-    written: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
     @property
     def direct(self) -> frozenset[str]:
@@ -65,7 +65,7 @@ class AdviceResult:
         return frozenset(self.request.direct)
 
     @property
-    def dated(self) -> bool:
+    def has_upload_times(self) -> bool:
         """Whether the index gives the upload time of every chosen file; else libyears count releases."""
         return all(c.file.uploaded for c in (*self.advice.optimum.stack, *self.advice.baseline))
 
@@ -114,18 +114,18 @@ class AdviceSession:
             self._advice = recommend(self.request, current=self.current_versions)
         return self._advice
 
-    def result(self, *, written: Sequence[Path] = ()) -> AdviceResult:
+    def result(self, *, outputs: Sequence[Path] = ()) -> AdviceResult:
         """Return the best stack with what it was recommended for.
 
         Args:
-            written: Locks that were written.
+            outputs: Locks that were written.
         """
         return AdviceResult(
             advice=self.recommend(),
             target=self.context.target,
             request=self.request,
             proposal=self.context.proposal,
-            written=tuple(map(str, written)),
+            outputs=tuple(map(str, outputs)),
         )
 
     def explain(self, package: str) -> Explanation:
@@ -241,11 +241,11 @@ def _current_lock(context: TargetContext) -> Lock | None:
     from knowledge.domain.errors import InputError
 
     files = context.files
-    named = files.current or (str(context.lock) if context.lock and context.lock.exists() else None)
+    lock_path = files.current or (str(context.lock) if context.lock and context.lock.exists() else None)
     try:
-        return read_current(named, files.directory, context.target)
+        return read_current(lock_path, files.directory, context.target)
     except InputError as error:
-        if named is not None:
+        if lock_path is not None:
             raise
         logger.warning("the stack is not compared with the current one: %s", error.message)
         return None

@@ -42,9 +42,9 @@ class LockChange:
         effects: The same at each indicator.
         cleared: Findings of the gate that the change removes.
         remaining: Findings of the gate that fail before and after it.
-        least: Whether it is the smallest change that clears the findings; else the best stack.
-        why: One sentence by package, if there is one.
-        written: Files that were written.
+        is_smallest: Whether it is the smallest change that clears the findings; else the best stack.
+        reasons: Sentence that explains the version of a package, by package.
+        outputs: Files that were written.
         commands: Commands to run, for locks that only their own tool writes.
         not_predicted: Why there is no prediction; empty if there is one.
         leaves_open: Whether the lock does not list all packages: one that it does not list is no change of it.
@@ -57,9 +57,9 @@ class LockChange:
     effects: Sequence[Effect]
     cleared: Sequence[Finding] = ()
     remaining: Sequence[Finding] = ()
-    least: bool = False
-    why: Mapping[str, str]
-    written: Sequence[str] = ()
+    is_smallest: bool = False
+    reasons: Mapping[str, str]
+    outputs: Sequence[str] = ()
     commands: Sequence[str] = ()
     not_predicted: str = ""
     leaves_open: bool = False
@@ -71,12 +71,12 @@ class LockChange:
         return tuple(c for c in differences if c.before is not None or not self.leaves_open)
 
 
-def change_to_best(session: AdviceSession, *, written: Sequence[Path] = ()) -> LockChange:
+def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> LockChange:
     """Return the change from the project's present lock to the best stack.
 
     Args:
         session: The project.
-        written: Locks that were written.
+        outputs: Locks that were written.
     """
     advice, before = session.recommend(), session.current_versions or {}
     stack = {str(c.name): c.version for c in advice.optimum.stack}
@@ -86,8 +86,8 @@ def change_to_best(session: AdviceSession, *, written: Sequence[Path] = ()) -> L
         optimum=advice.optimum,
         prediction=session.estimator.predict(stack, before),
         effects=sorted(session.estimator.effects(stack, before), key=effect_order),
-        why=advice.reasons,
-        written=tuple(map(str, written)),
+        reasons=advice.reasons,
+        outputs=tuple(map(str, outputs)),
     )
 
 
@@ -126,7 +126,7 @@ def update_lock(
         case = target_result.case
         lock, reason = case.head.lock, target_result.not_predicted
         problem = without_pins(context.problem, lock)
-        # Locked versions stay candidates even if they were withdrawn: the gate decides whether they may stay.
+        # Locked versions stay candidates even if they were yanked: the gate decides whether they may stay.
         policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
         request = replace(context, problem=replace(problem, policy=policy)).request(
             case.client, case.predictor.estimator
@@ -142,8 +142,8 @@ def update_lock(
             not_predicted=reason,
             cleared=update.cleared,
             remaining=update.remaining,
-            least=True,
-            why={},
+            is_smallest=True,
+            reasons={},
             leaves_open=lock.is_project,
         )
         if not change.changes:
@@ -164,7 +164,7 @@ def _apply(
     path = lock.path
     if outputs or path is None:
         write_locks(outputs, change.optimum, request, client)
-        return replace(change, written=tuple(map(str, outputs)))
+        return replace(change, outputs=tuple(map(str, outputs)))
     if path.name in _TOOLS:
         return replace(change, commands=(_command(path.name, change),))
     if dry_run:
@@ -175,9 +175,9 @@ def _apply(
         pinned = sorted({Path(root.path) for root in request.problem.roots if root.name in versions})
         for file in pinned:
             write_atomically(file, with_pins(file.read_text(encoding="utf-8"), versions))
-        return replace(change, written=tuple(map(str, pinned)))
+        return replace(change, outputs=tuple(map(str, pinned)))
     write_locks([path], change.optimum, request, client)
-    return replace(change, written=(str(path),))
+    return replace(change, outputs=(str(path),))
 
 
 def _command(lock: str, change: LockChange) -> str:

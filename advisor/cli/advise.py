@@ -78,12 +78,12 @@ def _advise(
             from advisor.api.update import change_to_best
             from advisor.report.update import pull_request_body
 
-            write_atomically(pr_body, pull_request_body(change_to_best(session, written=paths)))
+            write_atomically(pr_body, pull_request_body(change_to_best(session, outputs=paths)))
         typer.echo(_report(session, paths, format))
 
 
-def _report(session: AdviceSession, written: Sequence[Path], format: str) -> str:
-    result = session.result(written=written)
+def _report(session: AdviceSession, outputs: Sequence[Path], format: str) -> str:
+    result = session.result(outputs=outputs)
     if format == "json":
         from advisor.report.json import advice_json
 

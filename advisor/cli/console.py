@@ -92,12 +92,12 @@ def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
 
         def line(text: str) -> None:
             nonlocal number
-            left = ""
+            remaining = ""
             if number:
                 seconds = (time.monotonic() - start) / number * (total - number)
-                left = f", {duration(seconds)} left"
+                remaining = f", {duration(seconds)} left"
             number += 1
-            say(f"[{number}/{total}{left}] {text}")
+            say(f"[{number}/{total}{remaining}] {text}")
 
         yield line
         return

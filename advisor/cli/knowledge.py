@@ -71,10 +71,10 @@ def import_(
             with ExitStack() as opened:
                 if _is_knowledge_base(place):
                     ingest = sink.add(opened.enter_context(_other(place)).observations())
-                    lost = 0
+                    omitted = 0
                 else:
-                    ingest, lost = _import_file(sink, Path(place), keep_valid=keep_valid)
-            left_out = f", {lost} lines left out" if lost else ""
+                    ingest, omitted = _import_file(sink, Path(place), keep_valid=keep_valid)
+            left_out = f", {omitted} lines left out" if omitted else ""
             quarantined = f", {len(ingest.quarantined)} quarantined" if ingest.quarantined else ""
             typer.echo(f"{place}: {ingest.added} added, {ingest.known} already stored{quarantined}{left_out}")
 
@@ -182,16 +182,16 @@ def prune(
     if not block and before is None:
         raise InputError("nothing says what to remove", hint="name `--block NAME` or `--before 2025-01-01`")
     with open_writable_store(knowledge) as store:
-        known = {b.name: b for b in store.blocks()}
+        blocks = {b.name: b for b in store.blocks()}
         for name in block or ():
-            if name not in known:
-                raise InputError(f"there is no block `{name}`", hint=suggest(name, known, otherwise=""))
-        chosen = sorted({*(block or ()), *(_ended_before(store, known.values(), before) if before else ())})
-        for name in chosen:
-            typer.echo(f"{'would remove' if dry_run else 'removed'} `{name}`: {known[name].observations} observations")
+            if name not in blocks:
+                raise InputError(f"there is no block `{name}`", hint=suggest(name, blocks, otherwise=""))
+        names = sorted({*(block or ()), *(_ended_before(store, blocks.values(), before) if before else ())})
+        for name in names:
+            typer.echo(f"{'would remove' if dry_run else 'removed'} `{name}`: {blocks[name].observations} observations")
         if not dry_run:
-            store.remove(chosen)
-    if not chosen:
+            store.remove(names)
+    if not names:
         typer.echo("no block is that old")
 
 

@@ -110,7 +110,7 @@ def _gain_name(gain: Gain, kind: str, software: str) -> str:
 
 
 def _best(scores: Sequence[Score]) -> list[str]:
-    """Tell which software was fastest on each machine that several ran on, by benchmark."""
+    """Return the fastest software of each benchmark on each machine that ran several, one line each."""
     from advisor.report.evidence import software
 
     groups: dict[tuple[str, int, str, str], list[Score]] = {}
@@ -166,15 +166,15 @@ def estimate(
     typer.echo(
         estimate_text(
             result.estimate,
-            stack=_written(result.stack),
-            against=_written(result.against),
+            stack=_stack_text(result.stack),
+            against=_stack_text(result.against),
             where=result.device,
             indicators=result.sizes,
         )
     )
 
 
-def _written(stack: Mapping[str, Version]) -> str:
+def _stack_text(stack: Mapping[str, Version]) -> str:
     return " ".join(f"{name}=={version}" for name, version in stack.items())
 
 

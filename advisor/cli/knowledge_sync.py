@@ -127,7 +127,7 @@ def list_tokens(format: FormatOption = "text", knowledge: KnowledgeOption = None
         typer.echo(json.dumps({"schema_version": 1, "tokens": [asdict(t) for t in stored]}, indent=2))
         return
     for t in stored:
-        ended = f"revoked {t.revoked_at}" if t.revoked_at else f"until {t.expires_at}" if t.expires_at else "for ever"
+        ended = f"revoked {t.revoked_at}" if t.revoked_at else f"until {t.expires_at or 'revoked'}"
         typer.echo(f"{t.id}  {t.role:6}  {t.source}  since {t.created_at}, {ended}")
 
 
@@ -175,7 +175,7 @@ def accept(
 ) -> None:
     """Store quarantined observations."""
     with open_writable_store(knowledge) as store:
-        result = store.release(_chosen(store, which or [], all_=all_, source=source))
+        result = store.release(_selected_identities(store, which or [], all_=all_, source=source))
     typer.echo(f"{result.added} accepted" + (f", {result.known} already stored" if result.known else ""))
 
 
@@ -185,11 +185,11 @@ def drop(
 ) -> None:
     """Delete quarantined observations permanently."""
     with open_writable_store(knowledge) as store:
-        gone = store.drop(_chosen(store, which or [], all_=all_, source=source))
-    typer.echo(f"{gone} deleted")
+        deletions = store.drop(_selected_identities(store, which or [], all_=all_, source=source))
+    typer.echo(f"{deletions} deleted")
 
 
-def _chosen(store: KnowledgeBase, begins: Sequence[str], *, all_: bool, source: str | None) -> list[str]:
+def _selected_identities(store: KnowledgeBase, prefixes: Sequence[str], *, all_: bool, source: str | None) -> list[str]:
     """Return the identities that are meant.
 
     Raises:
@@ -198,17 +198,17 @@ def _chosen(store: KnowledgeBase, begins: Sequence[str], *, all_: bool, source: 
     from knowledge.domain.errors import InputError
 
     entries: tuple[QuarantinedObservation, ...] = store.quarantined()
-    if not begins and not all_ and source is None:
+    if not prefixes and not all_ and source is None:
         raise InputError("no observations are selected", hint="name identities, `--source NAME` or `--all`")
     selected = [q.observation.identity for q in entries if all_ or (source is not None and q.source == source)]
-    for begin in begins:
-        fitting = [q.observation.identity for q in entries if q.observation.identity.startswith(begin)]
-        if len(fitting) != 1:
+    for prefix in prefixes:
+        matches = [q.observation.identity for q in entries if q.observation.identity.startswith(prefix)]
+        if len(matches) != 1:
             raise InputError(
-                f"`{begin}` is a prefix of {len(fitting)} quarantined observations",
+                f"`{prefix}` is a prefix of {len(matches)} quarantined observations",
                 hint="`advisor knowledge quarantine list` prints their identities",
             )
-        selected += fitting
+        selected += matches
     return selected
 
 

@@ -71,7 +71,7 @@ def read_moment(text: str, option: str) -> datetime:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-def check_format(chosen: str, *, among: Sequence[str] = ("text", "json"), what: str = "format") -> None:
+def check_format(choice: str, *, among: Sequence[str] = ("text", "json"), what: str = "format") -> None:
     """Refuse an unknown output format, or another word of a few.
 
     Raises:
@@ -79,5 +79,5 @@ def check_format(chosen: str, *, among: Sequence[str] = ("text", "json"), what: 
     """
     from knowledge.domain.errors import InputError
 
-    if chosen not in among:
-        raise InputError(f"there is no {what} `{chosen}`", hint=f"take one of {', '.join(f'`{f}`' for f in among)}")
+    if choice not in among:
+        raise InputError(f"there is no {what} `{choice}`", hint=f"take one of {', '.join(f'`{f}`' for f in among)}")

@@ -47,14 +47,14 @@ class BasePolicy:
             The base's settings with the change's own constraints and run-time settings. Hardware profiles of the
             project are those of the base.
         """
-        chosen = {key: self._absolute(value) if key == "hardware" else value for key, value in self.settings.items()}
-        if "targets" in chosen:
-            chosen["targets"] = {
+        settings = {key: self._absolute(value) if key == "hardware" else value for key, value in self.settings.items()}
+        if "targets" in settings:
+            settings["targets"] = {
                 name: {key: self._absolute(value) if key == "hardware" else value for key, value in table.items()}
-                for name, table in chosen["targets"].items()
+                for name, table in settings["targets"].items()
             }
         change_settings = {key: own[key] for key in CHANGE_KEYS if key in own}
-        return {**{key: value for key, value in chosen.items() if key not in CHANGE_KEYS}, **change_settings}
+        return {**{key: value for key, value in settings.items() if key not in CHANGE_KEYS}, **change_settings}
 
     def changes(self, own: Mapping[str, Any], directory: Path) -> Iterator[Finding]:
         """Yield a finding for each part of the policy that a change has differently from the base.

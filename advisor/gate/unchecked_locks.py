@@ -12,19 +12,19 @@ from knowledge.domain.errors import InputError
 
 
 def find_unchecked_locks(
-    directory: Path, policy: GatePolicy, *, known: Collection[Path], base: Path | None
+    directory: Path, policy: GatePolicy, *, checked: Collection[Path], base: Path | None
 ) -> Iterator[Finding]:
     """Yield a note for each lock that no target checks; with a base, only for locks that the change adds or edits.
 
     Args:
         directory: The project's directory.
         policy: The policy.
-        known: The locks that are checked, and the files with the project's requirements.
+        checked: The locks that are checked, and the files with the project's requirements.
         base: The project's directory in the base; none without a base.
     """
     paths = [*(directory / name for name in LOCKS), *sorted(directory.glob("pylock.*.toml")), directory / PINNED]
     for path in paths:
-        if path in known or not path.is_file() or (path.name == PINNED and not _may_be_lock(path)):
+        if path in checked or not path.is_file() or (path.name == PINNED and not _may_be_lock(path)):
             continue
         before = base / path.name if base is not None else None
         if before is None or not before.is_file() or before.read_bytes() != path.read_bytes():

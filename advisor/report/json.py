@@ -55,7 +55,7 @@ def advice_json(report: AdviceResult) -> str:
             "without_measurements": list(advice.basis.without_measurements),
         },
         "current": _current(report),
-        "libyears_basis": "upload-times" if report.dated else "release-counts",
+        "libyears_basis": "upload-times" if report.has_upload_times else "release-counts",
         "settings": {},
         "prediction": rounded(asdict(advice.prediction)),
         "findings": [asdict(f) for f in advice.findings],
@@ -67,7 +67,7 @@ def advice_json(report: AdviceResult) -> str:
             "candidates": advice.optimum.candidates,
             "fetched": advice.optimum.fetched,
         },
-        "locks": list(report.written),
+        "locks": list(report.outputs),
     }
     return json.dumps(document, indent=2)
 

@@ -23,7 +23,7 @@ def advice_text(report: AdviceResult) -> str:
 def _lines(report: AdviceResult) -> Iterator[str]:
     advice = report.advice
     yield f"target     {target_line(report.target)}"
-    basis = "" if report.dated else ", by release counts: the index gives no upload times"
+    basis = "" if report.has_upload_times else ", by release counts: the index gives no upload times"
     size, (behind, baseline_behind) = count(len(advice.optimum.stack), "package"), report.advice.libyears
     yield f"stack      {size}, {behind:.1f} libyears behind the newest"
     yield f"baseline   {count(len(advice.baseline), 'package')}, {baseline_behind:.1f} libyears behind{basis}"
@@ -44,8 +44,8 @@ def _lines(report: AdviceResult) -> Iterator[str]:
         yield f"{finding.severity} {finding.code}: {finding.message}{source}"
     if advice.findings:
         yield ""
-    yield from (f"wrote `{path}`" for path in report.written)
-    if not report.written:
+    yield from (f"wrote `{path}`" for path in report.outputs)
+    if not report.outputs:
         yield "nothing was written (--dry-run)"
 
 

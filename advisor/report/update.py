@@ -43,7 +43,7 @@ def update_json(change: LockChange) -> str:
             "confidence": change.prediction.confidence,
         },
         "not_predicted": change.not_predicted or None,
-        "locks": list(change.written),
+        "locks": list(change.outputs),
         "commands": list(change.commands),
     }
     return json.dumps(rounded(document), indent=2)
@@ -68,9 +68,9 @@ def _text(change: LockChange) -> Iterator[str]:
             yield ""
             yield from (f"{title} {f.code} {gate_codes()[f.code].name}: {f.message}" for f in findings)
     yield ""
-    yield from (f"wrote `{path}`" for path in change.written)
+    yield from (f"wrote `{path}`" for path in change.outputs)
     yield from (f"to apply it: {command}" for command in change.commands)
-    if not change.written and not change.commands:
+    if not change.outputs and not change.commands:
         yield "nothing was written"
 
 
@@ -81,9 +81,9 @@ def _speed(change: LockChange) -> str:
 
 def _size(change: LockChange) -> str:
     if not change.changes:
-        return "nothing changes: the lock passes the gate" if change.least else "nothing changes"
+        return "nothing changes: the lock passes the gate" if change.is_smallest else "nothing changes"
     words = f"{describe_changes(change.changes)}, of {count(len(change.before), 'package')}"
-    if change.least:
+    if change.is_smallest:
         proof = "proven" if change.optimum.bounds[0].gap == 0 else "not proven"
         state = f"{proof} to be the smallest change"
         if any(finding.code == "ADV008" for finding in change.cleared):
@@ -97,7 +97,7 @@ def _reason(c: PackageChange, change: LockChange) -> str:
     for finding in change.cleared:
         if finding.package == c.package or c.package in dict(finding.cause.versions):
             return f"resolves {finding.code}"
-    return "" if change.least else change.why.get(c.package, "")
+    return "" if change.is_smallest else change.reasons.get(c.package, "")
 
 
 def _markdown(change: LockChange) -> Iterator[str]:

@@ -91,26 +91,26 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
     Raises:
         InputError: If the stack does not contain it.
     """
-    chosen = next((c for c in advice.optimum.stack if c.name == name), None)
-    if chosen is None:
+    candidate = next((c for c in advice.optimum.stack if c.name == name), None)
+    if candidate is None:
         raise InputError(f"the recommended stack does not contain `{name}`", hint="`advisor tree` lists its packages")
     candidates = request.source.candidates(name)
     newest = candidates[0].version
     graph = dependency_graph(request.problem, request.source, advice.optimum.stack)
     paths, has_more = _paths(graph, name)
-    newest_alternative = None if newest == chosen.version else _with_version(request, advice.optimum, name, newest)
+    newest_alternative = None if newest == candidate.version else _with_version(request, advice.optimum, name, newest)
     return Explanation(
         name=name,
-        version=chosen.version,
+        version=candidate.version,
         newest=newest,
         why=advice.reasons[name],
         required_by=_required_by(graph, name),
         paths=paths,
         more_paths=has_more,
-        verdicts=tuple(f"{v.message} ({v.source})" for v in request.rules.judge(name, chosen.version)),
+        verdicts=tuple(f"{v.message} ({v.source})" for v in request.rules.judge(name, candidate.version)),
         prediction=advice.prediction,
         against_newest=newest_alternative,
-        runner_up=_runner_up(request, advice.optimum, name, {chosen.version, newest}),
+        runner_up=_runner_up(request, advice.optimum, name, {candidate.version, newest}),
     )
 
 

@@ -199,5 +199,5 @@ def resolve_baseline(
             f"the plain resolver found no stack within {max_rounds} rounds",
             hint="constrain the packages that have many versions",
         ) from None
-    chosen = {node.candidate.name: node.candidate for node in result.mapping.values()}
-    return tuple(chosen[name] for name in sorted(chosen))
+    candidates = {node.candidate.name: node.candidate for node in result.mapping.values()}
+    return tuple(candidates[name] for name in sorted(candidates))

@@ -64,7 +64,7 @@ def find_conflict(
         answer = encoding.model.solve(effort, assumptions=list(encoding.guards.values()))
         if answer.values is None:
             return _Reduction(encoding, search, effort).conflict() if answer.impossible else None
-        if search.refine(encoding.chosen(answer)) is not None:
+        if search.refine(encoding.selected_candidates(answer)) is not None:
             return None
     return None
 
@@ -83,11 +83,11 @@ class _Reduction:
         roots = [fact for fact in self._guards if fact.root is not None]
         smallest = self._smallest(roots)
         others = [fact for fact in self._guards if fact.root is None]
-        needed = self._needed(others, smallest)
+        relevant = self._relevant(others, smallest)
         return Conflict(
             roots=tuple(fact.root for fact in smallest if fact.root is not None),
-            relations=tuple(sorted((f.parent, f.required) for f in needed if f.parent and f.required)),
-            rules=tuple(sorted(fact.rule for fact in needed if fact.rule)),
+            relations=tuple(sorted((f.parent, f.required) for f in relevant if f.parent and f.required)),
+            rules=tuple(sorted(fact.rule for fact in relevant if fact.rule)),
         )
 
     def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
@@ -106,14 +106,14 @@ class _Reduction:
             facts = [*roots, *(fact for fact in self._guards if fact.root is None)]
             assumptions = [self._guards[fact] for fact in facts]
             # A solution that uses only known metadata is the fastest proof that there is no conflict.
-            known = [negated(literal) for literal in self._encoding.unread()]
-            answer = self._model.solve(self._effort, assumptions=[*assumptions, *known])
+            unread = [negated(literal) for literal in self._encoding.unread()]
+            answer = self._model.solve(self._effort, assumptions=[*assumptions, *unread])
             if answer.values is None:
                 answer = self._model.solve(self._effort, assumptions=assumptions)
             if answer.values is None:
                 return answer.impossible
             # The relaxation has a solution: check it with the metadata of everything that it chose.
-            if self._search.refine(self._encoding.chosen(answer), roots=requirements) is not None:
+            if self._search.refine(self._encoding.selected_candidates(answer), roots=requirements) is not None:
                 return False
 
     def _smallest(self, roots: Sequence[Fact]) -> list[Fact]:
@@ -122,29 +122,29 @@ class _Reduction:
         picks: dict[Fact, Literal] = {fact: hitting.boolean() for fact in roots}
         while True:
             answer = hitting.solve(self._effort, costs=dict.fromkeys(picks.values(), 1))
-            chosen = [fact for fact in roots if answer.values is not None and answer.is_true(picks[fact])]
-            if self._conflicts(chosen):
-                return chosen
-            compatible = list(chosen)
+            facts = [fact for fact in roots if answer.values is not None and answer.is_true(picks[fact])]
+            if self._conflicts(facts):
+                return facts
+            compatible = list(facts)
             for fact in roots:
-                if fact not in chosen and not self._conflicts([*compatible, fact]):
+                if fact not in facts and not self._conflicts([*compatible, fact]):
                     compatible.append(fact)
             if len(compatible) == len(roots):
                 # All of them conflict, so a call reached its work limit: the set cannot be reduced.
                 return list(roots)
             hitting.require_any(picks[fact] for fact in roots if fact not in compatible)
 
-    def _needed(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
+    def _relevant(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
         """Return the other facts that the conflict needs."""
         core = self._core([*others, *roots]) or set()
-        needed = [fact for fact in others if fact in core]
-        for fact in list(needed):
-            if fact not in needed:
+        relevant = [fact for fact in others if fact in core]
+        for fact in list(relevant):
+            if fact not in relevant:
                 continue
-            smaller = self._core([*(f for f in needed if f is not fact), *roots])
+            smaller = self._core([*(f for f in relevant if f is not fact), *roots])
             if smaller is not None:
-                needed = [f for f in needed if f in smaller]
-        return needed
+                relevant = [f for f in relevant if f in smaller]
+        return relevant
 
 
 def describe_conflict(conflict: Conflict, source: CandidateSource, reasons: Callable[[str], str]) -> tuple[str, ...]:
@@ -180,8 +180,8 @@ def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, 
     requested = [root.requirement for root in conflict.roots if root.name == name]
     for parent, required in conflict.relations:
         if required == name:
-            known = [c for c in admitted.of(parent) if source.is_known(c)]
-            requested += [d.requirement for c in known for d in source.dependencies(c) or () if d.name == name]
+            readable = [c for c in admitted.of(parent) if source.is_known(c)]
+            requested += [d.requirement for c in readable for d in source.dependencies(c) or () if d.name == name]
     return any(not any(admits(requirement, c.version) for c in candidates) for requirement in requested)
 
 
@@ -202,9 +202,9 @@ class _Admitted:
         }
         for parent, required in self._conflict.relations:
             if required == name and parent != name:
-                known = (c for c in self.of(parent) if self._source.is_known(c))
+                readable = (c for c in self.of(parent) if self._source.is_known(c))
                 requested |= {
-                    e for c in known for d in self._source.dependencies(c) or () if d.name == name for e in d.extras
+                    e for c in readable for d in self._source.dependencies(c) or () if d.name == name for e in d.extras
                 }
         return sorted(requested)
 

@@ -25,7 +25,7 @@ def requirements_within(
 
     A required package that is not in the stack is included, without requirements.
     """
-    chosen = {candidate.name: candidate for candidate in stack}
+    candidates = {candidate.name: candidate for candidate in stack}
     requirements: dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]] = {PROJECT: {}}
     visited: set[tuple[NormalizedName, NormalizedName | None]] = set()
     queue: list[tuple[NormalizedName, NormalizedName | None]] = []
@@ -44,9 +44,9 @@ def requirements_within(
         if (name, extra) not in visited:
             visited.add((name, extra))
             requirements.setdefault(name, {})
-            if name not in chosen:
+            if name not in candidates:
                 continue
-            for dependency in source.dependencies(chosen[name], extra) or ():
+            for dependency in source.dependencies(candidates[name], extra) or ():
                 require(name, dependency)
     return requirements
 

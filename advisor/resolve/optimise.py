@@ -123,10 +123,10 @@ def optimise(
     encoding = Encoding(problem, source, limits, explicit=explicit)
     search = Search(problem, source, encoding, start)
     search.add_packages(rewarded)
-    stages = _Stages(encoding, effort or Effort(), start, lambda chosen: needed_by(problem, source, chosen)[0])
+    stages = _Stages(encoding, effort or Effort(), start, lambda selection: needed_by(problem, source, selection)[0])
     for iteration in range(1, MAX_ITERATIONS + 1):
-        bounds, chosen = stages.solve(objectives(encoding.candidates))
-        stack = search.refine(chosen, stages.unexpanded)
+        bounds, selection = stages.solve(objectives(encoding.candidates))
+        stack = search.refine(selection, stages.unexpanded)
         if stack is not None and stages.rewards_are_justified(stack):
             return Optimum(
                 stack=stack,
@@ -147,11 +147,11 @@ class _Stages:
         encoding: Encoding,
         effort: Effort,
         start: Sequence[Candidate],
-        needed: Callable[[Mapping[NormalizedName, Candidate]], Iterable[NormalizedName]],
+        required_names: Callable[[Mapping[NormalizedName, Candidate]], Iterable[NormalizedName]],
     ) -> None:
         self._encoding = encoding
         self._effort = effort
-        self._needed = needed
+        self._required_names = required_names
         self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
         self._rewarded: tuple[NormalizedName, ...] = ()
         self._values: list[int] = []
@@ -202,9 +202,9 @@ class _Stages:
 
     def rewards_are_justified(self, stack: Sequence[Candidate]) -> bool:
         """Whether every rewarded package is needed by the stack; exclude the choice if one is not."""
-        needed = {c.name for c in stack}
+        required_names = {c.name for c in stack}
         literals = [self._encoding.choices(c.name)[c.version] for c in stack]
-        surplus = [name for name in self._rewarded if name in self._present and name not in needed]
+        surplus = [name for name in self._rewarded if name in self._present and name not in required_names]
         self._excluded += [(literals, name) for name in surplus]
         return not surplus
 
@@ -257,7 +257,7 @@ class _Stages:
         roots = self._encoding.required
         for name in self._rewarded:
             if name in self._encoding.candidates and name not in roots:
-                model.require_any(self._encoding.supports(name), given=self._encoding.present(name))
+                model.require_any(self._encoding.supports(name), when=self._encoding.present(name))
         for literals, name in self._excluded:
             # These choices need no further package.
             model.require_any([*map(negated, literals), negated(self._encoding.present(name))])
@@ -265,14 +265,14 @@ class _Stages:
 
     def _record(self, answer: SolverResult) -> None:
         """Store a solution, and the packages it needs that are not expanded."""
-        self._last = self._encoding.chosen(answer)
+        self._last = self._encoding.selected_candidates(answer)
         # Includes packages of which it chose a candidate that is not explicit.
         reached = [name for name in self._rewarded if name in self._encoding.candidates]
         self._present = {name for name in reached if answer.is_true(self._encoding.present(name))}
-        needed = set(self._needed(self._last))
-        self.unexpanded = [name for name in self._encoding.unexpanded(answer) if name in needed]
+        required_names = set(self._required_names(self._last))
+        self.unexpanded = [name for name in self._encoding.unexpanded(answer) if name in required_names]
         if not self._rewarded:
-            self._last = {name: candidate for name, candidate in self._last.items() if name in needed}
+            self._last = {name: candidate for name, candidate in self._last.items() if name in required_names}
 
     def _prefer_newest(self, model: SolverModel) -> None:
         """Store the solution that comes first, by name and newest version, among those with the same score.
@@ -303,11 +303,11 @@ class _Stages:
                 this, newer = self._encoding.older(name), [absent, *choices.values()]
             before, equal_so_far = equal_so_far, model.boolean()
             here = model.boolean()
-            model.require_any(newer, given=here)
-            model.require(this, given=equal_so_far)
+            model.require_any(newer, when=here)
+            model.require(this, when=equal_so_far)
             if before is not None:
-                model.require(before, given=here)
-                model.require(before, given=equal_so_far)
+                model.require(before, when=here)
+                model.require(before, when=equal_so_far)
             newer_at.append(here)
         model.require_any(newer_at)
 

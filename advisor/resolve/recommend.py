@@ -150,8 +150,8 @@ class ResolutionRequest:
             except (NoStackError, InfeasibleError, SearchLimitError):
                 continue
             costs = tuple(bound.value for bound in optimum.bounds)
-            chosen = next((c for c in optimum.stack if c.name == root.name), None)
-            effect = f"`{chosen.name}` becomes {chosen.version}" if chosen else f"`{root.name}` is not needed"
+            candidate = next((c for c in optimum.stack if c.name == root.name), None)
+            effect = f"`{candidate.name}` becomes {candidate.version}" if candidate else f"`{root.name}` is not needed"
             text = (
                 f"the cheapest single change is to relax `{root.requirement}` ({root.origin}): then {effect}, and "
                 f"the stack is {request.libyears(optimum.stack):.1f} libyears behind the newest"

@@ -16,7 +16,7 @@ _GROWTH = 2
 def needed_by(
     problem: ResolutionProblem,
     source: CandidateSource,
-    chosen: Mapping[NormalizedName, Candidate],
+    selection: Mapping[NormalizedName, Candidate],
     *,
     roots: tuple[RootRequirement, ...] | None = None,
 ) -> tuple[set[NormalizedName], list[Candidate], set[NormalizedName]]:
@@ -25,7 +25,7 @@ def needed_by(
     Args:
         problem: The problem.
         source: The candidates.
-        chosen: The chosen candidate of each package.
+        selection: The chosen candidate of each package.
         roots: The project's requirements; by default those of the problem.
 
     Returns:
@@ -46,12 +46,12 @@ def needed_by(
         if (name, extra) in visited:
             continue
         visited.add((name, extra))
-        if name not in chosen:
+        if name not in selection:
             absent.add(name)
-        elif not source.is_known(chosen[name]):
-            unknown[chosen[name].file.url] = chosen[name]
+        elif not source.is_known(selection[name]):
+            unknown[selection[name].file.url] = selection[name]
         else:
-            for dependency in source.dependencies(chosen[name], extra) or ():
+            for dependency in source.dependencies(selection[name], extra) or ():
                 queue += [(dependency.name, e) for e in (None, *dependency.extras)]
     return {name for name, _ in visited}, sorted(unknown.values()), absent
 
@@ -76,7 +76,7 @@ class Search:
 
     def refine(
         self,
-        chosen: Mapping[NormalizedName, Candidate],
+        selection: Mapping[NormalizedName, Candidate],
         unexpanded: Iterable[NormalizedName] = (),
         *,
         roots: tuple[RootRequirement, ...] | None = None,
@@ -84,20 +84,20 @@ class Search:
         """Fetch unknown metadata of a choice, and expand packages whose choice is not explicit.
 
         Args:
-            chosen: The chosen candidate of each package.
+            selection: The chosen candidate of each package.
             unexpanded: Packages of which the solution chose a candidate that is not explicit.
             roots: The project's requirements; by default those of the problem.
 
         Returns:
             The chosen candidates that are needed, sorted by name; none if the metadata of some was not known.
         """
-        needed, unknown, absent = needed_by(self._problem, self._source, chosen, roots=roots)
+        required_names, unknown, absent = needed_by(self._problem, self._source, selection, roots=roots)
         unexpanded = sorted(absent.intersection(unexpanded))
         for name in unexpanded:
             self._encoding.expand(name, _GROWTH * len(self._encoding.choices(name)))
         self._fetch_around(unknown)
         self.add_packages(absent.difference(unexpanded))
-        return None if unknown or absent else tuple(chosen[name] for name in sorted(needed))
+        return None if unknown or absent else tuple(selection[name] for name in sorted(required_names))
 
     def _fetch_around(self, unknown: Sequence[Candidate]) -> None:
         """Fetch the metadata of candidates and of older versions, in one parallel batch."""

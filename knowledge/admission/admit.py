@@ -70,8 +70,8 @@ class Admission:
             KnowledgeBaseError: If the knowledge base cannot be written; nothing was stored.
         """
         incoming = tuple(observations)
-        known = self._store.known_identities(o.identity for o in incoming)
-        new = [o for o in incoming if o.identity not in known]
+        stored = self._store.known_identities(o.identity for o in incoming)
+        new = [o for o in incoming if o.identity not in stored]
         now = self._clock()
         reasons = {**self._conflicts(new), **self._implausible(new, now)}
         quarantined = tuple(

@@ -67,9 +67,9 @@ class Amplitudes:
 
 def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
     """Fit the amplitudes to contrasts."""
-    chosen, scales = _evenly(contrasts, MOST_FOR_AMPLITUDES), _scales(contrasts)
+    sample, scales = _evenly(contrasts, MOST_FOR_AMPLITUDES), _scales(contrasts)
     spans = spans_of(side for c in contrasts for side in (c.side, c.reference))
-    fits = (_fit(chosen, length=length, scales=scales, spans=spans) for length in LENGTHS)
+    fits = (_fit(sample, length=length, scales=scales, spans=spans) for length in LENGTHS)
     return max(fits, key=lambda fit: fit.likelihood)
 
 

@@ -74,11 +74,11 @@ class Posterior:
         """Return the gains of terms over an anchor; terms and anchor are given by their indices."""
         import numpy as np
 
-        chosen, base = np.array(places, dtype=int), np.full(len(places), anchor)
-        whitened = self.whitened[chosen] - self.whitened[anchor]
-        before = self.prior(chosen, chosen) + self.prior(base, base) - 2 * self.prior(chosen, base)
+        indices, base = np.array(places, dtype=int), np.full(len(places), anchor)
+        whitened = self.whitened[indices] - self.whitened[anchor]
+        before = self.prior(indices, indices) + self.prior(base, base) - 2 * self.prior(indices, base)
         variance = np.maximum(before - np.einsum("ij,ij->i", whitened, whitened), 0.0)
-        return Gains(mean=self.mean[chosen] - self.mean[anchor], variance=variance, whitened=whitened)
+        return Gains(mean=self.mean[indices] - self.mean[anchor], variance=variance, whitened=whitened)
 
     def weights(self, place: int, anchor: int) -> Array:
         """Return the weight of each contrast in the mean gain of a term over an anchor."""
@@ -156,10 +156,10 @@ class GaussianProcess:
         cross = np.zeros((len(terms), len(arms)))
         selected = {what: np.array([t.effects is None or what in t.effects for t in terms]) for what, *_ in PARTS}
         for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
-            chosen = np.flatnonzero(selected[part[0]])
-            if variance > 0 and len(chosen):
-                cross[chosen] += variance * design.sums(part, heads[chosen], row, weights, arms)
-                cross[chosen] -= variance * design.sums(part, heads[chosen], row, weights, references)
+            indices = np.flatnonzero(selected[part[0]])
+            if variance > 0 and len(indices):
+                cross[indices] += variance * design.sums(part, heads[indices], row, weights, arms)
+                cross[indices] -= variance * design.sums(part, heads[indices], row, weights, references)
 
         def prior(left: Array, right: Array) -> Array:
             covariances = np.zeros(len(left))
@@ -186,8 +186,8 @@ class GaussianProcess:
                 total += variance * matrix
             factor = np.linalg.cholesky(total)
             first, kind = design.distinct(arms, references)
-            chosen = (kind[:, None] == np.arange(len(first))).astype(float)
-            kinds = solve_triangular(factor, chosen, lower=True)
+            membership = (kind[:, None] == np.arange(len(first))).astype(float)
+            kinds = solve_triangular(factor, membership, lower=True)
             means = solve_triangular(factor, np.array([c.mean for c in self.contrasts]), lower=True)
             root = np.linalg.cholesky(kinds.T @ kinds)
             self._solved = _Solved(first=first, factor=factor, kinds=kinds, root=root, projected_means=kinds.T @ means)

@@ -40,7 +40,7 @@ def stack_name(o: Observation) -> str:
 def is_machine(hardware: HardwareProfile, name: str) -> bool:
     """Whether a text is the name, microarchitecture, accelerator model, or a prefix of the identity of a machine."""
     names = {hardware.name, hardware.cpu.microarchitecture, *(a.model for a in hardware.accelerators)}
-    if name.lower() in {known.lower() for known in names}:
+    if name.lower() in {identity.lower() for identity in names}:
         return True
     return len(name) > 5 and hardware.identity.startswith(name)
 
@@ -68,16 +68,16 @@ def compare_stacks(observations: Iterable[Observation], *, stacks: Sequence[str]
             refused=(*_refused(observations, measured_references(observations)), *_without_reference(observations)),
         )
     _check(observations, frozenset(stacks))
-    chosen = frozenset(stacks)
+    requested = frozenset(stacks)
     references = _references(observations, stacks)
     comparisons = tuple(
         c
         for c in compare_block(observations, references=references)
-        if {_requirement(c.observation), _requirement(c.reference)} <= chosen
+        if {_requirement(c.observation), _requirement(c.reference)} <= requested
     )
-    refused = _refused([o for o in observations if _requirement(o) in chosen], references)
+    refused = _refused([o for o in observations if _requirement(o) in requested], references)
     if not comparisons:
-        raise _nothing_compared(chosen, refused)
+        raise _nothing_compared(requested, refused)
     return StackComparisons(comparisons=comparisons, refused=refused)
 
 

@@ -89,15 +89,15 @@ def _key(o: Observation) -> RoofKey:
 def summarise_block(observations: Iterable[Observation]) -> tuple[Summary, ...]:
     """Summarise every arm and indicator of one block, in order of indicator and arm."""
     observations = tuple(observations)
-    known = roofs(observations)
+    roofline = roofs(observations)
     groups: dict[tuple[str, int], list[Observation]] = defaultdict(list)
     for o in observations:
         if o.status == "ok":
             groups[o.indicator.label, o.arm].append(o)
-    return tuple(_summarise(runs, known) for _, runs in sorted(groups.items()))
+    return tuple(_summarise(runs, roofline) for _, runs in sorted(groups.items()))
 
 
-def _summarise(runs: Sequence[Observation], known: Mapping[RoofKey, Roof]) -> Summary:
+def _summarise(runs: Sequence[Observation], roofs_of_block: Mapping[RoofKey, Roof]) -> Summary:
     first = runs[0]
     medians = [statistics.median(o.samples) for o in runs]
     median = statistics.median(medians)
@@ -120,7 +120,7 @@ def _summarise(runs: Sequence[Observation], known: Mapping[RoofKey, Roof]) -> Su
         # https://github.com/tensorflow/benchmarks: 1.4826 times the median absolute deviation.
         items_jitter=1.4826 * statistics.median(abs(s - centre) for s in speeds),
         intensity=first.flops / first.bytes if first.bytes else 0.0,
-        roof_share=_share(first, median, known.get(_key(first))),
+        roof_share=_share(first, median, roofs_of_block.get(_key(first))),
         instabilities=instabilities(runs),
     )
 

@@ -153,18 +153,18 @@ def observation_file(observations: Iterable[Observation], *, compressed: bool = 
     return gzip.compress(content, mtime=0) if compressed else content
 
 
-def write_observations(observations: Iterable[Observation], written: set[str] | None = None) -> Iterator[str]:
+def write_observations(observations: Iterable[Observation], identities: set[str] | None = None) -> Iterator[str]:
     """Yield the lines of an observation file, without line ends; the same observations give the same lines.
 
     Args:
         observations: The observations.
-        written: Identities of the stacks and machines that the file already contains; new ones are added to the set.
+        identities: Identities of the stacks and machines that the file already contains; new ones are added to the set.
     """
-    written = set() if written is None else written
+    identities = set() if identities is None else identities
     for observation in observations:
         for kind, value in (("stack", observation.stack), ("hardware", observation.hardware)):
-            if value.identity not in written:
-                written.add(value.identity)
+            if value.identity not in identities:
+                identities.add(value.identity)
                 yield canonical_json({"kind": kind, "id": value.identity, "record": value.record()})
         # Equal to the canonical JSON of kind, identity and record, without encoding the record again.
         yield f'{{"id":"{observation.identity}","kind":"observation","record":{observation.document}}}'

@@ -63,7 +63,7 @@ class ObservationFolder:
         self._limit = limit_bytes
         self._runs: dict[MeasuredRun, str] = {}
         self._number = 0
-        self._written: set[str] = set()
+        self._identities: set[str] = set()
         try:
             path.mkdir(parents=True, exist_ok=True)
             for file in sorted(path.glob(_PATTERN), key=lambda f: (len(f.name), f.name)):
@@ -110,19 +110,19 @@ class ObservationFolder:
             raise UnavailableError(f"the folder `{self._path}` cannot be written: {error}") from None
 
     def _append(self, observation: Observation) -> None:
-        written = set(self._written)
-        text = _text(observation, written)
+        identities = set(self._identities)
+        text = _text(observation, identities)
         file = self._file()
         if file.exists() and file.stat().st_size + len(text) > self._limit:
             self._number += 1
             # Each file is complete: stack and machine are written again.
-            written = set()
-            file, text = self._file(), _text(observation, written)
+            identities = set()
+            file, text = self._file(), _text(observation, identities)
         with file.open("ab") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        self._written = written
+        self._identities = identities
 
     def _file(self) -> Path:
         return self._path / f"observations-{self._session}-{self._number:03d}.jsonl"
@@ -132,7 +132,7 @@ class ObservationFolder:
         content = file.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         if session == self._session and number.isdigit():
-            self._number, self._written = int(number), set()
+            self._number, self._identities = int(number), set()
             if whole != content:
                 # The process was killed during a write: remove the incomplete line.
                 os.truncate(file, len(whole))
@@ -144,7 +144,7 @@ class ObservationFolder:
                     indicator = IndicatorRun(**record["indicator"])
                     self._runs[_run(record["block"], record["round"], record["slot"], indicator)] = session
                 elif session == self._session:
-                    self._written.add(entry["id"])
+                    self._identities.add(entry["id"])
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise InputError(
                     f"`{file}`, line {place}: not a record of an observation file: {error}",
@@ -156,5 +156,5 @@ def _run(block: str, number: int, arm: int, indicator: IndicatorRun) -> Measured
     return MeasuredRun(block=block, round=number, arm=arm, label=indicator.label)
 
 
-def _text(observation: Observation, written: set[str]) -> bytes:
-    return "".join(f"{line}\n" for line in write_observations([observation], written)).encode()
+def _text(observation: Observation, identities: set[str]) -> bytes:
+    return "".join(f"{line}\n" for line in write_observations([observation], identities)).encode()

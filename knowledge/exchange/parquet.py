@@ -30,12 +30,12 @@ def parquet_table(observations: Iterable[Observation]) -> bytes:
     from io import BytesIO
 
     rows = [_row(o) for o in observations]
-    # Nothing to tell the types by: an empty table has the columns all the same.
+    # An empty table has the same columns, although there are no values to infer their types from.
     names = list(_row_names())
     columns = {name: [row[name] for row in rows] for name in names}
-    written = BytesIO()
-    parquet.write_table(arrow.table(columns), written, compression="zstd")
-    return written.getvalue()
+    buffer = BytesIO()
+    parquet.write_table(arrow.table(columns), buffer, compression="zstd")
+    return buffer.getvalue()
 
 
 def _row_names() -> tuple[str, ...]:

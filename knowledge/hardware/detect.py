@@ -141,10 +141,10 @@ def _microarchitecture(machine: str, fields: dict[str, str], features: Iterable[
     # specific than the best generic level.
     generic = [t for t in fitting if t.vendor == "generic" and (machine == "x86_64" or t == root)] or [root]
     best = max(generic, key=_specificity)
-    named = [t for t in fitting if t.vendor != "generic" and t > best]
+    specific = [t for t in fitting if t.vendor != "generic" and t > best]
     part = fields.get("CPU part", "")
-    exact = [t for t in named if part and t.cpu_part == part]
-    return max(exact or named or [best], key=_specificity).name, vendor
+    exact = [t for t in specific if part and t.cpu_part == part]
+    return max(exact or specific or [best], key=_specificity).name, vendor
 
 
 def _specificity(target: Any) -> tuple[int, int, str]:

@@ -185,7 +185,7 @@ class KnowledgeService:
                 time.sleep(wait)
         raise ServiceUnavailableError(
             f"the knowledge base at `{self.address}` cannot be used: {cause}",
-            hint="nothing is lost: run the same command again to continue",
+            hint="run the same command again to continue: observations that were already stored are skipped",
         )
 
     def _read(self, method: str, path: str, most_bytes: int, **more: Any) -> _Response:
@@ -240,9 +240,11 @@ def _validated(kind: type[_T], content: bytes, address: str) -> _T:
 
 
 def _receipt(content: bytes, address: str) -> DeliveryResult:
-    done = _validated(_Receipt, content, address)
+    receipt = _validated(_Receipt, content, address)
     return DeliveryResult(
-        added=done.added, known=done.known, quarantined=tuple((entry.id, entry.reason) for entry in done.quarantined)
+        added=receipt.added,
+        known=receipt.known,
+        quarantined=tuple((entry.id, entry.reason) for entry in receipt.quarantined),
     )
 
 

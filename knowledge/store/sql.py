@@ -59,21 +59,21 @@ class SqlKnowledgeBase:
     ) -> IngestResult:
         """Store observations in one transaction."""
         with self._write() as connection:
-            added, known = add_observations(connection, observations, source=source)
+            added, duplicates = add_observations(connection, observations, source=source)
             quarantine_observations(connection, quarantine)
-        return IngestResult(added=added, known=known)
+        return IngestResult(added=added, known=duplicates)
 
     def known_identities(self, identities: Iterable[str]) -> frozenset[str]:
         """Return the identities that belong to a stored or quarantined observation."""
         ordered = sorted(set(identities))
         with self._read() as connection:
-            known: set[str] = set()
+            stored: set[str] = set()
             for start in range(0, len(ordered), _BATCH):
                 batch = ordered[start : start + _BATCH]
-                known |= (set(batch) - absent(connection, tables.observation, batch)) | quarantined_identities(
+                stored |= (set(batch) - absent(connection, tables.observation, batch)) | quarantined_identities(
                     connection, batch
                 )
-        return frozenset(known)
+        return frozenset(stored)
 
     def machines_of(self, block: str) -> frozenset[str]:
         """Return the identities of the machines on which a block was measured."""
@@ -89,13 +89,13 @@ class SqlKnowledgeBase:
 
     def release(self, identities: Collection[str]) -> IngestResult:
         """Accept quarantined observations, in one transaction."""
-        added = known = 0
+        added = duplicates = 0
         with self._write() as connection:
             for entry in tuple(read_quarantine(connection, identities)):
                 new, old = add_observations(connection, [entry.observation], source=entry.source)
-                added, known = added + new, known + old
+                added, duplicates = added + new, duplicates + old
             delete_from_quarantine(connection, identities)
-        return IngestResult(added=added, known=known)
+        return IngestResult(added=added, known=duplicates)
 
     def drop(self, identities: Collection[str]) -> int:
         """Delete quarantined observations, in one transaction, and return their number."""

@@ -55,7 +55,7 @@ def test_a_project_is_advised_explained_and_priced(
 
     assert {c.name: c.version for c in result.advice.optimum.stack} == {"a": Version("1.0"), "b": Version("1.0")}
     assert result.advice.optimum.proven
-    assert result.written == (str(lock),)
+    assert result.outputs == (str(lock),)
     assert 'name = "a"' in lock.read_text()
     assert (explanation.version, explanation.newest) == (Version("1.0"), Version("2.0"))
     assert (price.constraint, price.changes) == ("b<2", (("a", "1.0", "2.0"), ("b", "1.0", "2.0")))
@@ -139,9 +139,9 @@ def test_the_api_does_not_load_the_command_line() -> None:
     modules = ("typer", "advisor.cli", "sqlalchemy", "numpy")
     program = f"import advisor.api, sys; print([m for m in {modules} if m in sys.modules])"
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout == "[]\n"
+    assert result.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("name", [n for n in advisor.api.__all__ if n.islower()])

@@ -14,7 +14,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.pages import IndexAnswerError, OfflineError
 from advisor.resolve.candidates import IndexCandidates
-from tests.advisor.made import client_of, problem_of
+from tests.advisor.factories import build_client, build_problem
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
@@ -31,7 +31,7 @@ def offer(index: PackageIndex, *, etags: bool = False) -> None:
 
 def read_everything(client: IndexClient) -> tuple[object, ...]:
     """Return what the program reads of an index, of each kind."""
-    problem = problem_of("a")
+    problem = build_problem("a")
     source = IndexCandidates(client, problem)
     candidates = source.candidates(A)
     newest = candidates[0]
@@ -69,16 +69,16 @@ def test_a_single_damaged_entry_is_not_used_and_is_replaced(
     index: PackageIndex, tmp_path: Path, bucket: str, etags: bool, age: str
 ) -> None:
     offer(index, etags=etags)
-    expected = read_everything(client_of(index, tmp_path))
+    expected = read_everything(build_client(index, tmp_path))
     assert expected[-2:] == (unpacked(index.files["a-2.0-py3-none-any.whl"]), ("PYSEC-1",))
     if age == "stale":
         make_stale(tmp_path, index)
     (damaged, *_) = sorted((tmp_path / bucket).iterdir())
     damage(damaged)
 
-    online = client_of(index, tmp_path, refresh=age == "refresh")
+    online = build_client(index, tmp_path, refresh=age == "refresh")
     seen = read_everything(online)
-    offline = client_of(index, tmp_path, offline=True)
+    offline = build_client(index, tmp_path, offline=True)
 
     assert seen == expected
     assert online.cache.damaged == [damaged]
@@ -92,11 +92,11 @@ def test_a_damaged_page_is_fetched_without_asking_whether_it_changed(
     index: PackageIndex, tmp_path: Path, etags: bool, refresh: bool
 ) -> None:
     offer(index, etags=etags)
-    before = client_of(index, tmp_path).files(A)
+    before = build_client(index, tmp_path).files(A)
     (body,) = (tmp_path / "bodies").iterdir()
     damage(body)
 
-    after = client_of(index, tmp_path, refresh=refresh).files(A)
+    after = build_client(index, tmp_path, refresh=refresh).files(A)
 
     assert after == before
     assert index.requests["simple"] == 2
@@ -105,33 +105,33 @@ def test_a_damaged_page_is_fetched_without_asking_whether_it_changed(
 
 def test_an_intact_page_is_not_sent_again(index: PackageIndex, tmp_path: Path) -> None:
     offer(index, etags=True)
-    before = client_of(index, tmp_path).files(A)
+    before = build_client(index, tmp_path).files(A)
 
-    after = client_of(index, tmp_path, refresh=True).files(A)
+    after = build_client(index, tmp_path, refresh=True).files(A)
 
     assert after == before
     assert (index.requests["simple"], index.not_modified) == (2, 1)
 
 
 def test_an_empty_answer_is_no_page_also_where_the_index_had_none_before(index: PackageIndex, tmp_path: Path) -> None:
-    assert client_of(index, tmp_path).files(A) == ()
-    index.garbage = ""
+    assert build_client(index, tmp_path).files(A) == ()
+    index.page_text = ""
 
     with pytest.raises(IndexAnswerError, match="did not answer with a project page"):
-        client_of(index, tmp_path, refresh=True).files(A)
+        build_client(index, tmp_path, refresh=True).files(A)
 
 
 def test_a_page_that_changed_is_read_anew(index: PackageIndex, tmp_path: Path) -> None:
     offer(index, etags=True)
-    client_of(index, tmp_path).files(A)
+    build_client(index, tmp_path).files(A)
     index.add("a", "3.0")
 
-    fresh = client_of(index, tmp_path).files(A)
-    renewed = client_of(index, tmp_path, refresh=True).files(A)
+    fresh = build_client(index, tmp_path).files(A)
+    renewed = build_client(index, tmp_path, refresh=True).files(A)
 
     assert len(fresh) == 2
     assert len(renewed) == 3
-    assert client_of(index, tmp_path, offline=True).files(A) == renewed
+    assert build_client(index, tmp_path, offline=True).files(A) == renewed
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_a_page_is_used_as_long_as_its_index_says(
 ) -> None:
     offer(index)
     index.cache_control = cache_control
-    client_of(index, tmp_path).files(A)
+    build_client(index, tmp_path).files(A)
 
-    client_of(index, tmp_path).files(A)
+    build_client(index, tmp_path).files(A)
 
     assert index.requests["simple"] == 1 + asked_again
 
@@ -171,10 +171,10 @@ def test_a_stale_page_is_requested_again(
     offer(index)
     index.cache_control = cache_control
     monkeypatch.setattr("time.time", lambda: 1_000_000.0)
-    client_of(index, tmp_path).files(A)
+    build_client(index, tmp_path).files(A)
 
     monkeypatch.setattr("time.time", lambda: 1_000_000.0 + age)
-    client_of(index, tmp_path).files(A)
+    build_client(index, tmp_path).files(A)
 
     assert index.requests["simple"] == 1 + asked_again
 
@@ -182,43 +182,43 @@ def test_a_stale_page_is_requested_again(
 def test_a_body_of_another_answer_than_the_page_says_is_not_used(index: PackageIndex, tmp_path: Path) -> None:
     # As a process leaves it that is killed between the two entries.
     offer(index, etags=True)
-    client_of(index, tmp_path).files(A)
+    build_client(index, tmp_path).files(A)
     key = f"{index.url}a/"
     page = DiskCache(tmp_path).read("pages", key)
     index.add("a", "3.0")
-    client_of(index, tmp_path, refresh=True).files(A)
+    build_client(index, tmp_path, refresh=True).files(A)
     DiskCache(tmp_path).write("pages", key, page or b"")
 
     with pytest.raises(OfflineError, match="is damaged"):
-        client_of(index, tmp_path, offline=True).files(A)
-    seen = client_of(index, tmp_path, refresh=True).files(A)
+        build_client(index, tmp_path, offline=True).files(A)
+    seen = build_client(index, tmp_path, refresh=True).files(A)
 
     assert len(seen) == 3
-    assert client_of(index, tmp_path, offline=True).files(A) == seen
+    assert build_client(index, tmp_path, offline=True).files(A) == seen
 
 
 def test_a_damaged_page_that_changed_is_not_mixed_with_its_old_data(index: PackageIndex, tmp_path: Path) -> None:
     offer(index)
-    client_of(index, tmp_path).files(A)
+    build_client(index, tmp_path).files(A)
     (body,) = (tmp_path / "bodies").iterdir()
     damage(body)
     index.add("a", "3.0")
 
     with pytest.raises(IndexAnswerError, match="changed") as caught:
-        client_of(index, tmp_path).files(A)
+        build_client(index, tmp_path).files(A)
 
     assert "again" in caught.value.hint
-    assert len(client_of(index, tmp_path).files(A)) == 3
+    assert len(build_client(index, tmp_path).files(A)) == 3
 
 
 def test_a_damaged_page_says_so_offline(index: PackageIndex, tmp_path: Path) -> None:
     offer(index)
-    client_of(index, tmp_path).files(A)
+    build_client(index, tmp_path).files(A)
     (body,) = (tmp_path / "bodies").iterdir()
     damage(body)
 
     with pytest.raises(OfflineError, match="is damaged") as caught:
-        client_of(index, tmp_path, offline=True).files(A)
+        build_client(index, tmp_path, offline=True).files(A)
 
     assert "without `--offline`" in caught.value.hint
 
@@ -226,14 +226,14 @@ def test_a_damaged_page_says_so_offline(index: PackageIndex, tmp_path: Path) -> 
 def test_the_size_of_a_file_is_requested_again_if_its_entry_is_damaged(index: PackageIndex, tmp_path: Path) -> None:
     index.json = False
     offer(index)
-    first = client_of(index, tmp_path)
+    first = build_client(index, tmp_path)
     size = first.size(first.files(A)[0])
     (entry,) = (tmp_path / "size").iterdir()
     damage(entry)
 
-    again = client_of(index, tmp_path)
+    again = build_client(index, tmp_path)
     healed = again.size(again.files(A)[0])
-    offline = client_of(index, tmp_path, offline=True)
+    offline = build_client(index, tmp_path, offline=True)
 
     assert size == healed == len(index.files[first.files(A)[0].filename])
     assert offline.size(offline.files(A)[0]) == size

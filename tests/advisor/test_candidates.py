@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
-from tests.advisor.made import client_of, problem_of
+from tests.advisor.factories import build_client, build_problem
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
@@ -19,7 +19,7 @@ A = canonicalize_name("a")
 
 def found(index: PackageIndex, cache: Path, problem: ResolutionProblem) -> tuple[list[str], dict[str, int]]:
     """Return file names of the candidates of `a`, newest first, and how many files were skipped for each reason."""
-    source = IndexCandidates(client_of(index, cache), problem)
+    source = IndexCandidates(build_client(index, cache), problem)
     names = [candidate.file.filename for candidate in source.candidates(A)]
     return names, {skipped.reason: skipped.count for skipped in source.skipped()}
 
@@ -47,7 +47,7 @@ def test_a_withdrawn_version_is_a_candidate_only_where_it_is_pinned(
     index.add("a", "1.0")
     index.add("a", "2.0", yanked=True)
 
-    names, skipped = found(index, tmp_path, problem_of(requirement))
+    names, skipped = found(index, tmp_path, build_problem(requirement))
 
     assert names == ([wheel("2.0")] if admitted else []) + [wheel("1.0")]
     assert skipped == ({} if admitted else {"yanked": 1})
@@ -58,7 +58,7 @@ def test_a_withdrawn_version_that_is_kept_stays_a_candidate(index: PackageIndex,
     index.add("a", "2.0", yanked=True)
 
     names, skipped = found(
-        index, tmp_path, problem_of("a", policy=CandidatePolicy(retained=frozenset({(A, Version("1.0"))})))
+        index, tmp_path, build_problem("a", policy=CandidatePolicy(retained=frozenset({(A, Version("1.0"))})))
     )
 
     assert names == [wheel("1.0")]
@@ -81,7 +81,7 @@ def test_a_pre_release_is_a_candidate_only_where_it_is_asked_for(
     index.add("a", "1.0")
     index.add("a", "2.0rc1")
 
-    names, skipped = found(index, tmp_path, problem_of(requirement, policy=policy))
+    names, skipped = found(index, tmp_path, build_problem(requirement, policy=policy))
 
     assert names == ([wheel("2.0rc1")] if admitted else []) + [wheel("1.0")]
     assert skipped == ({} if admitted else {"pre-release": 1})
@@ -91,14 +91,14 @@ def test_pre_releases_are_candidates_where_there_is_nothing_else(index: PackageI
     index.add("a", "1.0b1")
     index.add("a", "1.0rc1")
 
-    assert found(index, tmp_path, problem_of("a")) == ([wheel("1.0rc1"), wheel("1.0b1")], {})
+    assert found(index, tmp_path, build_problem("a")) == ([wheel("1.0rc1"), wheel("1.0b1")], {})
 
 
 def test_only_files_of_the_required_hashes_are_candidates(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0", "3.0"):
         index.add("a", version)
     hashes = {entry["filename"]: entry["hashes"]["sha256"] for entry in index.entries["a"]}
-    problem = problem_of("a", "a")
+    problem = build_problem("a", "a")
     one, other = problem.roots
     roots = (
         replace(one, hashes=frozenset({hashes[wheel("1.0")], hashes[wheel("2.0")]})),
@@ -133,7 +133,7 @@ def test_a_wheel_is_taken_before_an_sdist_and_either_can_be_excluded(
     index.add_sdist("a", "2.0")
     index.add_sdist("a", "3.0")
 
-    assert found(index, tmp_path, problem_of("a", policy=policy))[0] == names
+    assert found(index, tmp_path, build_problem("a", policy=policy))[0] == names
 
 
 def test_the_most_specific_wheel_of_the_highest_build_is_taken(index: PackageIndex, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_the_most_specific_wheel_of_the_highest_build_is_taken(index: PackageInd
     index.add_file("a", best.replace("1.0-", "1.0-2-"), b"")
     index.add_file("a", best.replace("1.0-", "1.0-1-"), b"")
 
-    names, skipped = found(index, tmp_path, problem_of("a"))
+    names, skipped = found(index, tmp_path, build_problem("a"))
 
     assert names == [best.replace("1.0-", "1.0-2-")]
     assert skipped == {"no wheel for the target": 2}
@@ -162,7 +162,7 @@ def test_a_file_without_an_upload_time_is_no_candidate_where_one_is_needed(index
     index.add("a", "4.0", uploaded=None)
 
     names, skipped = found(
-        index, tmp_path, problem_of("a", policy=CandidatePolicy(exclude_newer="2025-03-01T00:00:00+00:00"))
+        index, tmp_path, build_problem("a", policy=CandidatePolicy(exclude_newer="2025-03-01T00:00:00+00:00"))
     )
 
     assert names == [wheel("2.0"), wheel("1.0")]
@@ -176,8 +176,8 @@ def test_what_was_remembered_of_a_page_is_what_was_judged(index: PackageIndex, t
     index.add_file("a", "a-3.0-1-py3-none-any.whl", b"")
     index.add("a", "4.0", yanked=True)
 
-    first = found(index, tmp_path, problem_of("a"))
-    again = found(index, tmp_path, problem_of("a"))
+    first = found(index, tmp_path, build_problem("a"))
+    again = found(index, tmp_path, build_problem("a"))
 
     assert first == (
         ["a-3.0-1-py3-none-any.whl"],

@@ -17,7 +17,7 @@ from advisor.resolve.explain import dependency_graph
 from advisor.resolve.prices import constraint_prices, python_prices
 from advisor.resolve.recommend import ResolutionRequest, recommend
 from knowledge.domain.errors import InputError
-from tests.advisor.made import ask, problem_of
+from tests.advisor.factories import build_problem, build_request
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -31,7 +31,7 @@ def pinned(index: PackageIndex, tmp_path: Path) -> ResolutionRequest:
     index.add("a", "1.0", ["b<2"])
     index.add("a", "2.0", ["b<3"])
     index.add("a", "3.0", ["b>=3"])
-    return ask(index, tmp_path, problem_of("a", "b<3", "c>=1"))
+    return build_request(index, tmp_path, build_problem("a", "b<3", "c>=1"))
 
 
 def test_a_constraint_has_a_price_and_one_that_binds_nothing_has_none(pinned: ResolutionRequest) -> None:
@@ -50,7 +50,7 @@ def test_another_interpreter_is_priced_over_the_candidates_of_both(index: Packag
     index.add("b", "1.0", requires_python="<3.14")
 
     def of(python: str | None) -> ResolutionRequest:
-        return ask(index, tmp_path, problem_of("a", "b", python=python or "3.12"))
+        return build_request(index, tmp_path, build_problem("a", "b", python=python or "3.12"))
 
     here = of(None)
     found = python_prices(
@@ -112,7 +112,7 @@ def test_a_conflict_over_many_versions_names_the_range(index: PackageIndex, tmp_
     index.add("d", "1.0")
 
     with pytest.raises(NoStackError) as caught:
-        ask(index, tmp_path, problem_of("a>=1.1", "b", "d"))
+        build_request(index, tmp_path, build_problem("a>=1.1", "b", "d"))
 
     assert caught.value.details == (
         "you require `a>=1.1` (line 1)",
@@ -131,7 +131,7 @@ def test_the_cheapest_change_is_told(index: PackageIndex, tmp_path: Path) -> Non
     index.add("c", "0.5")
 
     with pytest.raises(NoStackError) as caught:
-        ask(index, tmp_path, problem_of("a==1.0", "c>=2"))
+        build_request(index, tmp_path, build_problem("a==1.0", "c>=2"))
 
     assert "relax `a==1.0` (line 1): then `a` becomes 3.0" in caught.value.hint
 
@@ -146,10 +146,10 @@ def test_a_conflict_over_a_measured_package_ends_with_the_cheapest_change(
     (tmp_path / "requirements.txt").write_text("numpy>=2\na==1.0\n")
     target = ("--hardware", "cpu-zen4", "--python", "3.12", "--index-url", index.url)
 
-    done = advisor_here("advise", *target, "--cache-dir", str(tmp_path / "cache"))
+    result = advisor_here("advise", *target, "--cache-dir", str(tmp_path / "cache"))
 
-    assert done.returncode == 3
-    assert "relax `a==1.0` (requirements.txt:2): then `a` becomes 2.0" in done.stderr
+    assert result.returncode == 3
+    assert "relax `a==1.0` (requirements.txt:2): then `a` becomes 2.0" in result.stderr
 
 
 def test_a_constraint_is_given_up_and_the_others_stay(index: PackageIndex, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_constraint_is_given_up_and_the_others_stay(index: PackageIndex, tmp_p
         index.add("b", version)
 
     with pytest.raises(NoStackError) as caught:
-        ask(index, tmp_path, problem_of("a>=3", constraints=("a<9", "b<2")))
+        build_request(index, tmp_path, build_problem("a>=3", constraints=("a<9", "b<2")))
 
     assert "relax `b<2`" in caught.value.hint
     assert "then `b` becomes 3.0" in caught.value.hint
@@ -170,7 +170,7 @@ def test_a_version_for_another_python_is_named_in_the_conflict(index: PackageInd
     index.add("b", "2.0", requires_python=">=3.13")
 
     with pytest.raises(NoStackError) as caught:
-        ask(index, tmp_path, problem_of("a"))
+        build_request(index, tmp_path, build_problem("a"))
 
     assert caught.value.details[-1].endswith("available candidates: 1.0 (excluded: 1 requires another Python)")
 
@@ -180,12 +180,12 @@ def test_the_commands_answer_for_a_project(advisor: Advisor, index: PackageIndex
         index.add("a", version, ["b"])
         index.add("b", version)
     (tmp_path / "requirements.txt").write_text(f"--index-url {index.url}\na<2\n")
-    asked = ("--hardware", "cpu-zen4", "--python", "3.12")
+    arguments = ("--hardware", "cpu-zen4", "--python", "3.12")
 
-    explained = advisor("explain", "a", *asked)
-    priced = advisor("prices", *asked, "--other-python", "3.13", "--format", "json")
-    tree = advisor("tree", *asked, "--format", "mermaid")
-    wrong = advisor("explain", "z", *asked)
+    explained = advisor("explain", "a", *arguments)
+    priced = advisor("prices", *arguments, "--other-python", "3.13", "--format", "json")
+    tree = advisor("tree", *arguments, "--format", "mermaid")
+    wrong = advisor("explain", "z", *arguments)
 
     assert explained.stdout.startswith("a 1.0: "), explained.stderr
     assert [p["constraint"] for p in json.loads(priced.stdout)["prices"]] == ["a<2", "Python 3.13"]

@@ -12,7 +12,7 @@ from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.pages import IndexAnswerError
 from advisor.resolve.candidates import IndexCandidates
-from tests.advisor.made import advise, client_of, problem_of, versions
+from tests.advisor.factories import build_client, build_problem, recommend_stack, versions_of
 from tests.package_index import PackageIndex
 
 A, B = canonicalize_name("a"), canonicalize_name("b")
@@ -35,12 +35,12 @@ def test_an_index_that_claims_anothers_hash_does_not_change_what_is_read_there(
 ) -> None:
     with PackageIndex() as hostile:
         imitate(hostile, index, separate_metadata=separate_metadata)
-        problem = problem_of("a")
-        expected = versions(advise(index, tmp_path / "clean", problem)[0].optimum.stack)
+        problem = build_problem("a")
+        expected = versions_of(recommend_stack(index, tmp_path / "clean", problem)[0].optimum.stack)
 
-        deceived = versions(advise(hostile, tmp_path / "shared", problem)[0].optimum.stack)
-        after = versions(advise(index, tmp_path / "shared", problem)[0].optimum.stack)
-        source = IndexCandidates(client_of(index, tmp_path / "shared", offline=True), problem)
+        deceived = versions_of(recommend_stack(hostile, tmp_path / "shared", problem)[0].optimum.stack)
+        after = versions_of(recommend_stack(index, tmp_path / "shared", problem)[0].optimum.stack)
+        source = IndexCandidates(build_client(index, tmp_path / "shared", offline=True), problem)
 
     assert deceived == {"a": "1.0", "evil": "1.0"}
     assert after == expected == {"a": "1.0", "b": "1.0"}
@@ -71,7 +71,7 @@ def test_a_wheel_that_is_fetched_whole_has_the_hash_of_its_page(
     index.separate_metadata, index.ranges = False, ranges
     index.add("a", "1.0", ["b>=1"])
     index.entries["a"][0]["hashes"] = {"sha256": "0" * 64}
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
     (file,) = client.files(A)
 
     if ranges:
@@ -84,13 +84,13 @@ def test_a_wheel_that_is_fetched_whole_has_the_hash_of_its_page(
 
 def test_the_unpacked_size_of_a_file_is_kept_under_its_hash(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", code="")
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
     (file,) = client.files(A)
     before = client.unpacked_size(file)
     index.entries.clear()
     index.add("a", "1.0", code="x" * 1000)
 
-    (again,) = client_of(index, tmp_path, refresh=True).files(A)
+    (again,) = build_client(index, tmp_path, refresh=True).files(A)
 
     assert before is not None
     assert again.url == file.url
@@ -100,11 +100,11 @@ def test_the_unpacked_size_of_a_file_is_kept_under_its_hash(index: PackageIndex,
 
 def test_metadata_is_read_again_where_the_page_gives_another_hash_of_it(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b>=1"])
-    before = client_of(index, tmp_path)
+    before = build_client(index, tmp_path)
     first = before.metadata(before.files(A)[0])
     index.files[f"{WHEEL}.metadata"] = index.files[f"{WHEEL}.metadata"].replace(b"b>=1", b"b>=2")
 
-    client = client_of(index, tmp_path, refresh=True)
+    client = build_client(index, tmp_path, refresh=True)
     second = client.metadata(client.files(A)[0])
 
     assert ([str(r) for r in first.requires], [str(r) for r in second.requires]) == (["b>=1"], ["b>=2"])

@@ -15,7 +15,7 @@ from advisor.index import archive
 from advisor.index.archive import ArchiveError, read_sdist_metadata
 from advisor.index.distributions import MetadataError
 from advisor.index.limits import TooLargeError
-from tests.advisor.made import client_of
+from tests.advisor.factories import build_client
 from tests.package_index import PackageIndex
 
 NAME = "a-1.0.tar.gz"
@@ -61,7 +61,7 @@ ENTRY = header(name="a-1.0/PKG-INFO", size=len(PKG_INFO)) + PADDED
 )
 def test_a_sparse_member_is_refused(index: PackageIndex, tmp_path: Path, content: bytes) -> None:
     index.add_file("a", NAME, gzip.compress(content))
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError, match=f"metadata: `{NAME}` is not a readable sdist: it contains a sparse member"):
         client.metadata(client.files(canonicalize_name("a"))[0])

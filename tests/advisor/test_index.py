@@ -13,7 +13,7 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.index.distributions import MetadataError
 from advisor.index.pages import IndexAnswerError, OfflineError
 from advisor.index.transport import IndexUnreachableError
-from tests.advisor.made import client_of
+from tests.advisor.factories import build_client
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
@@ -29,7 +29,7 @@ def test_json_and_html_pages_say_the_same(tmp_path: Path) -> None:
     for as_json in (True, False):
         with PackageIndex(json=as_json) as index:
             index.add("a", "1.0", ["b>=1; python_version > '3'"], requires_python=">=3.9", yanked=True)
-            file = client_of(index, tmp_path / str(as_json)).files(A)[0]
+            file = build_client(index, tmp_path / str(as_json)).files(A)[0]
             found.append((file.filename, file.sha256, file.requires_python, file.yanked, file.metadata_sha256))
 
     wheel = "a-1.0-py3-none-any.whl"
@@ -42,7 +42,7 @@ def test_a_file_is_yanked_with_a_reason_or_without(index: PackageIndex, tmp_path
     index.add("a", "1.0")
     index.entries["a"][0]["yanked"] = yanked
 
-    (file,) = client_of(index, tmp_path).files(A)
+    (file,) = build_client(index, tmp_path).files(A)
 
     assert file.yanked is (yanked is not False)
 
@@ -50,7 +50,7 @@ def test_a_file_is_yanked_with_a_reason_or_without(index: PackageIndex, tmp_path
 def test_links_of_a_page_are_relative_to_its_base(index: PackageIndex, tmp_path: Path) -> None:
     index.json, index.base = False, True
     index.add("a", "1.0", ["b>=2"])
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     (file,) = client.files(A)
 
@@ -61,10 +61,10 @@ def test_links_of_a_page_are_relative_to_its_base(index: PackageIndex, tmp_path:
 def test_only_the_first_base_of_a_page_counts(index: PackageIndex, tmp_path: Path) -> None:
     wheel = "a-1.0-py3-none-any.whl"
     links = f'<A HREF="x/{wheel}"> {wheel}\n<a href="&#x79;/b.whl">a-2.0-py3-none-any.<b>w</b>hl</a><a>c.whl</a>'
-    index.garbage = f'<base target="_top"><base href="/files/"><base href="/other/">{links}'
-    index.garbage_type = "text/html"
+    index.page_text = f'<base target="_top"><base href="/files/"><base href="/other/">{links}'
+    index.page_type = "text/html"
 
-    files = client_of(index, tmp_path).files(A)
+    files = build_client(index, tmp_path).files(A)
 
     assert [(file.filename, file.url) for file in files] == [
         (wheel, index.url.replace("/simple/", f"/files/x/{wheel}")),
@@ -102,7 +102,7 @@ def test_vulnerabilities_are_those_that_the_record_of_a_version_names(
     index.add("a", "1.0")
     if vulnerabilities is not None:
         index.records["a", "1.0"] = vulnerabilities
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
     (file,) = client.files(A)
 
     assert client.vulnerabilities(file, "a", "1.0") == identifiers
@@ -111,7 +111,7 @@ def test_vulnerabilities_are_those_that_the_record_of_a_version_names(
 def test_a_json_page_has_size_and_upload_time(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", uploaded="2025-03-01T12:00:00Z")
 
-    file = client_of(index, tmp_path).files(A)[0]
+    file = build_client(index, tmp_path).files(A)[0]
 
     assert file.size == len(index.files[file.filename])
     assert file.uploaded == "2025-03-01T12:00:00+00:00"
@@ -119,7 +119,7 @@ def test_a_json_page_has_size_and_upload_time(index: PackageIndex, tmp_path: Pat
 
 def test_separate_metadata_is_read_without_the_wheel(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b>=2"])
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     metadata = client.metadata(client.files(A)[0])
 
@@ -130,7 +130,7 @@ def test_separate_metadata_is_read_without_the_wheel(index: PackageIndex, tmp_pa
 def test_metadata_is_read_from_the_wheel_by_ranged_requests(index: PackageIndex, tmp_path: Path) -> None:
     index.separate_metadata = False
     index.add("a", "1.0", ["b>=2"])
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     metadata = client.metadata(client.files(A)[0])
 
@@ -143,22 +143,22 @@ def test_the_whole_wheel_is_downloaded_from_a_server_without_range_requests(
 ) -> None:
     index.separate_metadata = index.ranges = False
     index.add("a", "1.0", ["b>=2"])
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     assert [str(r) for r in client.metadata(client.files(A)[0]).requires] == ["b>=2"]
 
 
 def test_an_unknown_project_has_no_files(index: PackageIndex, tmp_path: Path) -> None:
-    assert client_of(index, tmp_path).files(A) == ()
+    assert build_client(index, tmp_path).files(A) == ()
 
 
 def test_a_warm_cache_answers_offline(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b>=2"])
-    online = client_of(index, tmp_path)
+    online = build_client(index, tmp_path)
     expected = online.files(A), online.metadata(online.files(A)[0])
     before = index.requests.total()
 
-    offline = client_of(index, tmp_path, offline=True)
+    offline = build_client(index, tmp_path, offline=True)
 
     assert (offline.files(A), offline.metadata(offline.files(A)[0])) == expected
     assert index.requests.total() == before
@@ -166,16 +166,16 @@ def test_a_warm_cache_answers_offline(index: PackageIndex, tmp_path: Path) -> No
 
 def test_a_cold_cache_says_so_offline(index: PackageIndex, tmp_path: Path) -> None:
     with pytest.raises(OfflineError, match="is not in the cache") as caught:
-        client_of(index, tmp_path, offline=True).files(A)
+        build_client(index, tmp_path, offline=True).files(A)
 
     assert "without `--offline`" in caught.value.hint
 
 
 def test_metadata_is_never_fetched_twice(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
-    first = client_of(index, tmp_path)
+    first = build_client(index, tmp_path)
     first.metadata(first.files(A)[0])
-    second = client_of(index, tmp_path)
+    second = build_client(index, tmp_path)
     second.metadata(second.files(A)[0])
 
     assert index.requests["files"] == 1
@@ -186,14 +186,14 @@ def test_an_error_status_names_address_and_status(index: PackageIndex, tmp_path:
     index.status = status
 
     with pytest.raises(IndexUnreachableError, match=f"/simple/a/`: it answers {status}"):
-        client_of(index, tmp_path).files(A)
+        build_client(index, tmp_path).files(A)
 
 
 def test_a_transient_error_is_retried(index: PackageIndex, tmp_path: Path) -> None:
     index.status = 503
 
     with pytest.raises(IndexUnreachableError, match="after 4 attempts"):
-        client_of(index, tmp_path).files(A)
+        build_client(index, tmp_path).files(A)
 
     assert index.requests["simple"] == 4
 
@@ -203,7 +203,7 @@ def test_a_request_that_succeeds_after_a_retry_is_no_error(index: PackageIndex, 
     index.add("a", "1.0")
     index.status, index.failures = status, 3
 
-    found = client_of(index, tmp_path).files(A)
+    found = build_client(index, tmp_path).files(A)
 
     assert [file.filename for file in found] == ["a-1.0-py3-none-any.whl"]
     assert index.requests["simple"] == 4
@@ -213,11 +213,11 @@ def test_a_slow_index_is_given_up(index: PackageIndex, tmp_path: Path) -> None:
     index.delay_seconds = 0.5
 
     with pytest.raises(IndexUnreachableError, match="no answer in time"):
-        client_of(index, tmp_path, timeout=0.05).files(A)
+        build_client(index, tmp_path, timeout=0.05).files(A)
 
 
 def test_an_absent_index_is_one_sentence(index: PackageIndex, tmp_path: Path) -> None:
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
     index.__exit__()
 
     with pytest.raises(IndexUnreachableError, match="no connection"):
@@ -227,16 +227,16 @@ def test_an_absent_index_is_one_sentence(index: PackageIndex, tmp_path: Path) ->
 
 @pytest.mark.parametrize("garbage", ["", "{", "[]", '{"files": 3}', '{"meta": {"api-version": "9.0"}, "files": []}'])
 def test_garbage_is_not_a_page(index: PackageIndex, tmp_path: Path, garbage: str) -> None:
-    index.garbage = garbage
+    index.page_text = garbage
 
     with pytest.raises(IndexAnswerError, match="did not answer with a project page"):
-        client_of(index, tmp_path).files(A)
+        build_client(index, tmp_path).files(A)
 
 
 def test_a_hash_that_does_not_match_is_refused(index: PackageIndex, tmp_path: Path) -> None:
     index.wrong_hashes = True
     index.add("a", "1.0")
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(IndexAnswerError, match="hash of .* does not match"):
         client.metadata(client.files(A)[0])
@@ -253,7 +253,7 @@ def test_a_hash_that_does_not_match_is_refused(index: PackageIndex, tmp_path: Pa
 )
 def test_malformed_metadata_names_the_field(index: PackageIndex, tmp_path: Path, text: str, field: str) -> None:
     index.add("a", "1.0", metadata=text)
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError, match=field):
         client.metadata(client.files(A)[0])
@@ -269,7 +269,7 @@ def test_a_directory_of_wheels_is_searched(index: PackageIndex, tmp_path: Path) 
     for name in ("a_b-1.0-py3-none-any.whl", "a-2.0-py3-none-any.whl"):
         (links / name).write_bytes(index.files[name])
     index.entries.clear()
-    client = client_of(index, tmp_path / "cache")
+    client = build_client(index, tmp_path / "cache")
     client.configuration = replace(client.configuration, find_links=(str(links),))
 
     file = client.files(canonicalize_name("a-b"))[0]

@@ -32,8 +32,8 @@ from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import make_request, recommend
 from knowledge.domain.errors import AdvisorError
 from knowledge.rules.engine import RuleBook
+from tests.advisor.factories import MACHINE, build_client, build_problem, empty_estimator, versions_of
 from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, say_nothing, send, table
-from tests.advisor.made import MACHINE, client_of, no_knowledge, problem_of, versions
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -148,11 +148,11 @@ def attempt(
 ) -> tuple[tuple[Candidate, ...], IndexCandidates, AdvisorError | None]:
     """Recommend a stack for `a`; return it, or the error."""
     client = IndexClient(configuration, cache=DiskCache(cache))
-    problem = problem_of("a")
+    problem = build_problem("a")
     source = IndexCandidates(client, problem)
     try:
         request = make_request(
-            problem, source, rules=RuleBook((), MACHINE), estimator=no_knowledge(), objective="performance"
+            problem, source, rules=RuleBook((), MACHINE), estimator=empty_estimator(), objective="performance"
         )
         return recommend(request).optimum.stack, source, None
     except AdvisorError as error:
@@ -225,7 +225,7 @@ def test_a_fault_of_an_index_has_the_documented_outcome(
 
     assert (error.exit_code if error else 0) == expected.exit_code, error
     if error is None:
-        assert versions(found) == {"a": "2.0" if place == "metadata" else "1.0", "b": "1.0"}
+        assert versions_of(found) == {"a": "2.0" if place == "metadata" else "1.0", "b": "1.0"}
         assert expected.message in " ".join(skipped.reason for skipped in source.skipped())
     else:
         check_sentence(error, expected, place)
@@ -252,7 +252,7 @@ def test_a_connection_that_breaks_once_is_no_error(index: PackageIndex, tmp_path
         (reset if index.tries[PATHS["page"]] == 1 else send(page))(request)
 
     index.faults[PATHS["page"]] = once
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     assert [file.filename for file in client.files(canonicalize_name("a"))] == [WHEEL]
 
@@ -263,7 +263,7 @@ def test_a_compressed_page_that_ends_too_early_is_an_error(index: PackageIndex, 
     index.faults[PATHS["page"]] = send(whole[: len(whole) // 2], kind="text/html", Content_Encoding="gzip")
 
     with pytest.raises(IndexUnreachableError, match="the compressed answer is truncated, 4 attempts") as caught:
-        client_of(index, tmp_path).files(canonicalize_name("a"))
+        build_client(index, tmp_path).files(canonicalize_name("a"))
 
     assert caught.value.exit_code == 4
     assert index.tries[PATHS["page"]] == 4
@@ -275,7 +275,7 @@ def test_the_checksum_of_a_compressed_page_is_part_of_it(index: PackageIndex, tm
     index.faults[PATHS["page"]] = send(whole[:-cut], kind="text/html", Content_Encoding="gzip")
 
     with pytest.raises(IndexUnreachableError, match="the compressed answer is truncated"):
-        client_of(index, tmp_path).files(canonicalize_name("a"))
+        build_client(index, tmp_path).files(canonicalize_name("a"))
 
 
 def test_a_compressed_page_of_several_members_is_read(index: PackageIndex, tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_compressed_page_of_several_members_is_read(index: PackageIndex, tmp_p
     body = b"".join(gzip.compress(link.encode()) for link in links)
     index.faults[PATHS["page"]] = send(body, kind="text/html", Content_Encoding="x-gzip")
 
-    files = client_of(index, tmp_path).files(canonicalize_name("a"))
+    files = build_client(index, tmp_path).files(canonicalize_name("a"))
 
     assert [file.filename for file in files] == [WHEEL, "a-1.0-py3-none-any.whl"]
 
@@ -298,7 +298,7 @@ def test_a_file_that_breaks_off_once_is_read_from_its_beginning(index: PackageIn
         request.close_connection = True
 
     index.faults["/files/a-2.0.tar.gz"] = once
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
     (sdist,) = client.files(canonicalize_name("a"))
 
     with client.transport.download(sdist.url) as (file, digest):
@@ -326,11 +326,11 @@ def test_a_command_ends_with_a_sentence_a_hint_and_the_exit_code(
     index.faults[PATHS["metadata"]] = reset
     (tmp_path / "requirements.txt").write_text("a\n")
 
-    done = advisor_here("advise", "--index-url", index.url, "--hardware", "cpu-zen4", "--python", "3.12")
+    result = advisor_here("advise", "--index-url", index.url, "--hardware", "cpu-zen4", "--python", "3.12")
 
-    assert done.returncode == 4
-    assert done.stdout == ""
-    assert done.stderr.splitlines() == [
+    assert result.returncode == 4
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
         f"error: the index could not be read at `{index.url.removesuffix('/simple/')}{PATHS['metadata']}`: "
         "the connection was closed before the answer was complete, 4 attempts",
         "hint: check the address and the network, or use `--offline` to answer from the cache",

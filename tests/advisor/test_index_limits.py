@@ -23,7 +23,7 @@ from advisor.index.page import DistributionFile
 from advisor.index.pages import IndexAnswerError
 from advisor.index.transport import url_of_path
 from knowledge.domain.errors import UnavailableError
-from tests.advisor.made import client_of
+from tests.advisor.factories import build_client
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
@@ -57,7 +57,7 @@ def damaged_wheel(kind: str) -> bytes:
 def test_a_damaged_wheel_is_one_sentence(index: PackageIndex, tmp_path: Path, kind: str, ranges: bool) -> None:
     index.ranges = ranges
     index.add_file("a", WHEEL, damaged_wheel(kind))
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
     (file,) = client.files(A)
 
     with pytest.raises(MetadataError, match=f"metadata: `{WHEEL}` is not a readable wheel: ."):
@@ -125,17 +125,17 @@ def test_a_page_from_the_network_does_not_name_local_files(
     index.entries["a"][0]["url"] = url
 
     with pytest.raises(IndexAnswerError, match="only an index on this machine may link to local files") as caught:
-        client_of(index, tmp_path).files(A)
+        build_client(index, tmp_path).files(A)
 
     assert f"{index.url}a/" in caught.value.message
 
 
 def test_a_base_on_a_page_from_the_network_does_not_make_its_links_local(index: PackageIndex, tmp_path: Path) -> None:
     page = f'<html><base href="file:///etc/"><a href="{WHEEL}">{WHEEL}</a></html>'
-    index.garbage, index.garbage_type = page, "text/html"
+    index.page_text, index.page_type = page, "text/html"
 
     with pytest.raises(IndexAnswerError, match="only an index on this machine may link to local files"):
-        client_of(index, tmp_path).files(A)
+        build_client(index, tmp_path).files(A)
 
 
 def test_the_address_of_a_local_file_is_unquoted_once(index: PackageIndex, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_the_address_of_a_local_file_is_unquoted_once(index: PackageIndex, tmp_p
 
 
 def test_the_size_of_an_absent_file_is_not_that_of_the_answer(index: PackageIndex, tmp_path: Path) -> None:
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
     file = DistributionFile(filename=WHEEL, url=index.url.replace("/simple/", f"/files/{WHEEL}"), index=index.url)
 
     assert client.size(file) is None
@@ -164,11 +164,11 @@ def test_a_page_is_read_up_to_a_limit(index: PackageIndex, tmp_path: Path, monke
     index.add("a", "1.0")
     length = len(index.answer("/simple/a/", {"Accept": "json"})[1])
     monkeypatch.setattr(transport.Transport.get, "__kwdefaults__", {"etag": None, "limit": length})
-    assert len(client_of(index, tmp_path / "1").files(A)) == 1
+    assert len(build_client(index, tmp_path / "1").files(A)) == 1
 
     monkeypatch.setattr(transport.Transport.get, "__kwdefaults__", {"etag": None, "limit": length - 1})
     with pytest.raises(TooLargeError, match="the answer of `.*/simple/a/` exceeds"):
-        client_of(index, tmp_path / "2").files(A)
+        build_client(index, tmp_path / "2").files(A)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip"])
@@ -177,7 +177,7 @@ def test_a_page_that_decompresses_without_end_is_not_read(index: PackageIndex, t
     index.raw["/simple/a/"] = (bomb, {"Content-Encoding": encoding})
 
     with pytest.raises(UnavailableError, match="exceeds 32 MiB|compressed as `gzip, gzip`"):
-        client_of(index, tmp_path).files(A)
+        build_client(index, tmp_path).files(A)
 
 
 def wheel_of(*members: tuple[str, bytes]) -> bytes:
@@ -219,7 +219,7 @@ def test_metadata_in_an_archive_is_read_up_to_a_limit(
     index: PackageIndex, tmp_path: Path, filename: str, body: bytes, message: str
 ) -> None:
     index.add_file("a", filename, body)
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError, match=message):
         client.metadata(client.files(A)[0])
@@ -227,7 +227,7 @@ def test_metadata_in_an_archive_is_read_up_to_a_limit(
 
 def test_separate_metadata_is_read_up_to_a_limit(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", metadata=(PKG_INFO + LONG).decode())
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError, match="exceeds 16 MiB"):
         client.metadata(client.files(A)[0])
@@ -240,7 +240,7 @@ def test_a_member_that_holds_more_than_it_claims_is_not_decompressed(index: Pack
     for place in (bomb.index(size), bomb.index(size, directory)):
         bomb[place : place + 4] = len(PKG_INFO).to_bytes(4, "little")
     index.add_file("a", WHEEL, bytes(bomb))
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError, match="not a readable wheel: Bad CRC-32"):
         client.metadata(client.files(A)[0])
@@ -251,7 +251,7 @@ def test_the_table_of_contents_of_a_wheel_is_read_up_to_a_limit(
 ) -> None:
     monkeypatch.setattr(limits, "DIRECTORY_BYTES", 2**16)
     index.add_file("a", WHEEL, wheel_of(*((f"{n:060}", b"") for n in range(1000))))
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError, match=f"the table of contents of `{WHEEL}` exceeds"):
         client.metadata(client.files(A)[0])
@@ -262,7 +262,7 @@ def test_an_sdist_is_decompressed_up_to_a_limit(
 ) -> None:
     monkeypatch.setattr(limits, "UNPACKED_BYTES", 2**20)
     index.add_file("a", "a-1.0.tar.gz", sdist_of(("a-1.0/zeros", bytes(2**21)), ("a-1.0/PKG-INFO", PKG_INFO)))
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError, match=r"`a-1.0.tar.gz` unpacks to more than 1 MiB"):
         client.metadata(client.files(A)[0])
@@ -292,7 +292,7 @@ def test_a_file_is_fetched_up_to_a_limit(index: PackageIndex, tmp_path: Path, mo
     monkeypatch.setattr(transport, "FILE_BYTES", 2**20)
     index.ranges = index.separate_metadata = False
     index.add("a", "1.0", code="#" * 2**21)
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError, match="exceeds 1 MiB"):
         client.metadata(client.files(A)[0])
@@ -305,7 +305,7 @@ def test_the_whole_file_is_downloaded_if_a_server_sends_wrong_ranges(
     index.separate_metadata = False
     index.content_range = content_range
     index.add("a", "1.0", ["b>=1"])
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     assert [str(r) for r in client.metadata(client.files(A)[0]).requires] == ["b>=1"]
     assert client.transport.request_counts == {"GET": 2, "ranged": 1}
@@ -319,7 +319,7 @@ def test_an_index_does_not_let_the_program_wait_without_end(
     index.status, index.failures, index.retry_after = 503, 2, "100000"
     index.add("a", "1.0")
 
-    assert len(client_of(index, tmp_path).files(A)) == 1
+    assert len(build_client(index, tmp_path).files(A)) == 1
     assert [wait for wait in waits if wait] == [limits.RETRY_AFTER_SECONDS] * 2
 
 

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from advisor.index import limits
 from advisor.index.pages import FRESH_SECONDS, _fresh_seconds
-from tests.advisor.made import client_of
+from tests.advisor.factories import build_client
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
@@ -30,7 +30,7 @@ def test_any_cache_control_is_read(index: PackageIndex, tmp_path: Path, value: s
     index.cache_control = value
     index.add("a", "1.0")
 
-    assert len(client_of(index, tmp_path).files(A)) == 1
+    assert len(build_client(index, tmp_path).files(A)) == 1
     assert _fresh_seconds(value) == seconds
 
 
@@ -45,7 +45,7 @@ def test_any_retry_after_is_read(
     index.status, index.failures, index.retry_after = 503, 1, value
     index.add("a", "1.0")
 
-    assert len(client_of(index, tmp_path).files(A)) == 1
+    assert len(build_client(index, tmp_path).files(A)) == 1
     (wait,) = [one for one in waits if one]
     assert 0 < wait <= limits.RETRY_AFTER_SECONDS
 
@@ -54,7 +54,7 @@ def test_any_retry_after_is_read(
 def test_any_content_range_is_read(index: PackageIndex, tmp_path: Path, field: str) -> None:
     index.separate_metadata, index.content_range = False, f"bytes {field}"
     index.add("a", "1.0", ["b>=1"])
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     assert [str(r) for r in client.metadata(client.files(A)[0]).requires] == ["b>=1"]
 
@@ -79,14 +79,14 @@ class Moved(PackageIndex):
 def test_links_of_a_page_are_relative_to_where_it_was_found(tmp_path: Path, json: bool) -> None:
     with Moved(json=json, etags=True) as index:
         index.add("a", "1.0", ["b>=1"])
-        client = client_of(index, tmp_path)
+        client = build_client(index, tmp_path)
         (file,) = client.files(A)
         required = [str(r) for r in client.metadata(file).requires]
-        (kept,) = client_of(index, tmp_path, offline=True).files(A)
-        (same,) = client_of(index, tmp_path, refresh=True).files(A)
+        (kept,) = build_client(index, tmp_path, offline=True).files(A)
+        (same,) = build_client(index, tmp_path, refresh=True).files(A)
         # The same page from another place has other links.
         index.place = "/other/simple/a/"
-        (moved,) = client_of(index, tmp_path, refresh=True).files(A)
+        (moved,) = build_client(index, tmp_path, refresh=True).files(A)
 
     assert file.url == index.url.replace("/simple/", f"/repo/pypi/files/{WHEEL}")
     assert moved.url == index.url.replace("/simple/", f"/other/files/{WHEEL}")
@@ -106,7 +106,7 @@ def test_files_are_read_as_they_are(tmp_path: Path, ranges: bool) -> None:
     with Labelled(separate_metadata=False, ranges=ranges) as index:
         index.add_sdist("a", "2.0")
         index.add("a", "1.0", ["b>=1"])
-        client = client_of(index, tmp_path)
+        client = build_client(index, tmp_path)
         sdist, wheel = client.files(A)
 
         assert str(client.metadata(sdist).version) == "2.0"

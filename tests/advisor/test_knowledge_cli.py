@@ -22,12 +22,12 @@ def write(path: Path, name: str = "made-up", **asked: object) -> Path:
 
 
 def test_a_round_of_mlperf_is_printed_as_published(advisor_here: Advisor) -> None:
-    done = advisor_here("knowledge", "mlperf-table", "--round", "v0.6")
+    result = advisor_here("knowledge", "mlperf-table", "--round", "v0.6")
 
-    rows = {tuple(c.strip() for c in line.split("|")[1:-1])[2]: line for line in done.stdout.splitlines()}
+    rows = {tuple(c.strip() for c in line.split("|")[1:-1])[2]: line for line in result.stdout.splitlines()}
     assert "115.22" in rows["dgx1_ngc19.05_mxnet"]
     assert all(cell in rows["tpu-v3-32"] for cell in ("42.19", "12.61", "107.03", "12.25", "10.20"))
-    assert "abci_2048xV100_mxnet" not in done.stdout
+    assert "abci_2048xV100_mxnet" not in result.stdout
     assert (
         "abci_2048xV100_mxnet"
         in advisor_here("knowledge", "mlperf-table", "--round", "0.6", "--division", "all").stdout
@@ -35,22 +35,22 @@ def test_a_round_of_mlperf_is_printed_as_published(advisor_here: Advisor) -> Non
 
 
 def test_software_gains_on_one_machine_are_told_with_what_they_are_not(advisor_here: Advisor) -> None:
-    asked = ("knowledge", "compare", "--indicator", "mlperf_training", "--hardware", "dgx1")
+    arguments = ("knowledge", "compare", "--indicator", "mlperf_training", "--hardware", "dgx1")
 
-    done, as_json = advisor_here(*asked), advisor_here(*asked, "--format", "json")
+    result, as_json = advisor_here(*arguments), advisor_here(*arguments, "--format", "json")
 
-    assert "trains to 0.759 instead of 0.749" in done.stdout
-    assert "fastest resnet on dgx1 (8): mxnet 20.6 (NGC), v0.7, 71.28 minutes" in done.stdout
+    assert "trains to 0.759 instead of 0.749" in result.stdout
+    assert "fastest resnet on dgx1 (8): mxnet 20.6 (NGC), v0.7, 71.28 minutes" in result.stdout
     found = json.loads(as_json.stdout)["software"]
     assert {g["machine"] for g in found} == {"dgx1"}
     assert any(g["speedup"] > 1.6 and g["significant"] for g in found)
 
 
 def test_scaling_is_told_with_its_efficiency(advisor_here: Advisor) -> None:
-    done = advisor_here("knowledge", "compare", "--indicator", "mlperf_training", "--hardware", "tpu v3", "--scaling")
+    result = advisor_here("knowledge", "compare", "--indicator", "mlperf_training", "--hardware", "tpu v3", "--scaling")
 
-    assert "efficiency" in done.stdout
-    assert "v0.6" in done.stdout
+    assert "efficiency" in result.stdout
+    assert "v0.6" in result.stdout
 
 
 def test_a_block_is_found_by_a_unique_prefix_of_its_name(advisor_here: Advisor) -> None:
@@ -70,7 +70,7 @@ def test_stacks_are_compared_and_drawn(advisor_here: Advisor, tmp_path: Path) ->
     write(tmp_path / "o.jsonl")
     advisor_here("knowledge", "import", "o.jsonl")
 
-    done = advisor_here(
+    result = advisor_here(
         "knowledge",
         "compare",
         "--indicator",
@@ -85,8 +85,8 @@ def test_stacks_are_compared_and_drawn(advisor_here: Advisor, tmp_path: Path) ->
     first = (tmp_path / "p.svg").read_bytes()
     advisor_here("knowledge", "compare", "--indicator", "matmul", "--hardware", "zen4", "--plot", "p.svg")
 
-    assert "times as fast as `numpy 2.0.0`" in done.stdout
-    assert "2 of 2 comparisons are significant" in done.stdout
+    assert "times as fast as `numpy 2.0.0`" in result.stdout
+    assert "2 of 2 comparisons are significant" in result.stdout
     assert b"numpy 1.26.4" in first
     assert (tmp_path / "p.svg").read_bytes() == first
 
@@ -97,8 +97,11 @@ def test_what_was_not_measured_together_is_refused_with_the_reason(advisor_here:
     (tmp_path / "o.jsonl").write_text("\n".join(write_observations(rows)))
     advisor_here("knowledge", "import", "o.jsonl")
 
-    asked = ("knowledge", "compare", "--indicator", "matmul", "--stack", "numpy==1.26.4", "--stack")
-    other, unknown = advisor_here(*asked, "numpy==2.0.0", "--hardware", "made-up"), advisor_here(*asked, "numpy==0.1")
+    arguments = ("knowledge", "compare", "--indicator", "matmul", "--stack", "numpy==1.26.4", "--stack")
+    other, unknown = (
+        advisor_here(*arguments, "numpy==2.0.0", "--hardware", "made-up"),
+        advisor_here(*arguments, "numpy==0.1"),
+    )
 
     assert (other.returncode, unknown.returncode) == (2, 2)
     assert "they were measured on different machines" in other.stderr
@@ -128,22 +131,22 @@ def test_what_was_not_measured_together_is_refused_with_the_reason(advisor_here:
     ],
 )
 def test_bad_input_is_one_sentence(advisor_here: Advisor, arguments: tuple[str, ...], reason: str) -> None:
-    done = advisor_here("knowledge", *arguments)
+    result = advisor_here("knowledge", *arguments)
 
     # What cannot be reached is told from what was asked for wrongly.
-    assert done.returncode == (4 if arguments[-1].startswith("sqlite:") else 2)
-    assert reason in done.stderr
-    assert one_sentence(done.stderr)
+    assert result.returncode == (4 if arguments[-1].startswith("sqlite:") else 2)
+    assert reason in result.stderr
+    assert one_sentence(result.stderr)
 
 
 def test_an_estimate_names_the_observations_that_carry_it(advisor_here: Advisor) -> None:
-    done = advisor_here(
+    result = advisor_here(
         "knowledge", "estimate", "--stack", "numpy==1.26.4", "--hardware", "cpu-zen4", "--indicator", "sort"
     )
 
-    assert "numpy==1.26.4 against numpy==2.4.6" in done.stdout
-    assert "main evidence" in done.stdout
-    assert "sort@1[columns=1024,rows=64] float32 numpy/cpu" in done.stdout.splitlines()[6]
+    assert "numpy==1.26.4 against numpy==2.4.6" in result.stdout
+    assert "main evidence" in result.stdout
+    assert "sort@1[columns=1024,rows=64] float32 numpy/cpu" in result.stdout.splitlines()[6]
 
 
 def test_the_sound_part_of_a_damaged_file_is_kept_where_asked_for(advisor_here: Advisor, tmp_path: Path) -> None:
@@ -200,11 +203,11 @@ def test_pruned_blocks_are_gone_and_what_ships_does_not_come_back(advisor_here: 
     advisor_here("knowledge", "import", "o.jsonl")
 
     planned = advisor_here("knowledge", "prune", "--before", "2020-01-01", "--dry-run")
-    done = advisor_here("knowledge", "prune", "--block", "made-up", "--before", "2020-01-01")
+    result = advisor_here("knowledge", "prune", "--block", "made-up", "--before", "2020-01-01")
     left = advisor_here("knowledge", "mlperf-table", "--round", "v0.5")
 
     assert "would remove `mlperf-training-v0.5/" in planned.stdout
-    assert "removed `made-up`: 18 observations" in done.stdout
+    assert "removed `made-up`: 18 observations" in result.stdout
     assert left.returncode == 2
     assert "every one is as it was stored" in advisor_here("knowledge", "verify").stdout
 
@@ -218,10 +221,10 @@ def test_damage_is_found_and_told_by_the_exit_code(advisor_here: Advisor, tmp_pa
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE observation SET median_seconds = -1 WHERE round = 0 AND slot = 0")
 
-    done = advisor_here("knowledge", "verify", "--knowledge", str(path))
+    result = advisor_here("knowledge", "verify", "--knowledge", str(path))
 
-    assert done.returncode == 1
-    assert "column `median_seconds` is `-1.0`" in done.stdout
+    assert result.returncode == 1
+    assert "column `median_seconds` is `-1.0`" in result.stdout
 
 
 def test_a_parquet_table_has_a_row_an_observation(advisor_here: Advisor, tmp_path: Path) -> None:
@@ -242,10 +245,10 @@ def test_mlperf_runs_are_imported_and_what_was_left_out_is_told(advisor_here: Ad
 
     _tree(tmp_path / "tree", FILES)
 
-    done = advisor_here("knowledge", "import-mlperf", "tree")
+    result = advisor_here("knowledge", "import-mlperf", "tree")
     written = advisor_here("knowledge", "import-mlperf", "tree", "-o", "m.jsonl.gz")
 
-    assert "tree: 1 added, 0 already stored, 1 left out" in done.stdout
-    assert "result_1.txt` was left out: it contains no MLPerf log line" in done.stderr
+    assert "tree: 1 added, 0 already stored, 1 left out" in result.stdout
+    assert "result_1.txt` was left out: it contains no MLPerf log line" in result.stderr
     assert "wrote 1 observations to `m.jsonl.gz`" in written.stdout
     assert "0 added, 1 already stored" in advisor_here("knowledge", "import", "m.jsonl.gz").stdout

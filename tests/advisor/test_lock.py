@@ -16,7 +16,7 @@ from advisor.lock.requirements import write_requirements
 from advisor.lock.requirers import requirers_of
 from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
-from tests.advisor.made import advise, client_of, problem_of
+from tests.advisor.factories import build_client, build_problem, recommend_stack
 from tests.package_index import PackageIndex
 
 
@@ -29,9 +29,9 @@ def locked(index: PackageIndex, tmp_path: Path) -> tuple[str, str]:
     """The two locks of a stack with a wheel and an sdist."""
     index.add("a", "1.0", ["b"])
     index.add_sdist("b", "2.0")
-    problem = problem_of("a")
-    advice, source = advise(index, tmp_path / "cache", problem)
-    client = client_of(index, tmp_path / "cache")
+    problem = build_problem("a")
+    advice, source = recommend_stack(index, tmp_path / "cache", problem)
+    client = build_client(index, tmp_path / "cache")
     files = {c.name: client.pinned(c.file) for c in advice.optimum.stack}
     stack = advice.optimum.stack
     return (
@@ -93,8 +93,8 @@ def test_the_requirers_of_a_package_are_named_as_pip_compile_names_them(index: P
         for text, name, limits in places
     )
     override = RootRequirement(requirement=Requirement("b==1.0"), origin="o.txt:1", path=str(tmp_path / "o.txt"))
-    problem = replace(problem_of("a"), roots=roots, overrides=(override,))
-    advice, source = advise(index, tmp_path / "cache", problem)
+    problem = replace(build_problem("a"), roots=roots, overrides=(override,))
+    advice, source = recommend_stack(index, tmp_path / "cache", problem)
 
     requirers = requirers_of(problem, source, advice.optimum.stack, folder=tmp_path)
 
@@ -107,12 +107,12 @@ def test_the_requirers_of_a_package_are_named_as_pip_compile_names_them(index: P
 
 def test_several_requirers_are_written_on_one_line_each(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
-    advice, _ = advise(index, tmp_path / "cache", problem_of("a"))
-    client = client_of(index, tmp_path / "cache")
+    advice, _ = recommend_stack(index, tmp_path / "cache", build_problem("a"))
+    client = build_client(index, tmp_path / "cache")
     files = {c.name: client.pinned(c.file) for c in advice.optimum.stack}
     requirers = {NormalizedName("a"): ("-r requirements.in", "b")}
 
-    text = write_requirements(advice.optimum.stack, files, problem_of("a").target, client.configuration, requirers)
+    text = write_requirements(advice.optimum.stack, files, build_problem("a").target, client.configuration, requirers)
 
     assert text.endswith("    # via\n    #   -r requirements.in\n    #   b\n")
 
@@ -122,8 +122,8 @@ def test_a_file_name_adds_no_line_to_a_lock(index: PackageIndex, tmp_path: Path)
     root = RootRequirement(
         requirement=Requirement("a"), origin="x:1", path=str(tmp_path / "x\n--index-url http:evil.txt")
     )
-    problem = replace(problem_of("a"), roots=(root,))
-    advice, source = advise(index, tmp_path / "cache", problem)
+    problem = replace(build_problem("a"), roots=(root,))
+    advice, source = recommend_stack(index, tmp_path / "cache", problem)
 
     requirers = requirers_of(problem, source, advice.optimum.stack, folder=tmp_path)
 

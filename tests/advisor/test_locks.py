@@ -29,7 +29,7 @@ from advisor.project.pyproject import ProjectIdentity
 from advisor.project.read import read_project
 from knowledge.domain.errors import AdvisorError, InputError
 from pi_runners.environment import find_uv
-from tests.advisor.made import MACHINE
+from tests.advisor.factories import MACHINE
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -164,18 +164,18 @@ NAMES = ("pylock.toml", "pylock.gpu.toml", "stack.txt", "Pipfile.lock", "stack.c
 
 def test_every_lock_is_read_back_equal_and_written_again_the_same(advisor: Advisor, project: Path) -> None:
     outputs = [word for name in NAMES for word in ("-o", str(project / name))]
-    asked = ("advise", str(project), "--python", "3.12", "--hardware", "cpu-zen4", "--format", "json", *outputs)
-    done = advisor(*asked)
+    arguments = ("advise", str(project), "--python", "3.12", "--hardware", "cpu-zen4", "--format", "json", *outputs)
+    result = advisor(*arguments)
     texts = {name: (project / name).read_bytes() for name in NAMES}
-    again = advisor(*asked)
+    again = advisor(*arguments)
 
-    assert done.returncode == 0, done.stderr
-    stack = {p["name"]: Version(p["version"]) for p in json.loads(done.stdout)["stack"]["packages"]}
+    assert result.returncode == 0, result.stderr
+    stack = {p["name"]: Version(p["version"]) for p in json.loads(result.stdout)["stack"]["packages"]}
     assert stack == {"a": Version("2.0+cu126"), "b": Version("1.0")}
     assert {name: read_lock(project / name, target()).versions for name in NAMES} == dict.fromkeys(NAMES, stack)
     assert {name: (project / name).read_bytes() for name in NAMES} == texts
     assert json.loads(again.stdout)["current"]["changes"] == []
-    assert json.loads(done.stdout)["stack"]["cuda"] == "12.6"
+    assert json.loads(result.stdout)["stack"]["cuda"] == "12.6"
 
 
 def test_the_bill_of_materials_is_valid_and_contains_the_dependencies(advisor: Advisor, project: Path) -> None:
@@ -191,10 +191,10 @@ def write_bom(advisor: Advisor, project: Path) -> dict[str, Any]:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    done = advisor(
+    result = advisor(
         "advise", str(project), "--hardware", "cpu-zen4", "--python", "3.12", "-o", str(project / "bom.json")
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     text = (project / "bom.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     document: dict[str, Any] = json.loads(text)
@@ -299,10 +299,10 @@ def test_a_lock_of_uv_is_compared_with_the_advice(advisor: Advisor, index: Packa
     )
     index.add("a", "2.0")
 
-    done = advisor("advise", str(folder), "--hardware", "cpu-zen4", "--dry-run", "--format", "json", "--refresh")
+    result = advisor("advise", str(folder), "--hardware", "cpu-zen4", "--dry-run", "--format", "json", "--refresh")
     text = advisor("advise", str(folder), "--hardware", "cpu-zen4", "--dry-run")
 
-    assert json.loads(done.stdout)["current"]["changes"] == [{"name": "a", "before": "1.0", "after": "2.0"}]
+    assert json.loads(result.stdout)["current"]["changes"] == [{"name": "a", "before": "1.0", "after": "2.0"}]
     assert "current    1 package: 1 change (`a`)" in text.stdout
 
 
@@ -316,9 +316,9 @@ def test_constraints_and_overrides_of_the_project_table(advisor: Advisor, index:
         '[tool.advisor]\nconstraints = ["c<3"]\noverrides = ["b>=2,<3"]\n'
     )
 
-    done = advisor("advise", ".", "--hardware", "cpu-zen4", "--python", "3.12", "--dry-run", "--format", "json")
+    result = advisor("advise", ".", "--hardware", "cpu-zen4", "--python", "3.12", "--dry-run", "--format", "json")
 
-    stack = {p["name"]: p["version"] for p in json.loads(done.stdout)["stack"]["packages"]}
+    stack = {p["name"]: p["version"] for p in json.loads(result.stdout)["stack"]["packages"]}
     assert stack == {"a": "1.0", "b": "2.0", "c": "2.0"}
 
 

@@ -16,7 +16,7 @@ from advisor.index.pages import IndexAnswerError
 from advisor.lock.requirements import write_requirements
 from advisor.resolve.candidates import IndexCandidates
 from knowledge.domain.errors import InputError
-from tests.advisor.made import advise, client_of, problem_of, versions
+from tests.advisor.factories import build_client, build_problem, recommend_stack, versions_of
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
@@ -57,7 +57,7 @@ def test_a_malformed_entry_is_left_out_and_listed(
     index.add("a", "0.9")
     index.entries["a"][0] |= change
 
-    source = IndexCandidates(client_of(index, tmp_path), problem_of("a"))
+    source = IndexCandidates(build_client(index, tmp_path), build_problem("a"))
 
     assert [str(c.version) for c in source.candidates(A)] == ["0.9"]
     (skipped,) = source.skipped()
@@ -74,7 +74,7 @@ def test_an_entry_without_a_file_name_is_left_out_and_listed(
     page = json.dumps({"meta": {"api-version": "1.0"}, "files": files}).encode()
     index.raw["/simple/a/"] = (page, {"Content-Type": "application/vnd.pypi.simple.v1+json"})
 
-    source = IndexCandidates(client_of(index, tmp_path), problem_of("a"))
+    source = IndexCandidates(build_client(index, tmp_path), build_problem("a"))
 
     assert [str(c.version) for c in source.candidates(A)] == ["1.0"]
     (skipped,) = source.skipped()
@@ -86,7 +86,7 @@ def test_separate_metadata_may_have_an_empty_hash(index: PackageIndex, tmp_path:
     index.add("a", "1.0", ["b>=1"])
     index.separate_metadata = False
     index.entries["a"][0][key] = {"sha256": None}
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     (file,) = client.files(A)
 
@@ -122,7 +122,7 @@ def test_a_file_name_with_control_characters_is_listed_without_them(index: Packa
     index.add("a", "0.9")
     index.entries["a"][0]["filename"] = "a-1.0\x1b]0;x\x07\n-py3-none-any.whl"
 
-    source = IndexCandidates(client_of(index, tmp_path), problem_of("a"))
+    source = IndexCandidates(build_client(index, tmp_path), build_problem("a"))
 
     assert [str(c.version) for c in source.candidates(A)] == ["0.9"]
     (skipped,) = source.skipped()
@@ -136,13 +136,13 @@ def test_no_text_of_a_page_adds_a_line_to_a_lock(index: PackageIndex, tmp_path: 
     true = index.entries["a"][0]["hashes"]["sha256"]
     index.entries["a"][0]["hashes"] = {"sha256": f"{true}\n--index-url http://evil.example/simple"}
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
     stack = advice.optimum.stack
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
     files = {c.name: client.pinned(c.file) for c in stack}
-    text = write_requirements(stack, files, problem_of("a").target, client.configuration, {})
+    text = write_requirements(stack, files, build_problem("a").target, client.configuration, {})
 
-    assert versions(stack) == {"a": "0.9"}
+    assert versions_of(stack) == {"a": "0.9"}
     assert "evil" not in text
     assert text.count("\n") == 4
 
@@ -159,7 +159,7 @@ def test_metadata_with_control_characters_is_left_out(
     index: PackageIndex, tmp_path: Path, field: str, line: str
 ) -> None:
     index.add("a", "1.0", metadata=f"Metadata-Version: 2.1\nName: a\nVersion: 1.0\n{line}\n")
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError) as caught:
         client.metadata(client.files(A)[0])
@@ -171,14 +171,14 @@ def test_metadata_with_control_characters_is_left_out(
 def test_a_folded_requirement_of_metadata_is_read(index: PackageIndex, tmp_path: Path) -> None:
     text = "Metadata-Version: 2.1\nName: a\nVersion: 1.0\nRequires-Dist: b\n        >=1\n"
     index.add("a", "1.0", metadata=text)
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     assert [str(r) for r in client.metadata(client.files(A)[0]).requires] == ["b>=1"]
 
 
 def test_an_error_of_metadata_is_short(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", metadata=f"Metadata-Version: 2.1\nName: a\nVersion: {'x' * 1_000_000}\n")
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError) as caught:
         client.metadata(client.files(A)[0])
@@ -189,7 +189,7 @@ def test_an_error_of_metadata_is_short(index: PackageIndex, tmp_path: Path) -> N
 def test_identifiers_of_vulnerabilities_are_identifiers(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.vulnerabilities["a", "1.0"] = ["PYSEC-2024-1", "\x1b]0;x\x07\nfoo", "\ud800"]
-    client = client_of(index, tmp_path)
+    client = build_client(index, tmp_path)
     (file,) = client.files(A)
 
     found = client.vulnerabilities(file, "a", "1.0")
@@ -266,7 +266,7 @@ def test_a_page_lists_a_bounded_number_of_files(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_base_that_is_no_address_refuses_the_page(index: PackageIndex, tmp_path: Path) -> None:
-    index.garbage, index.garbage_type = f'<base href="http://[::1">{LINK.decode()}', "text/html"
+    index.page_text, index.page_type = f'<base href="http://[::1">{LINK.decode()}', "text/html"
 
     with pytest.raises(IndexAnswerError, match="did not answer with a project page"):
-        client_of(index, tmp_path).files(A)
+        build_client(index, tmp_path).files(A)

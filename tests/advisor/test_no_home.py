@@ -69,12 +69,12 @@ def run(index: PackageIndex, tmp_path: Path) -> Run:
 
 
 def test_advice_is_given_where_nothing_can_be_kept(run: Run, tmp_path: Path) -> None:
-    done = run("advise", home=a_file_in_the_way(tmp_path))
+    result = run("advise", home=a_file_in_the_way(tmp_path))
 
-    assert done.returncode == 0, done.stderr
-    assert "only the observations that ship with the program are used" in done.stderr
-    assert "nothing is cached for the next run" in done.stderr
-    assert done.stderr.count("warning: ") == 2
+    assert result.returncode == 0, result.stderr
+    assert "only the observations that ship with the program are used" in result.stderr
+    assert "nothing is cached for the next run" in result.stderr
+    assert result.stderr.count("warning: ") == 2
     assert (tmp_path / "project" / "pylock.toml").is_file()
     assert list((tmp_path / "scratch").iterdir()) == []
 
@@ -82,11 +82,11 @@ def test_advice_is_given_where_nothing_can_be_kept(run: Run, tmp_path: Path) -> 
 def test_the_gate_judges_where_nothing_can_be_kept(run: Run, tmp_path: Path) -> None:
     (tmp_path / "project" / "requirements.txt").write_text("a==2.0\n")
 
-    done = run("check", home=a_device(tmp_path))
+    result = run("check", home=a_device(tmp_path))
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed: " in done.stdout
-    assert done.stderr.count("warning: ") == 2
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "passed: " in result.stdout
+    assert result.stderr.count("warning: ") == 2
 
 
 def test_what_would_be_added_is_never_lost_silently(run: Run, tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_a_cache_that_can_be_read_is_used(run: Run, tmp_path: Path, first_knowle
     assert run("advise", "--knowledge", f"sqlite:///{own}", home={"HOME": str(home)}).returncode == 0
     (home / ".local").write_text("")
 
-    done = run("advise", "--offline", home={"HOME": str(home)})
+    result = run("advise", "--offline", home={"HOME": str(home)})
 
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("warning: ") == 1
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("warning: ") == 1
 
 
 SOMEBODY = ("unshare", "--user", "--map-user=54321")
@@ -132,11 +132,11 @@ def test_a_user_who_may_not_write_is_served(
 ) -> None:
     home = prepare(tmp_path)
 
-    done = run("advise", "--dry-run", home=home, prefix=SOMEBODY)
+    result = run("advise", "--dry-run", home=home, prefix=SOMEBODY)
     refused = run("knowledge", "import", "pyproject.toml", home=home, prefix=SOMEBODY)
 
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count(reason) == 2
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count(reason) == 2
     assert refused.returncode == 4, refused.stderr
-    assert "Traceback" not in done.stderr + refused.stderr
+    assert "Traceback" not in result.stderr + refused.stderr
     assert not (tmp_path / "project" / "~").exists()

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.resolve.objectives import SPEED_STEP, speed_steps
 from knowledge.estimate.interface import CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
-from tests.advisor.made import Scores, advise, certain, problem_of, versions
+from tests.advisor.factories import FixedScores, build_problem, exact_gain, recommend_stack, versions_of
 from tests.package_index import PackageIndex
 
 
@@ -27,9 +27,11 @@ def test_a_companion_counts_as_the_estimator_says(index: PackageIndex, tmp_path:
     with_companion = {pair: count * 0.0101 for pair, count in gained.items()}
     alone = {("a", v): with_companion[v, "2.0"] for v in ("1.0", "2.0")}
 
-    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores(alone, with_companion=with_companion))
+    advice, _ = recommend_stack(
+        index, tmp_path, build_problem("a"), estimator=FixedScores(alone, with_companion=with_companion)
+    )
 
-    chosen = versions(advice.optimum.stack)
+    chosen = versions_of(advice.optimum.stack)
     assert gained[chosen["a"], chosen["b"]] == max(gained.values())
 
 
@@ -46,24 +48,24 @@ def test_an_absent_companion_earns_nothing_of_what_a_present_one_gains(
     gained = {("2.0", "2.0"): 0, ("2.0", "1.0"): with_old, ("1.0", ""): without, ("1.0", "1.0"): with_new}
     gains = FrameworkGains(
         framework="a",
-        alone={Version("2.0"): certain(0.0), Version("1.0"): certain(without * 0.0101)},
+        alone={Version("2.0"): exact_gain(0.0), Version("1.0"): exact_gain(without * 0.0101)},
         with_companion={
             (Version(a), "b", Version(b) if b else None): CompanionGain(
-                joint=certain(steps * 0.0101),
-                own=certain((steps - (without if a == "1.0" else 0)) * 0.0101),
-                framework=certain((steps - gained.get(("2.0", b), 0)) * 0.0101),
+                joint=exact_gain(steps * 0.0101),
+                own=exact_gain((steps - (without if a == "1.0" else 0)) * 0.0101),
+                framework=exact_gain((steps - gained.get(("2.0", b), 0)) * 0.0101),
             )
             for (a, b), steps in gained.items()
         },
     )
 
-    class Stated(Scores):
+    class Stated(FixedScores):
         def terms(self, candidates: object, baseline: object) -> ScoreTerms:
             return ScoreTerms(frameworks=(gains,))
 
-    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Stated({}))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=Stated({}))
 
-    chosen = versions(advice.optimum.stack)
+    chosen = versions_of(advice.optimum.stack)
     possible = {("2.0", "2.0"): 0, ("2.0", "1.0"): with_old, ("1.0", ""): without}
     assert possible[chosen["a"], chosen.get("b", "")] == max(possible.values())
 
@@ -104,7 +106,7 @@ def test_neither_framework_nor_companion_leaves_the_baseline_for_the_gain_of_the
 
     gains = FrameworkGains(
         framework="a",
-        alone={Version("1.0"): of("a"), Version("2.0"): certain(0.0)},
+        alone={Version("1.0"): of("a"), Version("2.0"): exact_gain(0.0)},
         with_companion={
             (Version(v), "b", Version(w)): CompanionGain(
                 joint=of(*["a"] * (v == "1.0"), *["b"] * (w == "1.0")),
@@ -116,13 +118,13 @@ def test_neither_framework_nor_companion_leaves_the_baseline_for_the_gain_of_the
         },
     )
 
-    class Stated(Scores):
+    class Stated(FixedScores):
         def terms(self, candidates: object, baseline: object) -> ScoreTerms:
             return ScoreTerms(frameworks=(gains,))
 
-    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Stated({}))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=Stated({}))
 
-    assert versions(advice.optimum.stack) == chosen
+    assert versions_of(advice.optimum.stack) == chosen
     # Neither gain is without doubt beyond what it is worth: the test would pass else for another reason.
     assert min(g.cautious for g in gains.alone.values()) >= 0.0
 
@@ -135,17 +137,17 @@ def test_the_best_of_many_versions_must_gain_more(index: PackageIndex, tmp_path:
     for comparisons in (1, 10):
         gains = FrameworkGains(
             framework="a",
-            alone={Version("1.0"): gain, Version("2.0"): certain(0.0)},
+            alone={Version("1.0"): gain, Version("2.0"): exact_gain(0.0)},
             with_companion={},
             comparisons=comparisons,
         )
 
-        class Stated(Scores):
+        class Stated(FixedScores):
             def terms(self, candidates: object, baseline: object, gains: FrameworkGains = gains) -> ScoreTerms:
                 return ScoreTerms(frameworks=(gains,))
 
-        advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Stated({}))
-        chosen.append(versions(advice.optimum.stack)["a"])
+        advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=Stated({}))
+        chosen.append(versions_of(advice.optimum.stack)["a"])
 
     assert chosen == ["1.0", "2.0"]
 
@@ -158,7 +160,7 @@ def test_the_best_of_many_stacks_must_gain_more_with_each_of_its_packages(
         index.add("a", version, ["b"])
         index.add("b", version)
     # One old version gains beyond doubt; the other one's gain is significant only if it is the only comparison.
-    of = {name: certain(0.2) for name in ("a", "b")} | {doubtful: PredictedGain(mean=0.046, variance=0.0215**2)}
+    of = {name: exact_gain(0.2) for name in ("a", "b")} | {doubtful: PredictedGain(mean=0.046, variance=0.0215**2)}
 
     def both(*names: str) -> PredictedGain:
         return PredictedGain(mean=sum(of[n].mean for n in names), variance=sum(of[n].variance for n in names))
@@ -167,7 +169,7 @@ def test_the_best_of_many_stacks_must_gain_more_with_each_of_its_packages(
     for comparisons in (1, 10):
         gains = FrameworkGains(
             framework="a",
-            alone={Version("1.0"): of["a"], Version("2.0"): certain(0.0)},
+            alone={Version("1.0"): of["a"], Version("2.0"): exact_gain(0.0)},
             with_companion={
                 (Version(v), "b", Version(w)): CompanionGain(
                     joint=both(*["a"] * (v == "1.0"), *["b"] * (w == "1.0")),
@@ -180,11 +182,11 @@ def test_the_best_of_many_stacks_must_gain_more_with_each_of_its_packages(
             comparisons=comparisons,
         )
 
-        class Stated(Scores):
+        class Stated(FixedScores):
             def terms(self, candidates: object, baseline: object, gains: FrameworkGains = gains) -> ScoreTerms:
                 return ScoreTerms(frameworks=(gains,))
 
-        advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Stated({}))
-        chosen.append(versions(advice.optimum.stack)[doubtful])
+        advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=Stated({}))
+        chosen.append(versions_of(advice.optimum.stack)[doubtful])
 
     assert chosen == ["1.0", "2.0"]

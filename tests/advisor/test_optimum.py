@@ -20,7 +20,7 @@ from advisor.resolve.optimise import InfeasibleError, Objective, Optimum, optimi
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
-from tests.advisor.made import problem_of
+from tests.advisor.factories import build_problem
 
 NAMES = ("a", "b", "c", "d")
 EXTRA = canonicalize_name("x")
@@ -28,25 +28,25 @@ NEWEST = 6
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What a version requires of a package: admitted versions, and whether with the extra."""
+class VersionSet:
+    """The versions of a package that a requirement admits, and whether it requires the extra."""
 
     admitted: frozenset[int]
     extra: bool = False
 
 
-Asks = dict[str, Ask]
-Made = dict[str, dict[int, tuple[Asks, Asks]]]
-"""Package -> version -> what it requires, and what it requires more with the extra."""
+Requirements = dict[str, VersionSet]
+Releases = dict[str, dict[int, tuple[Requirements, Requirements]]]
+"""Requirements, and further requirements of the extra, by package and version."""
 
 Stack = dict[str, int]
 
 
-class MadeSource:
-    """Candidates from a dictionary; metadata counts as unknown until it is fetched."""
+class ReleaseSource:
+    """A candidate source over a dictionary; metadata is unknown until it is fetched."""
 
-    def __init__(self, made: Made) -> None:
-        self._made = made
+    def __init__(self, releases: Releases) -> None:
+        self._releases = releases
         self._known: set[str] = set()
 
     @property
@@ -60,15 +60,15 @@ class MadeSource:
                 version=Version(str(v)),
                 file=DistributionFile(filename=f"{name}-{v}.whl", url=f"{name}-{v}", index=""),
             )
-            for v in sorted(self._made.get(name, {}), reverse=True)
+            for v in sorted(self._releases.get(name, {}), reverse=True)
         )
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...]:
-        assert candidate.file.url in self._known, "metadata that was not fetched must not be looked at"
-        required = self._made[candidate.name][candidate.version.major][1 if extra == EXTRA else 0]
+        assert candidate.file.url in self._known, "metadata must be fetched before it is read"
+        required = self._releases[candidate.name][candidate.version.major][1 if extra == EXTRA else 0]
         return tuple(
-            Dependency(name=canonicalize_name(name), requirement=requirement(name, ask))
-            for name, ask in sorted(required.items())
+            Dependency(name=canonicalize_name(name), requirement=requirement(name, version_set))
+            for name, version_set in sorted(required.items())
         )
 
     def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
@@ -81,39 +81,39 @@ class MadeSource:
         self._known.update(c.file.url for c in candidates)
 
     def prefetch(self, names: Iterable[NormalizedName]) -> None:
-        """Nothing to do ahead."""
+        """Do nothing."""
 
 
-def requirement(name: str, ask: Ask) -> Requirement:
-    excluded = "".join(f",!={v}" for v in range(1, NEWEST + 1) if v not in ask.admitted)
-    return Requirement(f"{name}{'[x]' if ask.extra else ''}>=0{excluded}")
+def requirement(name: str, version_set: VersionSet) -> Requirement:
+    excluded = "".join(f",!={v}" for v in range(1, NEWEST + 1) if v not in version_set.admitted)
+    return Requirement(f"{name}{'[x]' if version_set.extra else ''}>=0{excluded}")
 
 
-def stacks(made: Made, roots: Mapping[str, Ask]) -> Iterator[Stack]:
-    """Yield every stack that satisfies the roots and holds nothing that is not required."""
-    for choice in itertools.product(*([None, *made[name]] for name in NAMES)):
+def stacks(releases: Releases, roots: Mapping[str, VersionSet]) -> Iterator[Stack]:
+    """Yield every stack that satisfies the roots and contains only required packages."""
+    for choice in itertools.product(*([None, *releases[name]] for name in NAMES)):
         stack = {name: v for name, v in zip(NAMES, choice, strict=True) if v is not None}
-        needed: set[tuple[str, bool]] = set()
+        visited: set[tuple[str, bool]] = set()
         queue = list(roots.items())
         fits = True
         while queue and fits:
-            name, ask = queue.pop()
-            fits = stack.get(name) in ask.admitted
-            for extra in (False, True)[: 1 + ask.extra] if fits else ():
-                if (name, extra) not in needed:
-                    needed.add((name, extra))
-                    queue += made[name][stack[name]][extra].items()
-        if fits and {name for name, _ in needed} == set(stack):
+            name, version_set = queue.pop()
+            fits = stack.get(name) in version_set.admitted
+            for extra in (False, True)[: 1 + version_set.extra] if fits else ():
+                if (name, extra) not in visited:
+                    visited.add((name, extra))
+                    queue += releases[name][stack[name]][extra].items()
+        if fits and {name for name, _ in visited} == set(stack):
             yield stack
 
 
 versions = st.integers(1, NEWEST)
-asks = st.builds(Ask, st.frozensets(versions, min_size=1), st.booleans())
-some_asks = st.dictionaries(st.sampled_from(NAMES), asks, max_size=2)
-few_asks = st.dictionaries(st.sampled_from(NAMES), asks, max_size=1)
-packages = st.dictionaries(versions, st.tuples(some_asks, few_asks), min_size=1, max_size=5)
+version_sets = st.builds(VersionSet, st.frozensets(versions, min_size=1), st.booleans())
+requirements = st.dictionaries(st.sampled_from(NAMES), version_sets, max_size=2)
+extra_requirements = st.dictionaries(st.sampled_from(NAMES), version_sets, max_size=1)
+packages = st.dictionaries(versions, st.tuples(requirements, extra_requirements), min_size=1, max_size=5)
 problems = st.fixed_dictionaries(dict.fromkeys(NAMES, packages))
-some_roots = st.dictionaries(st.sampled_from(NAMES[:3]), asks, min_size=1)
+some_roots = st.dictionaries(st.sampled_from(NAMES[:3]), version_sets, min_size=1)
 choices = st.tuples(st.sampled_from(NAMES), versions)
 costs = st.dictionaries(choices, st.integers(0, 5), max_size=12)
 rewards = st.dictionaries(choices, st.integers(-3, 3), max_size=12)
@@ -121,8 +121,8 @@ rewards = st.dictionaries(choices, st.integers(-3, 3), max_size=12)
 Costs = dict[tuple[str, int], int]
 
 
-def problem(roots: Mapping[str, Ask]) -> ResolutionProblem:
-    return problem_of(*(str(requirement(name, ask)) for name, ask in sorted(roots.items())))
+def problem(roots: Mapping[str, VersionSet]) -> ResolutionProblem:
+    return build_problem(*(str(requirement(name, version_set)) for name, version_set in sorted(roots.items())))
 
 
 def objective(name: str, costs: Costs, pairs: Iterable[tuple[int, int]], reached: Candidates) -> Objective:
@@ -137,17 +137,17 @@ def objective(name: str, costs: Costs, pairs: Iterable[tuple[int, int]], reached
 
 
 def solve(
-    made: Made,
-    roots: Mapping[str, Ask],
+    releases: Releases,
+    roots: Mapping[str, VersionSet],
     ordered: Iterable[tuple[Costs, set[tuple[int, int]]]],
     *,
     forbidden: Iterable[tuple[str, int]] = (),
     explicit: int = 2,
     workers: int = 1,
 ) -> Optimum | None:
-    """Return the program's answer, checked by the independent resolver; none where there is none."""
+    """Return the optimum of the program, verified by the independent resolver; none if there is no stack."""
     ordered, forbidden = list(ordered), set(forbidden)
-    source = MadeSource(made)
+    source = ReleaseSource(releases)
     try:
         optimum = optimise(
             problem(roots),
@@ -184,13 +184,13 @@ def value(stack: Stack, costs: Costs, pairs: Iterable[tuple[int, int]]) -> int:
 
 
 def newest_first(stack: Stack) -> tuple[int, ...]:
-    """By name: an absent package, then the newest version."""
+    """Return a rank that prefers absent packages, then newer versions, in the order of names."""
     return tuple(-stack.get(name, NEWEST + 1) for name in NAMES)
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    made=problems,
+    releases=problems,
     roots=some_roots,
     first=costs,
     second=costs,
@@ -198,9 +198,9 @@ def newest_first(stack: Stack) -> tuple[int, ...]:
     forbidden=st.sets(choices, max_size=3),
     explicit=st.integers(1, 4),
 )
-def test_the_optimum_is_that_of_brute_force_and_the_only_one(
-    made: Made,
-    roots: dict[str, Ask],
+def test_the_optimum_equals_the_unique_optimum_of_brute_force(
+    releases: Releases,
+    roots: dict[str, VersionSet],
     first: Costs,
     second: Costs,
     pairs: set[tuple[int, int]],
@@ -210,9 +210,9 @@ def test_the_optimum_is_that_of_brute_force_and_the_only_one(
     def rank(stack: Stack) -> tuple[object, ...]:
         return value(stack, first, pairs), value(stack, second, ()), newest_first(stack)
 
-    best = min((s for s in stacks(made, roots) if not forbidden & set(s.items())), key=rank, default=None)
+    best = min((s for s in stacks(releases, roots) if not forbidden & set(s.items())), key=rank, default=None)
 
-    optimum = solve(made, roots, [(first, pairs), (second, set())], forbidden=forbidden, explicit=explicit)
+    optimum = solve(releases, roots, [(first, pairs), (second, set())], forbidden=forbidden, explicit=explicit)
 
     assert (None if optimum is None else plain(optimum)) == best
     if optimum is not None and best is not None:
@@ -222,21 +222,21 @@ def test_the_optimum_is_that_of_brute_force_and_the_only_one(
 
 
 @settings(max_examples=125, deadline=None)
-# An older version of what nothing requires, of which only the newest is looked at one by one.
+# An older version of a package that nothing requires; only its newest version is an explicit candidate.
 @example(
-    made={"a": {1: ({}, {})}, "b": {1: ({}, {})}, "c": {1: ({}, {})}, "d": {1: ({}, {}), 6: ({}, {})}},
-    roots={"a": Ask(admitted=frozenset({1}), extra=False)},
+    releases={"a": {1: ({}, {})}, "b": {1: ({}, {})}, "c": {1: ({}, {})}, "d": {1: ({}, {}), 6: ({}, {})}},
+    roots={"a": VersionSet(admitted=frozenset({1}), extra=False)},
     gains={("d", 1): -1, ("d", 6): -1},
     second={},
     explicit=1,
 )
-@given(made=problems, roots=some_roots, gains=rewards, second=costs, explicit=st.integers(1, 4))
-def test_a_reward_is_earned_only_by_what_is_required(
-    made: Made, roots: dict[str, Ask], gains: Costs, second: Costs, explicit: int
+@given(releases=problems, roots=some_roots, gains=rewards, second=costs, explicit=st.integers(1, 4))
+def test_a_reward_counts_only_for_required_packages(
+    releases: Releases, roots: dict[str, VersionSet], gains: Costs, second: Costs, explicit: int
 ) -> None:
-    best = min(((value(s, gains, ()), value(s, second, ())) for s in stacks(made, roots)), default=None)
+    best = min(((value(s, gains, ()), value(s, second, ())) for s in stacks(releases, roots)), default=None)
 
-    optimum = solve(made, roots, [(gains, set()), (second, set())], explicit=explicit)
+    optimum = solve(releases, roots, [(gains, set()), (second, set())], explicit=explicit)
 
     assert (None if optimum is None else tuple(b.value for b in optimum.bounds)) == best
     if optimum is not None:
@@ -244,34 +244,38 @@ def test_a_reward_is_earned_only_by_what_is_required(
 
 
 @settings(max_examples=60, deadline=None)
-@given(made=problems, roots=some_roots, first=costs)
-def test_one_thread_and_many_give_the_same_answer(made: Made, roots: dict[str, Ask], first: Costs) -> None:
-    assert solve(made, roots, [(first, set())]) == solve(made, roots, [(first, set())], workers=4)
+@given(releases=problems, roots=some_roots, first=costs)
+def test_one_thread_and_several_give_the_same_optimum(
+    releases: Releases, roots: dict[str, VersionSet], first: Costs
+) -> None:
+    assert solve(releases, roots, [(first, set())]) == solve(releases, roots, [(first, set())], workers=4)
 
 
 @settings(max_examples=125, deadline=None)
-@given(made=problems, roots=some_roots)
-def test_the_baseline_exists_where_any_stack_does(made: Made, roots: dict[str, Ask]) -> None:
-    source = MadeSource(made)
+@given(releases=problems, roots=some_roots)
+def test_the_baseline_exists_if_any_stack_exists(releases: Releases, roots: dict[str, VersionSet]) -> None:
+    source = ReleaseSource(releases)
     source.fetch(c for name in NAMES for c in source.candidates(canonicalize_name(name)))
     try:
-        found = {str(c.name): c.version.major for c in resolve_baseline(problem(roots), source)}
+        baseline = {str(c.name): c.version.major for c in resolve_baseline(problem(roots), source)}
     except BaselineLimitError:
-        # resolvelib recurses without end where packages that it gave up require each other: advice goes on without it.
+        # resolvelib recurses endlessly if packages that it gave up require each other: advice continues without it.
         return
     except NoStackError:
-        found = None
+        baseline = None
 
-    every = list(stacks(made, roots))
-    assert (found in every) if every else found is None
+    all_stacks = list(stacks(releases, roots))
+    assert (baseline in all_stacks) if all_stacks else baseline is None
 
 
 @settings(max_examples=125, deadline=None)
-@given(made=problems, roots=st.dictionaries(st.sampled_from(NAMES), asks, min_size=2))
-def test_a_conflict_is_the_smallest_set_of_requirements_that_has_no_stack(made: Made, roots: dict[str, Ask]) -> None:
-    conflict = find_conflict(problem(roots), MadeSource(made), limits=lambda _: NO_LIMITS)
+@given(releases=problems, roots=st.dictionaries(st.sampled_from(NAMES), version_sets, min_size=2))
+def test_a_conflict_is_a_smallest_unsatisfiable_set_of_requirements(
+    releases: Releases, roots: dict[str, VersionSet]
+) -> None:
+    conflict = find_conflict(problem(roots), ReleaseSource(releases), limits=lambda _: NO_LIMITS)
 
-    if any(True for _ in stacks(made, roots)):
+    if any(True for _ in stacks(releases, roots)):
         assert conflict is None
         return
     assert conflict is not None
@@ -279,24 +283,24 @@ def test_a_conflict_is_the_smallest_set_of_requirements_that_has_no_stack(made: 
         len(part)
         for size in range(1, len(roots) + 1)
         for part in itertools.combinations(sorted(roots), size)
-        if not any(True for _ in stacks(made, {name: roots[name] for name in part}))
+        if not any(True for _ in stacks(releases, {name: roots[name] for name in part}))
     ]
-    named = {str(root.name): roots[root.name] for root in conflict.roots}
-    assert not any(True for _ in stacks(made, named))
-    assert len(named) == min(sizes)
+    conflicting = {str(root.name): roots[root.name] for root in conflict.roots}
+    assert not any(True for _ in stacks(releases, conflicting))
+    assert len(conflicting) == min(sizes)
 
 
 def test_a_package_with_ten_thousand_versions_is_solved() -> None:
-    made: dict[str, dict[int, tuple[Asks, Asks]]] = {name: {1: ({}, {})} for name in NAMES}
-    source = MadeSource(made)
+    releases: dict[str, dict[int, tuple[Requirements, Requirements]]] = {name: {1: ({}, {})} for name in NAMES}
+    source = ReleaseSource(releases)
     many = tuple(
         replace(source.candidates(canonicalize_name("a"))[0], version=Version(f"1.{n}")) for n in range(10_000, 0, -1)
     )
-    source.candidates = lambda name: many if name == "a" else MadeSource(made).candidates(name)  # type: ignore[method-assign]
+    source.candidates = lambda name: many if name == "a" else ReleaseSource(releases).candidates(name)  # type: ignore[method-assign]
     source.dependencies = lambda candidate, extra=None: ()  # type: ignore[method-assign]
 
     optimum = optimise(
-        problem_of("a<1.5000"),
+        build_problem("a<1.5000"),
         source,
         objectives=lambda reached: [
             Objective(name="age", costs={(c.name, c.version): i for r in reached.values() for i, c in enumerate(r)})

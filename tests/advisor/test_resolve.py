@@ -9,7 +9,7 @@ from advisor.resolve.baseline import NoStackError
 from advisor.resolve.problem import CandidatePolicy
 from advisor.resolve.verify import VerificationError, verify
 from knowledge.rules.model import ConflictRule
-from tests.advisor.made import Scores, advise, problem_of, versions
+from tests.advisor.factories import FixedScores, build_problem, recommend_stack, versions_of
 from tests.package_index import PackageIndex
 
 CRASH = ConflictRule(
@@ -30,9 +30,9 @@ def test_without_knowledge_the_newest_is_advised(index: PackageIndex, tmp_path: 
         index.add("a", version, ["b"])
         index.add("b", version)
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert versions(advice.optimum.stack) == versions(advice.baseline) == {"a": "2.0", "b": "2.0"}
+    assert versions_of(advice.optimum.stack) == versions_of(advice.baseline) == {"a": "2.0", "b": "2.0"}
     assert advice.optimum.proven
 
 
@@ -40,19 +40,21 @@ def test_a_faster_version_is_advised_over_a_newer_one(index: PackageIndex, tmp_p
     for version in ("1.0", "2.0", "3.0"):
         index.add("a", version)
 
-    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores({("a", "1.0"): 0.2, ("a", "2.0"): 0.1}))
+    advice, _ = recommend_stack(
+        index, tmp_path, build_problem("a"), estimator=FixedScores({("a", "1.0"): 0.2, ("a", "2.0"): 0.1})
+    )
 
-    assert versions(advice.optimum.stack) == {"a": "1.0"}
-    assert versions(advice.baseline) == {"a": "3.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0"}
+    assert versions_of(advice.baseline) == {"a": "3.0"}
 
 
 def test_less_than_one_percent_does_not_outweigh_freshness(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0"):
         index.add("a", version)
 
-    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores({("a", "1.0"): 0.004}))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedScores({("a", "1.0"): 0.004}))
 
-    assert versions(advice.optimum.stack) == {"a": "2.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "2.0"}
 
 
 def test_a_package_that_nothing_requires_is_not_installed_for_its_speed(index: PackageIndex, tmp_path: Path) -> None:
@@ -60,27 +62,29 @@ def test_a_package_that_nothing_requires_is_not_installed_for_its_speed(index: P
     index.add("a", "2.0")
     index.add("fast", "1.0")
 
-    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores({("fast", "1.0"): 5.0}))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedScores({("fast", "1.0"): 5.0}))
 
-    assert versions(advice.optimum.stack) == {"a": "2.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "2.0"}
 
 
 def test_a_version_that_is_known_to_fail_is_avoided(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0"):
         index.add("a", version)
 
-    advice, _ = advise(index, tmp_path, problem_of("a"), estimator=Scores({}, {"a": {"2.0": "crashed in block b1"}}))
+    advice, _ = recommend_stack(
+        index, tmp_path, build_problem("a"), estimator=FixedScores({}, {"a": {"2.0": "crashed in block b1"}})
+    )
 
-    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0"}
 
 
 def test_a_forbidden_pair_is_avoided_and_reported(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0"):
         index.add("a", version)
         index.add("b", version)
-    advice, _ = advise(index, tmp_path, problem_of("a", "b"), rules=(CRASH,))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a", "b"), rules=(CRASH,))
 
-    assert sorted(versions(advice.optimum.stack).values()) == ["1.0", "2.0"]
+    assert sorted(versions_of(advice.optimum.stack).values()) == ["1.0", "2.0"]
     assert any(f.code == "ADV101" and "they crash" in f.message for f in advice.findings)
 
 
@@ -88,7 +92,7 @@ def test_rules_that_leave_nothing_name_themselves(index: PackageIndex, tmp_path:
     index.add("a", "2.0")
     index.add("b", "2.0")
     with pytest.raises(NoStackError, match="and the rules") as caught:
-        advise(index, tmp_path, problem_of("a", "b"), rules=(CRASH,))
+        recommend_stack(index, tmp_path, build_problem("a", "b"), rules=(CRASH,))
 
     assert "and they crash (https://example.org)" in caught.value.details
 
@@ -100,9 +104,9 @@ def test_a_dependency_is_backtracked_over_many_versions(index: PackageIndex, tmp
     index.add("c", "1.0")
     index.add("c", "2.0")
 
-    advice, _ = advise(index, tmp_path, problem_of("a", "b"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a", "b"))
 
-    assert versions(advice.optimum.stack) == {"a": "1.0", "b": "1.39", "c": "2.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0", "b": "1.39", "c": "2.0"}
     assert advice.optimum.proven
 
 
@@ -112,15 +116,15 @@ def test_extras_bring_their_requirements(index: PackageIndex, tmp_path: Path) ->
     index.add("c", "1.0")
     index.add("d", "1.0")
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert set(versions(advice.optimum.stack)) == {"a", "b", "c"}
+    assert set(versions_of(advice.optimum.stack)) == {"a", "b", "c"}
 
 
 def test_an_extra_that_does_not_exist_is_a_finding(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
 
-    advice, _ = advise(index, tmp_path, problem_of("a[none]"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a[none]"))
 
     assert [f.code for f in advice.findings] == ["ADV104"]
 
@@ -131,18 +135,18 @@ def test_constraints_limit_without_requiring(index: PackageIndex, tmp_path: Path
         index.add(name, "1.0")
         index.add(name, "2.0")
 
-    advice, _ = advise(index, tmp_path, problem_of("a", constraints=("b<2", "z<2")))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a", constraints=("b<2", "z<2")))
 
-    assert versions(advice.optimum.stack) == {"a": "1.0", "b": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0", "b": "1.0"}
 
 
 def test_a_cycle_of_requirements_is_resolved(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b"])
     index.add("b", "1.0", ["a"])
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert set(versions(advice.optimum.stack)) == {"a", "b"}
+    assert set(versions_of(advice.optimum.stack)) == {"a", "b"}
 
 
 def test_two_lines_for_one_dependency_both_hold(index: PackageIndex, tmp_path: Path) -> None:
@@ -150,18 +154,18 @@ def test_two_lines_for_one_dependency_both_hold(index: PackageIndex, tmp_path: P
     for version in ("0.7", "1.5", "2.5"):
         index.add("b", version)
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert versions(advice.optimum.stack)["b"] == "1.5"
+    assert versions_of(advice.optimum.stack)["b"] == "1.5"
 
 
 def test_a_version_with_malformed_metadata_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0", metadata="Metadata-Version: 2.1\nName: a\nVersion: 2.0\nRequires-Dist: b>>1\n")
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0"}
     assert any(f.code == "ADV107" for f in advice.findings)
 
 
@@ -171,9 +175,9 @@ def test_a_wheel_that_is_for_another_python_is_no_candidate(index: PackageIndex,
     index.add("a", "3.0", tag="cp311-cp311-manylinux_2_28_x86_64")
     index.add("a", "4.0", tag="cp312-cp312-manylinux_2_35_x86_64")
 
-    advice, source = advise(index, tmp_path, problem_of("a"))
+    advice, source = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0"}
     assert {s.reason for s in source.skipped()} == {"requires another Python", "no wheel for the target"}
 
 
@@ -182,25 +186,25 @@ def test_files_uploaded_later_do_not_exist(index: PackageIndex, tmp_path: Path) 
     index.add("a", "2.0", uploaded="2025-06-01T00:00:00Z")
     policy = CandidatePolicy(exclude_newer="2025-03-01T00:00:00+00:00")
 
-    advice, _ = advise(index, tmp_path, problem_of("a", policy=policy))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a", policy=policy))
 
-    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0"}
 
 
 def test_an_sdist_with_static_metadata_is_a_candidate_and_a_finding(index: PackageIndex, tmp_path: Path) -> None:
     index.add_sdist("a", "1.0")
     index.add_sdist("a", "2.0", metadata_version="2.1")
 
-    advice, source = advise(index, tmp_path, problem_of("a"))
+    advice, source = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0"}
     assert {f.code for f in advice.findings} == {"ADV103", "ADV107"}
     assert "only known after a build" in source.skipped()[0].reason
 
 
 def test_an_unknown_package_is_named_with_its_line(index: PackageIndex, tmp_path: Path) -> None:
     with pytest.raises(NoStackError, match="package `tensorflwo`, required by line 1, is not on any configured index"):
-        advise(index, tmp_path, problem_of("tensorflwo"))
+        recommend_stack(index, tmp_path, build_problem("tensorflwo"))
 
 
 def test_a_conflict_names_who_requires_what(index: PackageIndex, tmp_path: Path) -> None:
@@ -210,7 +214,7 @@ def test_a_conflict_names_who_requires_what(index: PackageIndex, tmp_path: Path)
     index.add("c", "2.0")
 
     with pytest.raises(NoStackError) as caught:
-        advise(index, tmp_path, problem_of("a", "b"))
+        recommend_stack(index, tmp_path, build_problem("a", "b"))
 
     assert caught.value.details == (
         "you require `a` (line 1)",
@@ -225,26 +229,26 @@ def test_verification_refuses_a_stack_that_does_not_hold(index: PackageIndex, tm
     index.add("a", "1.0", ["b<2"])
     index.add("b", "1.0")
     index.add("b", "2.0")
-    advice, source = advise(index, tmp_path, problem_of("a"))
+    advice, source = recommend_stack(index, tmp_path, build_problem("a"))
     wrong = tuple(source.candidates(c.name)[0] for c in advice.optimum.stack)
 
     with pytest.raises(VerificationError, match="violates a requirement: .*b<2"):
-        verify(problem_of("a"), source, wrong)
+        verify(build_problem("a"), source, wrong)
 
 
 def test_verification_refuses_a_stack_with_too_much_or_too_little(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b"])
     index.add("b", "1.0")
     index.add("c", "1.0")
-    advice, source = advise(index, tmp_path, problem_of("a"))
+    advice, source = recommend_stack(index, tmp_path, build_problem("a"))
     surplus = source.candidates(canonicalize_name("c"))[0]
     (without,) = (c for c in advice.optimum.stack if c.name == "a")
 
-    verify(problem_of("a"), source, advice.optimum.stack)
+    verify(build_problem("a"), source, advice.optimum.stack)
     with pytest.raises(VerificationError, match=r"packages that nothing requires: \['c'\]"):
-        verify(problem_of("a"), source, (*advice.optimum.stack, surplus))
+        verify(build_problem("a"), source, (*advice.optimum.stack, surplus))
     with pytest.raises(VerificationError):
-        verify(problem_of("a"), source, (without,))
+        verify(build_problem("a"), source, (without,))
 
 
 def test_the_same_inputs_give_the_same_stack_from_any_cache(index: PackageIndex, tmp_path: Path) -> None:
@@ -253,7 +257,7 @@ def test_the_same_inputs_give_the_same_stack_from_any_cache(index: PackageIndex,
         index.add("b", version, ["c"])
         index.add("c", version)
 
-    cold, _ = advise(index, tmp_path, problem_of("a", "b"))
-    warm, _ = advise(index, tmp_path, problem_of("a", "b"))
+    cold, _ = recommend_stack(index, tmp_path, build_problem("a", "b"))
+    warm, _ = recommend_stack(index, tmp_path, build_problem("a", "b"))
 
     assert cold == warm

@@ -28,9 +28,9 @@ def stack(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_text_names_what_was_measured_and_what_was_not(stack: Path, advisor_here: Advisor) -> None:
-    done = advisor_here(*ARGUMENTS, "--workload", "equal")
+    result = advisor_here(*ARGUMENTS, "--workload", "equal")
 
-    lines = done.stdout.splitlines()
+    lines = result.stdout.splitlines()
     place = next(place for place, line in enumerate(lines) if line.startswith("score "))
     assert [line.strip() for line in lines[place : place + 2]] == [
         "score      rules and freshness of all packages; speed, workload `equal`: `numpy`, `tensorflow-cpu` measured "
@@ -41,9 +41,9 @@ def test_the_text_names_what_was_measured_and_what_was_not(stack: Path, advisor_
 
 
 def test_the_json_lists_all_packages_of_the_stack(stack: Path, advisor_here: Advisor) -> None:
-    done = advisor_here(*ARGUMENTS, "--workload", "equal", "--format", "json")
+    result = advisor_here(*ARGUMENTS, "--workload", "equal", "--format", "json")
 
-    assert json.loads(done.stdout)["score"] == {
+    assert json.loads(result.stdout)["score"] == {
         "criteria": ["rules", "speed", "freshness-direct", "freshness"],
         "workload": "equal",
         "measured": ["numpy", "tensorflow-cpu"],
@@ -54,18 +54,18 @@ def test_the_json_lists_all_packages_of_the_stack(stack: Path, advisor_here: Adv
 
 
 def test_a_measured_package_that_the_workload_does_not_use_is_named(stack: Path, advisor_here: Advisor) -> None:
-    done = advisor_here(*ARGUMENTS, "--workload", "numeric", "--format", "json")
+    result = advisor_here(*ARGUMENTS, "--workload", "numeric", "--format", "json")
 
-    score = json.loads(done.stdout)["score"]
+    score = json.loads(result.stdout)["score"]
     assert score["measured"] == ["numpy"]
     assert score["not_in_workload"] == ["tensorflow-cpu"]
     assert score["unmeasured"] == ["tf-nightly"]
 
 
 def test_an_objective_without_speed_says_so(stack: Path, advisor_here: Advisor) -> None:
-    done = advisor_here(*ARGUMENTS, "--objective", "latest")
+    result = advisor_here(*ARGUMENTS, "--objective", "latest")
 
-    assert "score      rules and freshness of all packages; objective `latest` ignores speed\n" in done.stdout
+    assert "score      rules and freshness of all packages; objective `latest` ignores speed\n" in result.stdout
 
 
 def test_the_page_states_the_same(stack: Path, advisor_here: Advisor) -> None:

@@ -22,7 +22,16 @@ from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
 from advisor.resolve.recommend import make_request, recommend
 from knowledge.rules.engine import RuleBook
-from tests.advisor.made import MACHINE, Scores, advise, ask, client_of, no_knowledge, problem_of, versions
+from tests.advisor.factories import (
+    MACHINE,
+    FixedScores,
+    build_client,
+    build_problem,
+    build_request,
+    empty_estimator,
+    recommend_stack,
+    versions_of,
+)
 from tests.package_index import PackageIndex
 
 
@@ -39,10 +48,10 @@ def stack_from(configuration: IndexConfiguration, cache: Path, problem: Resoluti
         problem,
         IndexCandidates(client, problem),
         rules=RuleBook((), MACHINE),
-        estimator=no_knowledge(),
+        estimator=empty_estimator(),
         objective="latest",
     )
-    return versions(recommend(request).optimum.stack)
+    return versions_of(recommend(request).optimum.stack)
 
 
 def test_the_first_index_that_knows_a_package_is_the_only_one(
@@ -52,7 +61,7 @@ def test_the_first_index_that_knows_a_package_is_the_only_one(
     index.add("public", "1.0")
     other.add("private", "1.0")
     both = IndexConfiguration(default=index.url, extra=(other.url,))
-    problem = problem_of("private", "public")
+    problem = build_problem("private", "public")
 
     assert stack_from(both, tmp_path / "1", problem) == {"private": "1.0", "public": "1.0"}
     assert stack_from(replace(both, strategy="unsafe-best-match"), tmp_path / "2", problem)["private"] == "9.0"
@@ -67,7 +76,7 @@ def test_a_bound_package_comes_from_its_index_and_nothing_else_does(
     other.add("helper", "5.0")
     bound = IndexConfiguration(default=index.url, bindings={"torch": other.url})
 
-    assert stack_from(bound, tmp_path, problem_of("torch")) == {"torch": "2.8.0+cu126", "helper": "1.0"}
+    assert stack_from(bound, tmp_path, build_problem("torch")) == {"torch": "2.8.0+cu126", "helper": "1.0"}
 
 
 def test_an_override_replaces_every_requirement_on_its_package(index: PackageIndex, tmp_path: Path) -> None:
@@ -79,11 +88,11 @@ def test_an_override_replaces_every_requirement_on_its_package(index: PackageInd
         RootRequirement(requirement=Requirement(text), origin="override")
         for text in ("b>=2", "c; sys_platform == 'never'")
     )
-    problem = replace(problem_of("a", "b==1.0"), overrides=overrides).with_overridden_roots()
+    problem = replace(build_problem("a", "b==1.0"), overrides=overrides).with_overridden_roots()
 
-    advice, _ = advise(index, tmp_path, problem)
+    advice, _ = recommend_stack(index, tmp_path, problem)
 
-    assert versions(advice.optimum.stack) == {"a": "1.0", "b": "2.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0", "b": "2.0"}
 
 
 BACKEND = """
@@ -123,11 +132,11 @@ def test_an_sdist_is_built_only_on_the_users_word(index: PackageIndex, tmp_path:
     index.add("b", "1.0")
 
     with pytest.raises(NoStackError, match="no set of versions") as refused:
-        advise(index, tmp_path / "1", problem_of("a"))
-    advice, _ = advise(index, tmp_path / "2", problem_of("a", policy=CandidatePolicy(build_sdists=True)))
+        recommend_stack(index, tmp_path / "1", build_problem("a"))
+    advice, _ = recommend_stack(index, tmp_path / "2", build_problem("a", policy=CandidatePolicy(build_sdists=True)))
 
     assert "`--build-sdists`" in " ".join(refused.value.details)
-    assert versions(advice.optimum.stack) == {"a": "1.0", "b": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0", "b": "1.0"}
     assert {f.code for f in advice.findings} == {"ADV103"}
 
 
@@ -135,7 +144,7 @@ def test_an_sdist_whose_build_fails_is_no_candidate(index: PackageIndex, tmp_pat
     add_dynamic_sdist(index, 'raise RuntimeError("no compiler here")')
 
     with pytest.raises(NoStackError) as caught:
-        advise(index, tmp_path, problem_of("a", policy=CandidatePolicy(build_sdists=True)))
+        recommend_stack(index, tmp_path, build_problem("a", policy=CandidatePolicy(build_sdists=True)))
 
     assert "building the metadata of `a-1.0.tar.gz` failed" in " ".join(caught.value.details)
 
@@ -144,43 +153,45 @@ def test_stable_prefers_age_and_evidence(index: PackageIndex, tmp_path: Path) ->
     index.add("a", "1.0", uploaded="2025-01-01T00:00:00Z")
     index.add("a", "2.0", uploaded="2025-03-01T00:00:00Z")
     index.add("a", "3.0", uploaded="2025-06-01T00:00:00Z")
-    problem = problem_of("a")
-    asked = {"objective": "stable", "young_after": "2025-05-01T00:00:00+00:00"}
+    problem = build_problem("a")
+    arguments = {"objective": "stable", "young_after": "2025-05-01T00:00:00+00:00"}
 
-    old_enough = ask(index, tmp_path, problem, objective="stable", young_after=asked["young_after"]).best()
-    measured = ask(
+    old_enough = build_request(
+        index, tmp_path, problem, objective="stable", young_after=arguments["young_after"]
+    ).best()
+    measured = build_request(
         index,
         tmp_path,
         problem,
         objective="stable",
-        young_after=asked["young_after"],
-        estimator=Scores({("a", "1.0"): 0.0}),
+        young_after=arguments["young_after"],
+        estimator=FixedScores({("a", "1.0"): 0.0}),
     ).best()
 
-    assert versions(old_enough.stack) == {"a": "2.0"}
-    assert versions(measured.stack) == {"a": "1.0"}
+    assert versions_of(old_enough.stack) == {"a": "2.0"}
+    assert versions_of(measured.stack) == {"a": "1.0"}
 
 
 def test_stable_avoids_prereleases_that_are_admitted(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0rc1")
-    problem = problem_of("a", policy=CandidatePolicy(prereleases=True))
+    problem = build_problem("a", policy=CandidatePolicy(prereleases=True))
 
-    assert versions(ask(index, tmp_path, problem, objective="latest").best().stack) == {"a": "2.0rc1"}
-    assert versions(ask(index, tmp_path, problem, objective="stable").best().stack) == {"a": "1.0"}
+    assert versions_of(build_request(index, tmp_path, problem, objective="latest").best().stack) == {"a": "2.0rc1"}
+    assert versions_of(build_request(index, tmp_path, problem, objective="stable").best().stack) == {"a": "1.0"}
 
 
 def test_security_avoids_known_vulnerabilities_also_from_the_cache(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0", "3.0", "4.0"):
         index.add("a", version)
     index.vulnerabilities = {("a", "4.0"): ["CVE-1"], ("a", "3.0"): ["CVE-1", "CVE-2"], ("a", "2.0"): []}
-    problem = problem_of("a")
+    problem = build_problem("a")
 
-    online = ask(index, tmp_path, problem, objective="security").best()
-    client = client_of(index, tmp_path, offline=True)
+    online = build_request(index, tmp_path, problem, objective="security").best()
+    client = build_client(index, tmp_path, offline=True)
     source = IndexCandidates(client, problem, advisories=True)
 
-    assert versions(online.stack) == {"a": "2.0"}
+    assert versions_of(online.stack) == {"a": "2.0"}
     assert online.bounds[0].objective == "vulnerabilities"
     assert [source.vulnerabilities(c) for c in source.candidates(problem.roots[0].name)][:3] == [
         ("CVE-1",),
@@ -195,9 +206,9 @@ def test_what_vanishes_between_two_requests_is_passed_over(index: PackageIndex, 
     index.separate_metadata = False
     del index.files["a-2.0-py3-none-any.whl"]
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0"}
     assert any(f.code == "ADV107" and "no longer exists" in f.message for f in advice.findings)
 
 
@@ -206,9 +217,9 @@ def test_a_wheel_that_is_no_archive_is_passed_over(index: PackageIndex, tmp_path
     index.separate_metadata = False
     index.add_file("a", "a-2.0-py3-none-any.whl", b"not a zip file at all")
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0"}
     assert any(f.code == "ADV107" and "not a readable wheel" in f.message for f in advice.findings)
 
 
@@ -216,9 +227,9 @@ def test_a_wheel_whose_metadata_is_of_another_version_is_passed_over(index: Pack
     index.add("a", "1.0")
     index.add("a", "2.0", metadata="Metadata-Version: 2.1\nName: a\nVersion: 7.0\n")
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0"}
     assert any("metadata and file name disagree" in f.message for f in advice.findings)
 
 
@@ -227,9 +238,9 @@ def test_versions_that_are_not_pep_440_are_listed_and_passed_over(index: Package
     index.add_file("a", "a-2.0-final-py3-none-any.whl", b"")
     index.add_file("a", "a-newest.tar.gz", b"")
 
-    advice, source = advise(index, tmp_path, problem_of("a"))
+    advice, source = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert versions(advice.optimum.stack) == {"a": "1.0"}
+    assert versions_of(advice.optimum.stack) == {"a": "1.0"}
     assert {(s.reason, s.count) for s in source.skipped()} == {("file name or version is not standard", 2)}
 
 
@@ -248,9 +259,9 @@ def test_odd_markers_are_evaluated_for_the_target(
     index.add("a", "1.0", [f"b; {marker}"])
     index.add("b", "1.0")
 
-    advice, _ = advise(index, tmp_path, problem_of("a"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
 
-    assert versions(advice.optimum.stack) == ({"a": "1.0", "b": "1.0"} if holds else {"a": "1.0"})
+    assert versions_of(advice.optimum.stack) == ({"a": "1.0", "b": "1.0"} if holds else {"a": "1.0"})
 
 
 def test_a_local_version_carries_its_cuda_into_the_report(index: PackageIndex, tmp_path: Path) -> None:
@@ -258,7 +269,7 @@ def test_a_local_version_carries_its_cuda_into_the_report(index: PackageIndex, t
 
     index.add("torch", "2.8.0+cu126")
 
-    advice, _ = advise(index, tmp_path, problem_of("torch"))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("torch"))
 
     assert carried_cuda((c.name, c.version) for c in advice.optimum.stack) == ("12.6", None)
     assert advice.optimum.stack[0].version == Version("2.8.0+cu126")
@@ -270,7 +281,7 @@ def test_a_criterion_that_the_index_says_nothing_of_is_told(
 ) -> None:
     index.add("a", "1.0", uploaded=None)
 
-    findings = recommend(ask(index, tmp_path, problem_of("a"), objective=objective)).findings
+    findings = recommend(build_request(index, tmp_path, build_problem("a"), objective=objective)).findings
 
     assert [f.code for f in findings] == ["ADV108"]
     assert f"no {lack} for 1 of 1 packages" in findings[0].message

@@ -75,7 +75,7 @@ def test_a_platform_that_the_processor_runs_is_a_target(hardware: HardwareProfil
 
 
 def test_the_command_line_refuses_with_one_sentence(advisor_here: Advisor) -> None:
-    done = advisor_here("advise", "--hardware", "cpu-zen4", "--platform", "macosx_14_0_arm64", "--dry-run")
+    result = advisor_here("advise", "--hardware", "cpu-zen4", "--platform", "macosx_14_0_arm64", "--dry-run")
 
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ")

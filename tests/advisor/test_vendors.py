@@ -25,14 +25,14 @@ ARGUMENTS = ("advise", "--hardware", "mi300x", "--python", "3.12")
 
 
 def test_a_cuda_build_is_refused_on_an_amd_target_with_rule_and_way_out(project: Path, advisor_here: Advisor) -> None:
-    done = advisor_here(*ARGUMENTS)
+    result = advisor_here(*ARGUMENTS)
 
-    assert done.returncode == 3
+    assert result.returncode == 3
     assert not (project / "pylock.toml").exists()
-    assert "(rule `torch-default-is-cuda`)" in done.stderr
-    assert "AMD Instinct MI300X" in done.stderr
-    assert "--package-index torch=https://download.pytorch.org/whl/rocm" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("hint: choose another target, or an index")
+    assert "(rule `torch-default-is-cuda`)" in result.stderr
+    assert "AMD Instinct MI300X" in result.stderr
+    assert "--package-index torch=https://download.pytorch.org/whl/rocm" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("hint: choose another target, or an index")
 
 
 def test_a_rocm_build_of_an_index_is_taken_and_the_accelerator_is_shown(
@@ -60,6 +60,6 @@ def test_the_gate_finds_a_cuda_build_for_an_amd_target(project: Path, advisor_he
 
 
 def test_a_target_without_an_accelerator_says_so(project: Path, advisor_here: Advisor) -> None:
-    done = advisor_here("advise", "--hardware", "cpu-zen4", "--python", "3.12", "--dry-run")
+    result = advisor_here("advise", "--hardware", "cpu-zen4", "--python", "3.12", "--dry-run")
 
-    assert "cpu-zen4 (zen4, no accelerator)" in done.stdout
+    assert "cpu-zen4 (zen4, no accelerator)" in result.stdout

@@ -57,9 +57,9 @@ def _run_all(chosen: argparse.Namespace) -> Iterator[Report]:
             command += [f"--{option.replace('_', '-')}", str(getattr(chosen, option))]
         if chosen.keep is not None:
             command += ["--keep", str(chosen.keep / name)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        print(done.stdout, end="", file=sys.stderr, flush=True)
-        return Report(**json.loads(done.stdout))
+        result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        print(result.stdout, end="", file=sys.stderr, flush=True)
+        return Report(**json.loads(result.stdout))
 
     with ThreadPoolExecutor(chosen.jobs) as pool:
         yield from pool.map(run_one, PARSERS)

@@ -64,9 +64,9 @@ def test_ten_thousand_damaged_documents_stay_within_the_limits(name: str, tmp_pa
     command = [sys.executable, "-m", "tests.fuzz", name, "--inputs", "10000", "--keep", str(tmp_path)]
     # The limit of the command's own would be a timing assertion; this one is for what does not end.
     command += ["--most-seconds", str(ENDLESS_SECONDS)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
-    print(done.stderr, done.stdout)
-    found = Report(**json.loads(done.stdout))
+    result = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+    print(result.stderr, result.stdout)
+    found = Report(**json.loads(result.stdout))
 
     assert found.inputs == 10_000
     assert found.failures == {}, f"the inputs are in {tmp_path}"

@@ -40,11 +40,11 @@ def test_a_grown_document_is_no_traceback(parser: str, name: str) -> None:
 def test_a_large_document_stays_within_the_limits(parser: str, name: str) -> None:
     command = [sys.executable, "-m", "tests.fuzz.growth", parser, name]
     # The seconds that it prints are for a person; here only what does not end fails.
-    done = subprocess.run(
+    result = subprocess.run(
         command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True, timeout=ENDLESS_SECONDS
     )
 
-    assert json.loads(done.stdout)["peak_bytes"] <= MOST_BYTES, done.stdout
+    assert json.loads(result.stdout)["peak_bytes"] <= MOST_BYTES, result.stdout
 
 
 class Answering(PackageIndex):

@@ -8,7 +8,7 @@ from benchmarks.concurrency import HALF, Outcome, measure, show
 
 
 @pytest.mark.parametrize("seconds", [2.0, pytest.param(60.0, marks=pytest.mark.slow)])
-def test_eight_writers_and_four_readers_lose_nothing(address: str, seconds: float) -> None:
+def test_no_observation_of_eight_writers_and_four_readers_is_lost(address: str, seconds: float) -> None:
     outcome = measure(address, seconds)
 
     assert outcome.stored == outcome.acknowledged
@@ -19,7 +19,7 @@ def test_eight_writers_and_four_readers_lose_nothing(address: str, seconds: floa
     assert all(outcome.seconds[name] for name in ("add", "list blocks", "first observation", "whole block"))
 
 
-def test_a_surplus_in_one_block_hides_no_loss_in_another(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_surplus_in_one_block_does_not_hide_a_loss_in_another(capsys: pytest.CaptureFixture[str]) -> None:
     acknowledged, stored = {"a": 50, "b": 50, "c": 50}, {"a": 25, "b": 75, "d": 25}
 
     show("SQLite", Outcome(seconds={}, acknowledged=acknowledged, stored=stored, inconsistent=(), damaged=()))

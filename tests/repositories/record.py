@@ -60,9 +60,11 @@ def main() -> None:
         for candidate in resolve_baseline(problem, IndexCandidates(client, problem)):
             metadata = client.metadata(candidate.file)
             found[candidate.name, str(candidate.version)] = metadata
-    asked = {(canonicalize_name(r.name), e) for metadata in found.values() for r in metadata.requires for e in r.extras}
+    arguments = {
+        (canonicalize_name(r.name), e) for metadata in found.values() for r in metadata.requires for e in r.extras
+    }
     for (name, version), metadata in found.items():
-        extras = sorted(extra for package, extra in asked if package == name and extra in metadata.extras)
+        extras = sorted(extra for package, extra in arguments if package == name and extra in metadata.extras)
         recorded.setdefault(name, {})[version] = {
             "requires": [str(r) for r in metadata.requires if _counts(r, extras)],
             "extras": extras,

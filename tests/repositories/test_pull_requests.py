@@ -136,24 +136,24 @@ def open_repository(
         monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{known}")
 
         def check() -> list[dict[str, Any]]:
-            done = advisor_here("check", "--base", "HEAD", "--format", "json")
-            assert done.returncode in (0, 1), done.stderr
-            document = json.loads(done.stdout)
+            result = advisor_here("check", "--base", "HEAD", "--format", "json")
+            assert result.returncode in (0, 1), result.stderr
+            document = json.loads(result.stdout)
             failing = [finding for finding in document["findings"] if finding["level"] == "error"]
-            assert bool(failing) == bool(done.returncode)
+            assert bool(failing) == bool(result.returncode)
             return failing
 
         def relock(*wanted: str) -> None:
             if (folder / "Pipfile").exists():
                 pins = folder.parent / "pins.txt"
                 pins.write_text("\n".join(wanted))
-                done = advisor_here(
+                result = advisor_here(
                     *("advise", "-o", "Pipfile.lock", "--hardware", "cpu-zen4"), *(("-c", str(pins)) if wanted else ())
                 )
-                assert done.returncode == 0, done.stderr
+                assert result.returncode == 0, result.stderr
             elif (folder / "uv.lock").exists() or name == "language-model":
-                asked = [word for pin in wanted for word in ("--upgrade-package", pin)]
-                command = [find_uv(), "lock", "-q", "--no-python-downloads", "--python", sys.executable, *asked]
+                arguments = [word for pin in wanted for word in ("--upgrade-package", pin)]
+                command = [find_uv(), "lock", "-q", "--no-python-downloads", "--python", sys.executable, *arguments]
                 subprocess.run(command, cwd=folder, check=True)
 
         if name == "language-model":

@@ -29,14 +29,14 @@ def test_the_resolution_scenarios_give_the_expected_stacks(part: int, tmp_path: 
     (tmp_path / "scenarios.json").write_text(json.dumps(document))
     program = f"{sys.executable} -c 'from advisor.cli.app import main; main()'"
 
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, runner, tmp_path / "scenarios.json", "--command", program],
         capture_output=True,
         text=True,
         timeout=1800,
     )
 
-    failed = {line.split()[1].rstrip(":") for line in done.stdout.splitlines() if line.startswith("FAIL")}
+    failed = {line.split()[1].rstrip(":") for line in result.stdout.splitlines() if line.startswith("FAIL")}
     names = {scenario["name"] for scenario in document["scenarios"]}
-    assert failed == {known for known in KNOWN_TO_DIFFER if known.partition("/")[2] in names}, done.stdout
-    assert f"{len(names) - len(failed)} passed" in done.stdout
+    assert failed == {known for known in KNOWN_TO_DIFFER if known.partition("/")[2] in names}, result.stdout
+    assert f"{len(names) - len(failed)} passed" in result.stdout

@@ -120,9 +120,9 @@ class Bench:
         return starts
 
     def status(self, *arguments: str) -> dict[str, Any]:
-        done = self.run("pi", "status", "small", "--format", "json", *arguments)
-        assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
+        result = self.run("pi", "status", "small", "--format", "json", *arguments)
+        assert result.returncode == 0, result.stderr
+        found: dict[str, Any] = json.loads(result.stdout)
         return found
 
     @property

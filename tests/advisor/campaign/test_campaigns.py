@@ -53,10 +53,10 @@ def workers(bench: Bench) -> list[psutil.Process]:
 def test_a_campaign_is_the_same_on_every_engine(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(REFUSES, REFUSES)
 
-    done = bench.campaign(*engine)
+    result = bench.campaign(*engine)
     again = bench.campaign(*engine)
 
-    assert done.returncode == again.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == again.returncode == 0, result.stdout + result.stderr
     assert bench.cells == every_cell(2, 3)
     assert {o.status for o in bench.observations} == {"import-error"}
     told = bench.status()
@@ -93,9 +93,9 @@ def test_a_killed_coordinator_loses_nothing(bench: Bench, engine: tuple[str, ...
     process.send_signal(signal.SIGKILL)
     process.wait()
     bench.release()
-    done = bench.campaign(*engine)
+    result = bench.campaign(*engine)
 
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert bench.cells == every_cell(2, 3)
     assert len(list(bench.home.glob("batches/*"))) == 1
 
@@ -106,9 +106,9 @@ def test_a_cancelled_campaign_keeps_its_results_and_can_continue(bench: Bench, e
     process = bench.start(*engine)
     bench.wait(lambda: bench.begun)
 
-    done = bench.run("pi", "cancel")
+    result = bench.run("pi", "cancel")
 
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert process.wait(300) == 4
     assert bench.status()["state"] == "cancelled"
     assert not workers(bench)
@@ -133,9 +133,9 @@ def test_submitted_and_left_alone_it_is_collected_later(bench: Bench, engine: tu
 def test_a_stack_that_kills_its_worker_is_given_up_and_the_rest_goes_on(bench: Bench) -> None:
     bench.matrix("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", REFUSES, rounds=1)
 
-    done = bench.campaign()
+    result = bench.campaign()
 
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     told = {o.arm: (o.status, o.failure) for o in bench.observations}
     assert [status for _, (status, _) in sorted(told.items())] == ["import-error", "crashed", "import-error"]
     assert "its worker was killed 2 times while it ran" in told[1][1]
@@ -251,8 +251,8 @@ def test_output_that_was_saved_is_collected(bench: Bench, kubernetes: Kubernetes
             command = bench.command(
                 "pi", "work", str(tmp_path / f"pod{task}"), str(task), "--plan", str(plan), "--print"
             )
-            done = bench.run(*command[3:])
-            file.write("noise\n" + done.stdout + done.stdout)
+            result = bench.run(*command[3:])
+            file.write("noise\n" + result.stdout + result.stdout)
 
     collected = bench.run("pi", "collect", "--logs", str(log))
 
@@ -271,11 +271,11 @@ def test_results_are_pushed_from_where_they_are_measured(bench: Bench, kubernete
         kubernetes.secrets["push-token"] = store.create_token(role="runner", source="cluster-a")[0]
         with serving(store) as address:
             options = ("image=x", f"kubeconfig={kubernetes.kubeconfig()}", f"push={address}", "token-secret=push-token")
-            done = bench.campaign("-e", "kubernetes", *(word for o in options for word in ("--engine", o)))
+            result = bench.campaign("-e", "kubernetes", *(word for o in options for word in ("--engine", o)))
         shared = sorted((o.round, o.arm) for o in store.observations())
         sources = {block.source for block in store.blocks()}
 
-    assert done.returncode == 0, done.stderr + done.stdout
+    assert result.returncode == 0, result.stderr + result.stdout
     assert shared == bench.cells == every_cell(2, 2)
     assert sources == {"cluster-a"}
 
@@ -298,9 +298,9 @@ def test_status_is_watched_until_the_end(bench: Bench) -> None:
 def test_a_stack_is_measured_on_slurm_with_its_node(bench: Bench, slurm: Cluster) -> None:
     bench.matrix(REFUSES, rounds=4)
 
-    done = bench.campaign("-e", "slurm", "--engine", "exclusive=true", "--engine", "at-most=2")
+    result = bench.campaign("-e", "slurm", "--engine", "exclusive=true", "--engine", "at-most=2")
 
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     told = bench.status()
     assert {row["node"] for row in told["nodes"]} == {"n1", "n2"}
     options = json.loads((bench.home / "batches/001/engine/sbatch.json").read_text())

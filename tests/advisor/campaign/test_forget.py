@@ -12,9 +12,9 @@ def test_a_campaign_is_forgotten_and_its_observations_stay(bench: Bench) -> None
     assert bench.campaign().returncode == 0
     home = bench.home
 
-    done = bench.run("pi", "forget", "small")
+    result = bench.run("pi", "forget", "small")
 
-    assert (done.returncode, done.stdout) == (0, f"forgot campaign `{home.name}`: deleted `{home}`\n")
+    assert (result.returncode, result.stdout) == (0, f"forgot campaign `{home.name}`: deleted `{home}`\n")
     assert not home.exists()
     assert bench.cells == every_cell(2, 2)
     again = bench.run("pi", "forget", "small")

@@ -203,20 +203,20 @@ def test_a_suitable_node_is_accepted() -> None:
 def test_wrong_options_are_one_sentence(bench: Bench, arguments: tuple[str, ...], code: int, reason: str) -> None:
     bench.matrix(REFUSES)
 
-    done = bench.campaign(*arguments)
+    result = bench.campaign(*arguments)
 
-    assert (done.returncode, reason in done.stderr) == (code, True), done.stderr
-    assert "Traceback" not in done.stderr
+    assert (result.returncode, reason in result.stderr) == (code, True), result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
     bench.matrix(REFUSES)
     nowhere = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if not Path(p, "sbatch").exists())
 
-    done = bench.campaign("-e", "slurm", PATH=nowhere)
+    result = bench.campaign("-e", "slurm", PATH=nowhere)
 
-    assert done.returncode == 4
-    assert "Slurm is not installed on this machine: `sbatch` was not found" in done.stderr
+    assert result.returncode == 4
+    assert "Slurm is not installed on this machine: `sbatch` was not found" in result.stderr
     assert not (bench.folder / "campaigns").exists(), "a campaign that cannot run leaves nothing"
     assert bench.campaign().returncode == 0
     assert bench.cells == every_cell(2, 2)
@@ -236,14 +236,14 @@ def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
 def test_a_rejection_by_slurm_is_reported_and_the_campaign_can_continue(bench: Bench, option: str, reason: str) -> None:
     bench.matrix(REFUSES, rounds=1)
 
-    done = bench.campaign("-e", "slurm", "--engine", option)
+    result = bench.campaign("-e", "slurm", "--engine", option)
 
     if option.startswith("container"):
         # srun is asked on the node.
-        assert (done.returncode, reason in done.stdout) == (4, True), done.stdout + done.stderr
+        assert (result.returncode, reason in result.stdout) == (4, True), result.stdout + result.stderr
     else:
-        assert (done.returncode, reason in done.stderr) == (4, True), done.stderr
-        assert "hint" in done.stderr
+        assert (result.returncode, reason in result.stderr) == (4, True), result.stderr
+        assert "hint" in result.stderr
         assert list(bench.home.glob("batches/*/submission.json")) == []
 
 
@@ -293,10 +293,10 @@ def test_a_rejection_by_kubernetes_is_reported(
     bench.matrix(REFUSES, rounds=1)
     options = ["image=x", f"kubeconfig={kubernetes.kubeconfig()}", option]
 
-    done = bench.campaign("-e", "kubernetes", *(word for o in options for word in ("--engine", o)))
+    result = bench.campaign("-e", "kubernetes", *(word for o in options for word in ("--engine", o)))
 
-    assert (done.returncode, reason in done.stderr) == (code, True), done.stderr
-    assert "Traceback" not in done.stderr
+    assert (result.returncode, reason in result.stderr) == (code, True), result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_a_quota_an_expired_token_and_an_unavailable_api_are_reported(
@@ -314,12 +314,12 @@ def test_a_quota_an_expired_token_and_an_unavailable_api_are_reported(
     kubernetes.down = True
     down = bench.run("pi", "status", "small")
     kubernetes.down = False
-    done = bench.campaign(*options, "--engine", f"kubeconfig={good}")
+    result = bench.campaign(*options, "--engine", f"kubeconfig={good}")
 
     assert (quota.returncode, "the namespace's quota is exceeded" in quota.stderr) == (4, True)
     assert (token.returncode, "sign in again" in token.stderr) == (4, True)
     assert "the cluster's API cannot be reached" in down.stderr
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert bench.cells == every_cell(2, 2)
 
 

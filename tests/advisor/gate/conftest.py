@@ -1,4 +1,4 @@
-"""A locked project, and the gate run on it."""
+"""Fixtures: a locked project, and functions that run the gate on it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.client import IndexClient
 from advisor.project.locks import read_lock
+from tests.advisor.factories import build_client, build_problem
 from tests.advisor.gate.lock_texts import SDIST, WHEEL, WINDOWS, Compare, Document, Found
 from tests.advisor.gate.steps import Run
-from tests.advisor.made import client_of, problem_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Leave the configuration of this machine's pip and uv aside."""
+def no_index_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Hide this machine's configuration of pip and uv."""
     monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -31,8 +31,8 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def project(alone: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor) -> Path:
-    """A locked project; the working directory is its own."""
+def project(no_index_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor) -> Path:
+    """A locked project; its directory is the working directory."""
     index.add("a", "1.0", ["b"], code="")
     index.add("a", "2.0", ["b"], code="")
     index.add("b", "1.0", code="")
@@ -42,8 +42,8 @@ def project(alone: None, index: PackageIndex, tmp_path: Path, advisor_here: Advi
         f'[project]\nname = "m"\ndependencies = [\n  "a",\n]\n\n[tool.uv]\nindex-url = "{index.url}"\n\n'
         '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\n'
     )
-    done = advisor_here("advise")
-    assert done.returncode == 0, done.stderr
+    result = advisor_here("advise")
+    assert result.returncode == 0, result.stderr
     return folder
 
 
@@ -52,10 +52,10 @@ def check(advisor_here: Advisor) -> Run:
     """Run the gate and return its JSON report."""
 
     def run(*arguments: str) -> dict[str, Any]:
-        done = advisor_here("check", "--format", "json", *arguments)
-        assert "Traceback" not in done.stderr
-        document: dict[str, Any] = json.loads(done.stdout)
-        assert document["exit_code"] == done.returncode, done.stderr
+        result = advisor_here("check", "--format", "json", *arguments)
+        assert "Traceback" not in result.stderr
+        document: dict[str, Any] = json.loads(result.stdout)
+        assert document["exit_code"] == result.returncode, result.stderr
         return document
 
     return run
@@ -63,7 +63,7 @@ def check(advisor_here: Advisor) -> Run:
 
 @pytest.fixture
 def six(index: PackageIndex) -> Document:
-    """What an honest lock records of `six 1.16.0`: a wheel for all, one for Windows, and the sdist."""
+    """The entry of `six 1.16.0` in a correct lock: a universal wheel, a wheel for Windows, and the sdist."""
     index.add("six", "1.15.0", code="")
     index.add("six", "1.16.0", code="")
     index.add("six", "1.16.0", tag="cp312-cp312-win_amd64", code="")
@@ -89,22 +89,22 @@ def six(index: PackageIndex) -> Document:
 
 @pytest.fixture
 def compare(index: PackageIndex, tmp_path: Path) -> Iterator[Compare]:
-    """Return code and subject of what differs between a lock and the index; notes left out."""
+    """Compare a lock with the index; return code and subject of each finding except notes."""
     clients: list[IndexClient] = []
 
     def run(name: str, text: str, *, client: IndexClient | None = None, policy: Document | None = None) -> Found:
         (tmp_path / name).write_text(text)
-        problem = problem_of("six")
+        problem = build_problem("six")
         scope = Scope(
             lock=read_lock(tmp_path / name, problem.target),
             problem=problem,
             policy=read_policy(policy or {}),
             target="",
         )
-        clients.append(client or client_of(index, tmp_path / "cache"))
+        clients.append(client or build_client(index, tmp_path / "cache"))
         allowed_indexes = (policy or {}).get("indexes", (clients[-1].configuration.default,))
-        found = LockedFiles(scope, clients[-1], allowed_indexes=allowed_indexes).findings
-        return {(finding.code, finding.subject) for finding in found if finding.level != "note"}
+        findings = LockedFiles(scope, clients[-1], allowed_indexes=allowed_indexes).findings
+        return {(finding.code, finding.subject) for finding in findings if finding.level != "note"}
 
     yield run
     for client in clients:

@@ -1,4 +1,4 @@
-"""Locks of one package, `six`, as each tool writes them, of what a `pylock.toml` records of it."""
+"""Locks of the package `six` in the format of each tool, made from its entry in a `pylock.toml`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHEEL, SDIST, WINDOWS = "six-1.16.0-py3-none-any.whl", "six-1.16.0.tar.gz", "six
 Document = dict[str, Any]
 Found = set[tuple[str, str]]
 Compare = Callable[..., Found]
-"""Returns code and subject of what differs between a lock and the index; notes left out."""
+"""Compares a lock with the index; returns code and subject of each finding except notes."""
 
 
 def pylock(*packages: Document) -> str:
@@ -22,8 +22,8 @@ def pylock(*packages: Document) -> str:
 
 def uv_lock(six: Document, **source: str) -> str:
     def file(entry: Document) -> Document:
-        kept = {"url": entry["url"], "hash": f"sha256:{entry['hashes']['sha256']}", "size": entry["size"]}
-        return {key: value for key, value in kept.items() if value}
+        fields = {"url": entry["url"], "hash": f"sha256:{entry['hashes']['sha256']}", "size": entry["size"]}
+        return {key: value for key, value in fields.items() if value}
 
     own = {"name": "m", "version": "1", "source": {"virtual": "."}, "dependencies": [{"name": "six"}]}
     package = {
@@ -37,7 +37,7 @@ def uv_lock(six: Document, **source: str) -> str:
 
 
 def named_lock(six: Document, **more: Any) -> str:
-    """Return a lock as Poetry and PDM write it: files by name and hash."""
+    """Return a lock in the format of Poetry and PDM: files by name and hash."""
     files = [
         {"file": entry["name"], "hash": f"sha256:{entry['hashes']['sha256']}"}
         for entry in [*six["wheels"], six["sdist"]]

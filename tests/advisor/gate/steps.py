@@ -1,4 +1,4 @@
-"""What several tests of the gate do with a project."""
+"""Functions that several tests of the gate share."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 def places(document: dict[str, Any]) -> set[tuple[str, str, int]]:
-    """Return code, file and line of what was found, but for what is only told."""
+    """Return code, file and line of each finding except notes."""
     return {(f["code"], f["path"], f["line"]) for f in document["findings"] if f["level"] != "note"}
 
 
 def change(path: Path, old: str, new: str) -> int:
-    """Replace a part of a file that must be there; return the line of the first place."""
+    """Replace a text in a file that contains it; return the line of its first occurrence."""
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))

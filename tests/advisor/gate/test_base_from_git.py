@@ -1,4 +1,4 @@
-"""A base is read from git's objects, whatever else the repository holds."""
+"""The base of a change is read from git objects only, never from other files of the repository."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.package_index import PackageIndex
 
 @pytest.fixture
 def repository(project: Path) -> Path:
-    """The project, committed."""
+    """The project with one commit."""
     git(project, "init", "-q", "-b", "main")
     git(project, "add", "pyproject.toml", "pylock.toml")
     git(project, "commit", "-qm", "base")
@@ -31,17 +31,17 @@ def commit(project: Path) -> None:
     git(project, "commit", "-qm", "more")
 
 
-def laid_out(project: Path) -> tuple[dict[str, bytes], list[str]]:
-    """Return what is laid out of the last commit, and what was said."""
-    told: list[str] = []
-    with export_commit("HEAD", project, warn=told.append) as directory:
+def export_last_commit(project: Path) -> tuple[dict[str, bytes], list[str]]:
+    """Export the last commit; return its files by path, and the warnings."""
+    skipped: list[str] = []
+    with export_commit("HEAD", project, warn=skipped.append) as directory:
         assert not any(path.is_symlink() for path in directory.rglob("*"))
         files = {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
-    return files, told
+    return files, skipped
 
 
 @pytest.mark.parametrize("name", ["HEAD", "main", "requirements-main.txt"])
-def test_a_file_of_the_change_never_passes_for_a_commit(
+def test_a_file_of_the_change_is_not_used_as_a_commit(
     repository: Path, check: Run, index: PackageIndex, name: str
 ) -> None:
     git(repository, "branch", "requirements-main.txt")
@@ -58,7 +58,7 @@ def test_a_file_of_the_change_never_passes_for_a_commit(
     assert {f["code"] for f in document["findings"]} >= {"ADV010", "ADV028"}
 
 
-def test_without_a_base_a_file_of_that_name_is_no_policy(repository: Path, check: Run) -> None:
+def test_a_file_named_head_is_not_used_as_the_policy(repository: Path, check: Run) -> None:
     (repository / "HEAD").write_text("")
     with (repository / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "ADV010", reason = "trust me" }]\n')
@@ -75,17 +75,17 @@ def test_a_base_that_is_a_lock_needs_no_git(
     assert [c["package"] for c in check("--base", "before.txt")["targets"][0]["base"]["changes"]] == ["a"]
 
 
-def test_a_base_without_git_says_what_to_do(
+def test_a_base_without_git_is_an_error_with_a_hint(
     project: Path, advisor_here: Advisor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    done = advisor_here("check", "--base", "main")
+    result = advisor_here("check", "--base", "main")
 
-    assert (done.returncode, "`git` is not installed" in done.stderr) == (2, True)
+    assert (result.returncode, "`git` is not installed" in result.stderr) == (2, True)
 
 
-def test_symbolic_links_are_followed_within_the_repository_only(repository: Path) -> None:
+def test_symbolic_links_are_followed_only_inside_the_repository(repository: Path) -> None:
     (repository / "deps").mkdir()
     (repository / "deps" / "list").write_text("a\n")
     (repository / "inside.txt").symlink_to("deps/list")
@@ -96,17 +96,17 @@ def test_symbolic_links_are_followed_within_the_repository_only(repository: Path
     (repository / "loop.txt").symlink_to("loop.txt")
     commit(repository)
 
-    files, told = laid_out(repository)
+    files, skipped = export_last_commit(repository)
 
     assert files["inside.txt"] == files["again.txt"] == b"a\n"
     assert not {"absolute.txt", "outside.txt", "nothing.txt", "loop.txt"} & set(files)
-    assert told == [
+    assert skipped == [
         "the base `HEAD` has 4 symbolic links that lead to no file of the repository, such as `absolute.txt`: they are "
         "skipped"
     ]
 
 
-def test_a_link_cannot_lead_out_through_another_one(repository: Path) -> None:
+def test_a_link_that_leaves_the_repository_through_another_link_is_skipped(repository: Path) -> None:
     deep = repository / "k" / "l"
     deep.mkdir(parents=True)
     (deep / "root").symlink_to("../..")
@@ -114,27 +114,27 @@ def test_a_link_cannot_lead_out_through_another_one(repository: Path) -> None:
     (deep / "in.txt").symlink_to("root/pyproject.toml")
     commit(repository)
 
-    files, told = laid_out(repository)
+    files, skipped = export_last_commit(repository)
 
     assert files["k/l/in.txt"] == files["pyproject.toml"]
     assert "k/l/out.txt" not in files
-    assert "`k/l/out.txt`" in told[0]
+    assert "`k/l/out.txt`" in skipped[0]
 
 
-def test_names_and_attributes_of_other_files_do_not_matter(repository: Path) -> None:
+def test_names_and_attributes_of_other_files_have_no_effect(repository: Path) -> None:
     (repository / ".gitattributes").write_text("*.toml export-ignore\n*.txt text eol=crlf\n")
     with open(os.fsencode(repository) + b"/caf\xe9.txt", "wb") as file:
         file.write(b"a\r\n\xff")
     commit(repository)
 
-    files, told = laid_out(repository)
+    files, skipped = export_last_commit(repository)
 
-    assert (files[os.fsdecode(b"caf\xe9.txt")], told) == (b"a\n\xff", [])
+    assert (files[os.fsdecode(b"caf\xe9.txt")], skipped) == (b"a\n\xff", [])
     assert {"pyproject.toml", "pylock.toml"} <= set(files)
 
 
 def test_a_base_with_many_files_is_read(repository: Path) -> None:
-    # Their names are longer than a command line may be (2 MiB), as made in one tree of git.
+    # Together, their names are longer than a command line may be (2 MiB); git stores them as one tree.
     blob = subprocess.run(
         ["git", "hash-object", "-w", "--stdin"], cwd=repository, input=b"label", check=True, capture_output=True
     ).stdout.decode()
@@ -148,13 +148,13 @@ def test_a_base_with_many_files_is_read(repository: Path) -> None:
 
 def tree_commit(project: Path, tree: str) -> str:
     own = ("-c", "user.name=test", "-c", "user.email=test@example.org")
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", *own, "commit-tree", "-m", "x", tree], cwd=project, check=True, capture_output=True, text=True
     )
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
-def test_a_file_of_a_commit_is_read_as_it_is(repository: Path) -> None:
+def test_a_file_of_a_commit_is_read_unchanged(repository: Path) -> None:
     (repository / "node.yaml").symlink_to("nodes/one.yaml")
     (repository / "nodes").mkdir()
     (repository / "nodes" / "one.yaml").write_bytes(b"cpu: 1\n")
@@ -166,7 +166,7 @@ def test_a_file_of_a_commit_is_read_as_it_is(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["bom.json", "own.cdx.json"])
-def test_a_bill_of_materials_is_compared_with_that_of_the_base(repository: Path, check: Run, name: str) -> None:
+def test_a_bill_of_materials_is_compared_with_the_one_of_the_base(repository: Path, check: Run, name: str) -> None:
     components = [{"name": n, "version": v, "purl": f"pkg:pypi/{n}@{v}"} for n, v in (("a", "2.0"), ("b", "1.1"))]
     (repository / name).write_text(json.dumps({"bomFormat": "CycloneDX", "components": components}))
     git(repository, "add", name)
@@ -175,13 +175,15 @@ def test_a_bill_of_materials_is_compared_with_that_of_the_base(repository: Path,
     assert check("--base", "HEAD", "--current", name)["findings"] == []
 
 
-def test_a_reference_that_is_an_option_is_none(repository: Path) -> None:
+def test_a_reference_that_looks_like_an_option_is_refused(repository: Path) -> None:
     with pytest.raises(InputError, match="neither a file nor a commit"), export_commit("--all", repository, warn=print):
         pass
 
 
-def test_a_repository_inside_the_change_is_not_read_and_runs_nothing(repository: Path, advisor_here: Advisor) -> None:
-    # A commit may hold what git takes for a repository without a checkout, with settings that name programs.
+def test_a_repository_nested_in_the_change_is_not_read_and_runs_no_program(
+    repository: Path, advisor_here: Advisor
+) -> None:
+    # A commit may contain files that git reads as a bare repository, with settings that name programs to run.
     folder = repository / "packages" / "m"
     git(repository, "init", "-q", "--bare", "packages/m")
     (folder / "pyproject.toml").write_text((repository / "pyproject.toml").read_text())
@@ -189,14 +191,14 @@ def test_a_repository_inside_the_change_is_not_read_and_runs_nothing(repository:
     for name, value in {"bare": "false", "worktree": ".", "fsmonitor": f"touch {repository}/ran; false"}.items():
         git(repository, "config", "--file", str(folder / "config"), f"core.{name}", value)
 
-    done = advisor_here("check", str(folder), "--policy-from-base")
-    found = tracked_files(folder, folder)
+    result = advisor_here("check", str(folder), "--policy-from-base")
+    files = tracked_files(folder, folder)
 
-    assert (done.returncode, "git cannot read it: fatal: cannot use bare repository" in done.stderr) == (2, True)
-    assert (found, (repository / "ran").exists()) == ((), False)
+    assert (result.returncode, "git cannot read it: fatal: cannot use bare repository" in result.stderr) == (2, True)
+    assert (files, (repository / "ran").exists()) == ((), False)
 
 
-def test_a_change_in_a_repository_with_outside_links_is_judged(repository: Path, check: Run) -> None:
+def test_a_change_in_a_repository_with_links_to_outside_is_checked(repository: Path, check: Run) -> None:
     (repository / "labels.txt").symlink_to("/data/labels.txt")
     commit(repository)
     change(repository / "pyproject.toml", '  "a",\n', '  "a<2",\n')

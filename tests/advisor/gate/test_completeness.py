@@ -1,4 +1,4 @@
-"""Against a base only the change counts; what cannot be read never passes for success."""
+"""A check against a base reports only the change; input that cannot be read is never a success."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
 
-def test_against_a_base_only_the_change_is_judged(project: Path, check: Run, index: PackageIndex) -> None:
+def test_only_the_change_against_the_base_is_checked(project: Path, check: Run, index: PackageIndex) -> None:
     index.vulnerabilities |= {("a", "2.0"): [], ("b", "1.1"): ["PYSEC-2026-7"], ("a", "1.0"): ["PYSEC-2026-8"]}
     git(project, "init", "-q")
     git(project, "add", "pyproject.toml", "pylock.toml")
@@ -33,12 +33,12 @@ def test_against_a_base_only_the_change_is_judged(project: Path, check: Run, ind
 def test_a_base_can_be_a_lock(project: Path, check: Run) -> None:
     (project / "before.txt").write_text("a==1.0\nb==1.1\n")
 
-    found = check("--base", "before.txt")
+    report = check("--base", "before.txt")
 
-    assert [c["package"] for c in found["targets"][0]["base"]["changes"]] == ["a"]
+    assert [c["package"] for c in report["targets"][0]["base"]["changes"]] == ["a"]
 
 
-def test_a_base_in_a_directory_below_the_repositorys_own_is_found(
+def test_a_project_in_a_subdirectory_of_the_repository_has_a_base(
     project: Path, check: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = project / "service"
@@ -55,7 +55,7 @@ def test_a_base_in_a_directory_below_the_repositorys_own_is_found(
     assert places(check("--base", "HEAD")) == {("ADV001", "pyproject.toml", line)}
 
 
-def test_a_base_has_the_requirements_files_that_are_named(project: Path, check: Run) -> None:
+def test_requirements_files_are_read_from_the_base(project: Path, check: Run) -> None:
     (project / "wanted.txt").write_text("a==2.0\n")
     git(project, "init", "-q")
     git(project, "add", ".")
@@ -65,7 +65,7 @@ def test_a_base_has_the_requirements_files_that_are_named(project: Path, check: 
     assert places(check("--base", "HEAD", "-r", "wanted.txt")) == {("ADV001", "wanted.txt", 1)}
 
 
-def test_what_comes_from_no_index_fails_without_its_credentials(project: Path, check: Run) -> None:
+def test_a_package_from_a_repository_fails_without_printing_credentials(project: Path, check: Run) -> None:
     (project / "pylock.toml").unlink()
     (project / "uv.lock").write_text(
         'version = 1\n[[package]]\nname = "m"\nversion = "1"\nsource = { virtual = "." }\n'
@@ -73,14 +73,14 @@ def test_what_comes_from_no_index_fails_without_its_credentials(project: Path, c
         'source = { git = "https://me:secret@git.example.org/a" }\n'
     )
 
-    found = check()
+    report = check()
 
-    assert [(f["code"], f["message"]) for f in found["findings"] if f["package"] == "a"] == [
+    assert [(f["code"], f["message"]) for f in report["findings"] if f["package"] == "a"] == [
         ("ADV026", "`a` comes from `https://git.example.org/a`, not from an index: its files cannot be compared")
     ]
 
 
-def test_offline_it_answers_from_the_cache_alone_and_the_same(
+def test_an_offline_check_gives_the_same_result_from_the_cache(
     project: Path, check: Run, index: PackageIndex, advisor_here: Advisor
 ) -> None:
     first = check()
@@ -90,38 +90,36 @@ def test_offline_it_answers_from_the_cache_alone_and_the_same(
     assert advisor_here("check", "--offline", "--cache-dir", "elsewhere").returncode == 4
 
 
-def test_an_index_that_fails_never_passes_for_success(
-    project: Path, index: PackageIndex, advisor_here: Advisor
-) -> None:
+def test_an_unavailable_index_is_not_a_success(project: Path, index: PackageIndex, advisor_here: Advisor) -> None:
     index.status = 500
 
-    done = advisor_here("check", "--refresh", "--exit-zero", "-o", "sarif=report.sarif")
+    result = advisor_here("check", "--refresh", "--exit-zero", "-o", "sarif=report.sarif")
 
-    assert done.returncode == 4
-    assert "not complete" in done.stdout
-    assert done.stderr.startswith("error: ")
+    assert result.returncode == 4
+    assert "not complete" in result.stdout
+    assert result.stderr.startswith("error: ")
     document = json.loads((project / "report.sarif").read_text())
     assert document["runs"][0]["invocations"][0]["executionSuccessful"] is False
 
 
-def test_a_knowledge_base_that_cannot_be_read_never_passes_for_success(project: Path, advisor_here: Advisor) -> None:
+def test_an_unreadable_knowledge_base_is_not_a_success(project: Path, advisor_here: Advisor) -> None:
     (project / "own.sqlite").write_bytes(b"no database" * 1000)
 
-    done = advisor_here("check", "--exit-zero")
+    result = advisor_here("check", "--exit-zero")
 
-    assert done.returncode == 4
-    assert "not complete" in done.stdout
-    assert done.stderr.startswith("error: the knowledge base")
+    assert result.returncode == 4
+    assert "not complete" in result.stdout
+    assert result.stderr.startswith("error: the knowledge base")
 
 
-def test_exit_zero_is_for_findings_alone(project: Path, advisor_here: Advisor) -> None:
+def test_exit_zero_applies_only_to_findings(project: Path, advisor_here: Advisor) -> None:
     change(project / "pyproject.toml", '  "a",\n', '  "a<2",\n')
 
     assert advisor_here("check").returncode == 1
     assert advisor_here("check", "--exit-zero").returncode == 0
 
 
-def test_that_no_stack_satisfies_the_constraints_fails_where_no_finding_does(
+def test_unsatisfiable_constraints_fail_even_without_findings(
     project: Path, advisor_here: Advisor, index: PackageIndex
 ) -> None:
     for entry in index.entries["a"]:
@@ -140,7 +138,7 @@ def test_that_no_stack_satisfies_the_constraints_fails_where_no_finding_does(
     assert "no version of `a`" in alone.stderr
 
 
-def test_a_change_cannot_trust_an_index_of_its_own(project: Path, check: Run) -> None:
+def test_a_change_cannot_allow_its_own_index(project: Path, check: Run) -> None:
     git(project, "init", "-q")
     git(project, "add", "pyproject.toml", "pylock.toml")
     git(project, "commit", "-qm", "base")
@@ -151,15 +149,15 @@ def test_a_change_cannot_trust_an_index_of_its_own(project: Path, check: Run) ->
         re.sub(r"http://127[^\"]*/simple/", "https://packages.example.org/simple", lock)
     )
 
-    found = check("--base", "HEAD")
+    report = check("--base", "HEAD")
 
-    assert {(f["code"], f["package"]) for f in found["findings"] if f["level"] == "error"} == {
+    assert {(f["code"], f["package"]) for f in report["findings"] if f["level"] == "error"} == {
         ("ADV015", "a"),
         ("ADV015", "b"),
     }
 
 
-def test_an_exception_that_the_base_has_is_no_news(project: Path, check: Run) -> None:
+def test_a_problem_of_an_exception_in_the_base_is_not_reported_again(project: Path, check: Run) -> None:
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "ADV010", reason = "old", expires = 2020-01-01 }]\n')
     git(project, "init", "-q")

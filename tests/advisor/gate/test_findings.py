@@ -1,4 +1,4 @@
-"""What the gate finds: each code, at its line, and nothing where nothing is wrong."""
+"""Findings of the gate: each code at its line, and none for a correct lock."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from advisor.project.locks import read_lock
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import ConflictRule
 from knowledge.store.engine import open_knowledge_base
+from tests.advisor.factories import MACHINE, build_problem
 from tests.advisor.gate.steps import Run, change, places
-from tests.advisor.made import MACHINE, problem_of
 from tests.conftest import Advisor
 from tests.knowledge.samples import observation
 from tests.package_index import PackageIndex
 
 
-def test_a_lock_that_is_as_advised_passes(project: Path, check: Run) -> None:
-    found = check()
+def test_a_recommended_lock_passes(project: Path, check: Run) -> None:
+    report = check()
 
-    assert places(found) == set()
-    assert found["targets"][0]["recommended"]["packages"] == {"a": "2.0", "b": "1.1"}
+    assert places(report) == set()
+    assert report["targets"][0]["recommended"]["packages"] == {"a": "2.0", "b": "1.1"}
 
 
-def test_a_requirement_that_the_lock_does_not_hold_points_at_itself(
+def test_a_requirement_missing_from_the_lock_is_reported_at_its_line(
     project: Path, check: Run, index: PackageIndex
 ) -> None:
     index.add("c", "1.0", code="")
@@ -37,35 +37,35 @@ def test_a_requirement_that_the_lock_does_not_hold_points_at_itself(
     assert places(check()) == {("ADV001", "pyproject.toml", line)}
 
 
-def test_a_version_that_a_requirement_refuses_points_at_the_requirement(project: Path, check: Run) -> None:
+def test_a_version_outside_a_requirement_is_reported_at_the_requirement(project: Path, check: Run) -> None:
     line = change(project / "pyproject.toml", '  "a",\n', '  "a<2",\n')
 
     assert places(check()) == {("ADV001", "pyproject.toml", line)}
 
 
-def test_a_version_that_a_locked_package_refuses_points_at_the_lock(
+def test_a_version_outside_a_requirement_of_a_locked_package_is_reported_at_the_lock(
     project: Path, check: Run, index: PackageIndex
 ) -> None:
     index.add("a", "2.1", ["b>=1.1"], code="")
     index.add("d", "1.0", ["b<1.1"], code="")
     (project / "requirements.txt").write_text("a==2.1\n# second\nb==1.0\nd==1.0\n")
 
-    found = check("--current", "requirements.txt", "-r", "requirements.txt")
+    report = check("--current", "requirements.txt", "-r", "requirements.txt")
 
-    assert ("ADV001", "requirements.txt", 3) in places(found)
+    assert ("ADV001", "requirements.txt", 3) in places(report)
 
 
-def test_what_nothing_requires_is_told_without_failing(project: Path, check: Run, index: PackageIndex) -> None:
+def test_a_package_that_nothing_requires_is_a_note(project: Path, check: Run, index: PackageIndex) -> None:
     index.add("c", "1.0", code="")
     (project / "freeze.txt").write_text("a==2.0\nb==1.1\nc==1.0\n")
 
-    found = check("--current", "freeze.txt")
+    report = check("--current", "freeze.txt")
 
-    assert [f["message"] for f in found["findings"] if f["code"] == "ADV019"] == ["nothing on the target requires `c`"]
-    assert found["exit_code"] == 0
+    assert [f["message"] for f in report["findings"] if f["code"] == "ADV019"] == ["nothing on the target requires `c`"]
+    assert report["exit_code"] == 0
 
 
-def test_a_yanked_version_is_found(project: Path, check: Run, index: PackageIndex) -> None:
+def test_a_yanked_version_is_reported(project: Path, check: Run, index: PackageIndex) -> None:
     for entry in index.entries["b"]:
         entry["yanked"] = entry["filename"].startswith("b-1.1")
     line = change(project / "pylock.toml", 'version = "1.1"', 'version = "1.1"')
@@ -73,7 +73,7 @@ def test_a_yanked_version_is_found(project: Path, check: Run, index: PackageInde
     assert places(check("--refresh")) == {("ADV010", "pylock.toml", line)}
 
 
-def test_a_version_that_left_the_index_is_found(project: Path, check: Run, index: PackageIndex) -> None:
+def test_a_version_that_is_no_longer_on_the_index_is_reported(project: Path, check: Run, index: PackageIndex) -> None:
     index.entries["b"] = [e for e in index.entries["b"] if not e["filename"].startswith("b-1.1")]
 
     assert {code for code, _, _ in places(check("--refresh"))} == {"ADV011"}
@@ -86,43 +86,43 @@ def test_a_lock_for_another_interpreter_is_not_installable(project: Path, check:
     assert ("ADV012", "freeze.txt", 2) in places(check("--current", "freeze.txt"))
 
 
-def test_a_file_that_was_exchanged_is_found(project: Path, check: Run, index: PackageIndex) -> None:
+def test_a_replaced_file_is_reported(project: Path, check: Run, index: PackageIndex) -> None:
     for entry in index.entries["b"]:
         entry["hashes"] = {"sha256": "0" * 64}
 
     assert {code for code, _, _ in places(check("--refresh"))} == {"ADV014"}
 
 
-def test_a_lock_without_hashes_is_found(project: Path, check: Run) -> None:
+def test_a_lock_without_hashes_is_reported(project: Path, check: Run) -> None:
     (project / "freeze.txt").write_text("a==2.0\nb==1.1\n")
 
     assert places(check("--current", "freeze.txt")) == {("ADV013", "freeze.txt", 1)}
 
 
-def test_a_hash_that_is_forgotten_is_found_at_its_line(project: Path, check: Run, advisor_here: Advisor) -> None:
+def test_a_missing_hash_is_reported_at_its_line(project: Path, check: Run, advisor_here: Advisor) -> None:
     advisor_here("advise", "-o", "locked.txt")
     lines = (project / "locked.txt").read_text().splitlines()
     [line] = [number for number, text in enumerate(lines) if text.startswith("b==")]
     (project / "locked.txt").write_text("\n".join([*lines[:line], "b==1.1"]) + "\n")
 
-    found = check("--current", "locked.txt")
+    report = check("--current", "locked.txt")
 
-    assert {(code, path) for code, path, _ in places(found)} == {("ADV013", "locked.txt")}
+    assert {(code, path) for code, path, _ in places(report)} == {("ADV013", "locked.txt")}
 
 
-def test_a_vulnerable_version_is_found_with_its_advisory(project: Path, check: Run, index: PackageIndex) -> None:
+def test_a_vulnerable_version_is_reported_with_its_advisory(project: Path, check: Run, index: PackageIndex) -> None:
     index.vulnerabilities |= {("a", "2.0"): [], ("b", "1.1"): ["PYSEC-2026-7"]}
 
-    found = check()
+    report = check()
 
-    assert [(f["code"], f["package"], f["subject"]) for f in found["findings"]] == [("ADV009", "b", "PYSEC-2026-7")]
+    assert [(f["code"], f["package"], f["subject"]) for f in report["findings"]] == [("ADV009", "b", "PYSEC-2026-7")]
 
 
-def test_an_index_without_records_is_told(project: Path, check: Run) -> None:
+def test_an_index_without_vulnerability_records_is_reported(project: Path, check: Run) -> None:
     assert [f["code"] for f in check()["findings"]] == ["ADV022"]
 
 
-def test_a_package_from_an_index_that_was_not_meant_is_found(project: Path, check: Run) -> None:
+def test_a_package_from_another_index_is_reported(project: Path, check: Run) -> None:
     text = (project / "pylock.toml").read_text()
     head, _, tail = text.partition('name = "b"')
     first = tail.index("http://127")
@@ -130,63 +130,63 @@ def test_a_package_from_an_index_that_was_not_meant_is_found(project: Path, chec
         head + 'name = "b"' + tail[:first] + "https://packages.example.org/simple" + tail[tail.index('"', first) :]
     )
 
-    found = check()
+    report = check()
 
-    assert {(f["code"], f["package"]) for f in found["findings"] if f["level"] == "error"} == {("ADV015", "b")}
+    assert {(f["code"], f["package"]) for f in report["findings"] if f["level"] == "error"} == {("ADV015", "b")}
 
 
-def test_the_policys_indexes_count_alone(project: Path, check: Run) -> None:
+def test_indexes_of_the_policy_replace_those_of_the_project(project: Path, check: Run) -> None:
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nindexes = ["https://packages.example.org/simple"]\n')
 
     assert {code for code, _, _ in places(check())} == {"ADV015"}
 
 
-def test_a_setting_that_was_measured_to_be_slow_is_found_in_the_sources(
-    project: Path, check: Run, index: PackageIndex
-) -> None:
+def test_a_setting_measured_as_slow_is_reported_in_the_sources(project: Path, check: Run, index: PackageIndex) -> None:
     index.add("tensorflow-cpu", "2.20.0", code="")
     (project / "freeze.txt").write_text("tensorflow-cpu==2.20.0\n")
     (project / "train.py").write_text('import os\n\nos.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"\n')
 
-    found = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "equal")
+    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "equal")
 
-    assert ("ADV016", "train.py", 3) in places(found)
+    assert ("ADV016", "train.py", 3) in places(report)
 
 
-def test_a_setting_that_the_project_states_is_judged_too(project: Path, check: Run, index: PackageIndex) -> None:
+def test_a_setting_in_the_project_table_is_checked(project: Path, check: Run, index: PackageIndex) -> None:
     index.add("tensorflow-cpu", "2.20.0", code="")
     (project / "freeze.txt").write_text("tensorflow-cpu==2.20.0\n")
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.settings]\nonednn = "off"\n')
 
-    found = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "equal")
+    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "equal")
 
-    assert [(f["code"], f["path"]) for f in found["findings"] if f["code"] == "ADV016"] == [
+    assert [(f["code"], f["path"]) for f in report["findings"] if f["code"] == "ADV016"] == [
         ("ADV016", "pyproject.toml")
     ]
 
 
-def test_a_framework_that_nobody_measured_is_told(project: Path, check: Run, index: PackageIndex) -> None:
+def test_a_framework_without_measurements_is_reported(project: Path, check: Run, index: PackageIndex) -> None:
     index.add("torch", "2.10.0", code="")
     (project / "freeze.txt").write_text("torch==2.10.0\n")
 
-    found = check("--current", "freeze.txt", "-r", "freeze.txt", "--hardware", "a100")
+    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--hardware", "a100")
 
-    assert [(f["package"], f["level"]) for f in found["findings"] if f["code"] == "ADV017"] == [("torch", "note")]
+    assert [(f["package"], f["level"]) for f in report["findings"] if f["code"] == "ADV017"] == [("torch", "note")]
 
 
-def test_a_capability_that_a_build_does_not_serve_is_found(project: Path, check: Run, index: PackageIndex) -> None:
+def test_a_compute_capability_that_the_build_does_not_support_is_reported(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
     index.add("torch", "2.0.1", code="")
     index.add("nvidia-cuda-runtime", "13.0.88", code="")
     (project / "freeze.txt").write_text("torch==2.0.1\nnvidia-cuda-runtime==13.0.88\n")
 
-    found = check("--current", "freeze.txt", "-r", "freeze.txt", "--hardware", "v100")
+    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--hardware", "v100")
 
-    assert ("ADV004", "freeze.txt", 2) in places(found)
+    assert ("ADV004", "freeze.txt", 2) in places(report)
 
 
-def test_a_version_that_was_seen_to_fail_is_found(
+def test_a_version_with_a_recorded_failure_is_reported(
     project: Path, check: Run, index: PackageIndex, tmp_path: Path
 ) -> None:
     index.add("numpy", "2.1.0", code="")
@@ -194,40 +194,40 @@ def test_a_version_that_was_seen_to_fail_is_found(
     with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
         store.add(observation("2.1.0", status="crashed", round=number) for number in range(3))
 
-    found = check("--current", "freeze.txt", "-r", "freeze.txt")
+    report = check("--current", "freeze.txt", "-r", "freeze.txt")
 
-    assert ("ADV005", "freeze.txt", 1) in places(found)
+    assert ("ADV005", "freeze.txt", 1) in places(report)
 
 
-def test_a_build_that_leaves_the_gpu_idle_is_told(project: Path, check: Run, index: PackageIndex) -> None:
+def test_a_cpu_build_on_a_gpu_target_is_reported(project: Path, check: Run, index: PackageIndex) -> None:
     index.add("torch", "2.10.0+cpu", code="")
     (project / "freeze.txt").write_text("torch==2.10.0+cpu\n")
 
-    found = check("--current", "freeze.txt", "-r", "freeze.txt", "--hardware", "a100")
+    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--hardware", "a100")
 
-    assert [(f["package"], f["level"]) for f in found["findings"] if f["code"] == "ADV018"] == [("torch", "warning")]
+    assert [(f["package"], f["level"]) for f in report["findings"] if f["code"] == "ADV018"] == [("torch", "warning")]
 
 
-def test_a_gap_to_the_recommended_stack_is_found_where_it_is_beyond_what_is_allowed(
+def test_a_gap_to_the_recommended_stack_above_the_limit_is_reported(
     project: Path, check: Run, index: PackageIndex
 ) -> None:
-    # By the observations that ship: 2.12.1 runs this workload at about 0.92 of the speed of 2.20.0.
+    # By the shipped observations, 2.12.1 runs this workload at about 0.92 of the speed of 2.20.0.
     index.add("tensorflow-cpu", "2.12.1", code="")
     index.add("tensorflow-cpu", "2.20.0", code="")
     (project / "loose.txt").write_text("tensorflow-cpu\n")
     (project / "freeze.txt").write_text("tensorflow-cpu==2.12.1\n")
-    asked = ("--current", "freeze.txt", "-r", "loose.txt", "--workload", "equal")
+    arguments = ("--current", "freeze.txt", "-r", "loose.txt", "--workload", "equal")
 
-    beyond = check(*asked)
+    beyond = check(*arguments)
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nmax-gap = "50 %"\n')
-    within = check(*asked)
+    within = check(*arguments)
 
     assert "ADV008" not in {f["code"] for f in within["findings"]}
     assert ("ADV008", "freeze.txt", 1) in places(beyond)
 
 
-def test_an_ignored_finding_does_not_fail_and_is_told_with_its_reason(
+def test_an_ignored_finding_is_listed_with_its_reason_and_does_not_fail(
     project: Path, check: Run, index: PackageIndex
 ) -> None:
     index.vulnerabilities |= {("a", "2.0"): [], ("b", "1.1"): ["PYSEC-2026-7"]}
@@ -237,36 +237,36 @@ def test_an_ignored_finding_does_not_fail_and_is_told_with_its_reason(
             "expires = 2999-01-01 }]\n"
         )
 
-    found = check()
+    report = check()
 
-    assert found["findings"] == []
-    assert [(f["code"], f["reason"]) for f in found["ignored"]] == [("ADV009", "not reachable")]
+    assert report["findings"] == []
+    assert [(f["code"], f["reason"]) for f in report["ignored"]] == [("ADV009", "not reachable")]
 
 
-def test_an_exception_for_one_package_covers_no_other(project: Path, check: Run, index: PackageIndex) -> None:
+def test_an_exception_covers_only_its_package(project: Path, check: Run, index: PackageIndex) -> None:
     index.vulnerabilities |= {("a", "2.0"): ["PYSEC-2026-8"], ("b", "1.1"): ["PYSEC-2026-7"]}
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "vulnerable", package = "B", reason = "not reachable" }]\n')
 
-    found = check()
+    report = check()
 
-    assert [(f["code"], f["package"]) for f in found["findings"] if f["level"] == "error"] == [("ADV009", "a")]
-    assert [(f["code"], f["package"]) for f in found["ignored"]] == [("ADV009", "b")]
-    assert found["exit_code"] == 1
+    assert [(f["code"], f["package"]) for f in report["findings"] if f["level"] == "error"] == [("ADV009", "a")]
+    assert [(f["code"], f["package"]) for f in report["ignored"]] == [("ADV009", "b")]
+    assert report["exit_code"] == 1
 
 
-def test_only_the_codes_that_the_policy_names_fail(project: Path, check: Run, index: PackageIndex) -> None:
+def test_only_codes_in_the_policys_fail_list_fail(project: Path, check: Run, index: PackageIndex) -> None:
     index.vulnerabilities |= {("a", "2.0"): [], ("b", "1.1"): ["PYSEC-2026-7"]}
     for entry in index.entries["a"]:
         entry["yanked"] = entry["filename"].startswith("a-2.0")
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nfail = ["yanked"]\n')
 
-    found = check("--refresh")
+    report = check("--refresh")
 
-    levels = {f["code"]: f["level"] for f in found["findings"]}
+    levels = {f["code"]: f["level"] for f in report["findings"]}
     assert (levels["ADV009"], levels["ADV010"]) == ("warning", "error")
-    assert found["exit_code"] == 1
+    assert report["exit_code"] == 1
 
 
 def test_an_expired_exception_is_a_finding_at_its_line(project: Path, check: Run, index: PackageIndex) -> None:
@@ -277,21 +277,23 @@ def test_an_expired_exception_is_a_finding_at_its_line(project: Path, check: Run
         f'{text}[tool.advisor.gate]\nignore = [{{ code = "ADV009", reason = "later", expires = {yesterday} }}]\n'
     )
 
-    found = check()
+    report = check()
 
     line = text.count("\n") + 2
-    assert ("ADV020", "pyproject.toml", line) in places(found)
-    assert "ADV009" in {code for code, _, _ in places(found)}
+    assert ("ADV020", "pyproject.toml", line) in places(report)
+    assert "ADV009" in {code for code, _, _ in places(report)}
 
 
-def test_an_exception_that_covers_nothing_is_told(project: Path, check: Run) -> None:
+def test_an_exception_that_covers_no_finding_is_reported(project: Path, check: Run) -> None:
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "ADV010", reason = "old" }]\n')
 
     assert "ADV021" in {f["code"] for f in check()["findings"]}
 
 
-def test_every_target_is_judged_and_one_can_be_named(project: Path, check: Run, index: PackageIndex) -> None:
+def test_every_target_is_checked_and_a_single_one_can_be_selected(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
     index.add("nvidia-cuda-runtime", "13.0.88", code="")
     change(project / "pyproject.toml", '  "a",\n', '  "nvidia-cuda-runtime",\n')
     with (project / "pyproject.toml").open("a") as file:
@@ -307,8 +309,8 @@ def test_every_target_is_judged_and_one_can_be_named(project: Path, check: Run, 
     assert one["exit_code"] == 0
 
 
-def test_two_packages_that_a_rule_forbids_together_are_found(tmp_path: Path) -> None:
-    # No rule that ships is of this kind: it is made up.
+def test_two_packages_that_a_rule_forbids_together_are_reported(tmp_path: Path) -> None:
+    # No shipped rule is of this kind: the test makes one.
     rule = ConflictRule(
         kind="conflict",
         id="made-up",
@@ -321,11 +323,11 @@ def test_two_packages_that_a_rule_forbids_together_are_found(tmp_path: Path) -> 
         source="https://example.org",
     )
     (tmp_path / "freeze.txt").write_text("a==1.0\nb==1.1\n")
-    problem = problem_of("a", "b")
+    problem = build_problem("a", "b")
     lock = read_lock(tmp_path / "freeze.txt", problem.target)
     scope = Scope(lock=lock, problem=problem, policy=read_policy({}), target="")
     predictor = Predictor(DiskCache(tmp_path), address="sqlite://", hardware=MACHINE, workload="equal")
 
-    found = list(check_compatibility(scope, RuleBook((rule,), MACHINE), predictor, frameworks=()))
+    report = list(check_compatibility(scope, RuleBook((rule,), MACHINE), predictor, frameworks=()))
 
-    assert [(f.code, f.package, f.place.line, f.level) for f in found] == [("ADV002", "b", 2, "error")]
+    assert [(f.code, f.package, f.place.line, f.level) for f in report] == [("ADV002", "b", 2, "error")]

@@ -1,4 +1,4 @@
-"""The formats of the gate's report: valid, deterministic, and telling the same."""
+"""The formats of the gate's report are valid and deterministic and contain the same findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 
 @pytest.fixture
 def failing(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pinned project with an error, a warning that is ignored, and notes; two of its names try to break formats."""
+    """A pinned project with an error, an ignored warning and notes; two names contain markup characters."""
     monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
     monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     index.add("tensorflow-cpu", "2.15.1", code="")
@@ -38,13 +38,13 @@ def failing(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def report(advisor_here: Advisor, format: str, *arguments: str) -> str:
     """Return the report in a format."""
-    done = advisor_here("check", "--format", format, *arguments)
-    assert done.returncode == 1, done.stderr
-    return done.stdout
+    result = advisor_here("check", "--format", format, *arguments)
+    assert result.returncode == 1, result.stderr
+    return result.stdout
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_format_is_deterministic_and_is_written_as_it_is_printed(
+def test_each_format_is_deterministic_and_the_same_in_a_file_and_on_the_screen(
     failing: Path, advisor_here: Advisor, format: str
 ) -> None:
     first = report(advisor_here, format, "-o", f"{format}=report.out")
@@ -54,7 +54,7 @@ def test_a_format_is_deterministic_and_is_written_as_it_is_printed(
     assert "ADV006" in first
 
 
-def test_several_files_are_written_at_once_by_their_names(failing: Path, advisor_here: Advisor) -> None:
+def test_the_name_of_each_output_file_selects_its_format(failing: Path, advisor_here: Advisor) -> None:
     names = ("a.json", "a.md", "a.sarif", "a.xml", "a.html", "gitlab=b.json")
 
     report(advisor_here, "github", *(word for name in names for word in ("-o", name)))
@@ -65,7 +65,7 @@ def test_several_files_are_written_at_once_by_their_names(failing: Path, advisor
     assert (failing / "a.html").read_text().startswith("<!doctype html>")
 
 
-def test_sarif_is_valid_and_holds_what_is_ignored_as_suppressed(failing: Path, advisor_here: Advisor) -> None:
+def test_sarif_is_valid_and_lists_ignored_findings_as_suppressed(failing: Path, advisor_here: Advisor) -> None:
     document = json.loads(report(advisor_here, "sarif"))
 
     SarifSchema.model_validate(document)
@@ -77,12 +77,12 @@ def test_sarif_is_valid_and_holds_what_is_ignored_as_suppressed(failing: Path, a
     assert "suppressions" not in by_code["ADV006"]
 
 
-def test_the_sarif_schema_refuses_what_is_no_sarif() -> None:
+def test_the_sarif_schema_rejects_other_documents() -> None:
     with pytest.raises(ValidationError):
         SarifSchema.model_validate({"version": "2.1.0", "runs": [{"tool": {}, "surplus": 1}]})
 
 
-def test_junit_counts_what_it_holds(failing: Path, advisor_here: Advisor) -> None:
+def test_junit_counts_match_its_test_cases(failing: Path, advisor_here: Advisor) -> None:
     root = ElementTree.fromstring(report(advisor_here, "junit"))
 
     assert root.tag == "testsuites"
@@ -93,15 +93,15 @@ def test_junit_counts_what_it_holds(failing: Path, advisor_here: Advisor) -> Non
     }
 
 
-def test_github_commands_are_escaped_and_point_at_the_line(failing: Path, advisor_here: Advisor) -> None:
-    told = report(advisor_here, "github")
+def test_github_annotations_are_escaped_and_name_the_line(failing: Path, advisor_here: Advisor) -> None:
+    text = report(advisor_here, "github")
 
-    command = next(line for line in told.splitlines() if "ADV006" in line)
+    command = next(line for line in text.splitlines() if "ADV006" in line)
     assert command.startswith("::error file=requirements.txt,line=2,title=ADV006 abi-break::")
-    assert all(line.startswith(("::", "advisor: ")) for line in told.splitlines())
+    assert all(line.startswith(("::", "advisor: ")) for line in text.splitlines())
 
 
-def test_gitlab_issues_have_what_the_widget_needs(failing: Path, advisor_here: Advisor) -> None:
+def test_gitlab_issues_have_the_required_fields(failing: Path, advisor_here: Advisor) -> None:
     issues = json.loads(report(advisor_here, "gitlab"))
 
     assert all({"description", "check_name", "fingerprint", "severity", "location"} == set(issue) for issue in issues)
@@ -110,10 +110,10 @@ def test_gitlab_issues_have_what_the_widget_needs(failing: Path, advisor_here: A
     assert {issue["severity"] for issue in issues} <= {"info", "minor", "major", "critical", "blocker"}
 
 
-def test_fingerprints_survive_that_lines_move(failing: Path, advisor_here: Advisor) -> None:
+def test_fingerprints_do_not_depend_on_line_numbers(failing: Path, advisor_here: Advisor) -> None:
     def fingerprints() -> dict[str, str]:
-        found = json.loads(report(advisor_here, "json"))["findings"]
-        return {finding["code"]: finding["fingerprint"] for finding in found}
+        findings = json.loads(report(advisor_here, "json"))["findings"]
+        return {finding["code"]: finding["fingerprint"] for finding in findings}
 
     before = fingerprints()
     (failing / "requirements.txt").write_text("# a comment\n\n# another\n" + (failing / "requirements.txt").read_text())
@@ -121,7 +121,7 @@ def test_fingerprints_survive_that_lines_move(failing: Path, advisor_here: Advis
     assert fingerprints() == before
 
 
-def test_what_would_break_a_table_or_a_page_is_escaped(failing: Path, advisor_here: Advisor) -> None:
+def test_markup_characters_are_escaped_in_markdown_and_html(failing: Path, advisor_here: Advisor) -> None:
     markdown, page = report(advisor_here, "markdown"), report(advisor_here, "html")
 
     row = next(line for line in markdown.splitlines() if line.startswith("| ADV013"))
@@ -130,7 +130,7 @@ def test_what_would_break_a_table_or_a_page_is_escaped(failing: Path, advisor_he
     assert "&lt;script&gt;alert(1)" in page
 
 
-def test_pages_load_nothing(failing: Path, advisor_here: Advisor) -> None:
+def test_html_pages_load_no_other_resource(failing: Path, advisor_here: Advisor) -> None:
     (failing / "loose.txt").write_text("tensorflow-cpu\nnumpy\n")
     advice = advisor_here("advise", "--format", "html", "--dry-run", "-r", "loose.txt")
 
@@ -142,7 +142,7 @@ def test_pages_load_nothing(failing: Path, advisor_here: Advisor) -> None:
 
 @pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no Chromium at /usr/bin/chromium")
 @pytest.mark.parametrize("javascript", [True, False], ids=["with JavaScript", "without"])
-def test_pages_are_readable_in_a_browser(failing: Path, advisor_here: Advisor, javascript: bool) -> None:
+def test_html_pages_are_readable_in_a_browser(failing: Path, advisor_here: Advisor, javascript: bool) -> None:
     from playwright.sync_api import sync_playwright
 
     (failing / "loose.txt").write_text("tensorflow-cpu\nnumpy\n")
@@ -174,9 +174,7 @@ def test_pages_are_readable_in_a_browser(failing: Path, advisor_here: Advisor, j
     assert problems == []
 
 
-def test_an_unmeasured_stack_is_not_called_as_fast_as_the_baseline(
-    failing: Path, index: PackageIndex, advisor_here: Advisor
-) -> None:
+def test_an_unmeasured_stack_has_no_predicted_speed(failing: Path, index: PackageIndex, advisor_here: Advisor) -> None:
     for version in ("2.7.0", "2.8.0"):
         index.add("torch", version, code="")
     (failing / "torch.txt").write_text("torch\n")
@@ -187,12 +185,12 @@ def test_an_unmeasured_stack_is_not_called_as_fast_as_the_baseline(
     assert "as fast" not in page
 
 
-def test_the_reports_import_no_solver() -> None:
-    # What runs on every push must start fast: the solver is for what is new.
+def test_the_reports_do_not_import_the_solver() -> None:
+    # The gate runs on every push and must start fast; importing the solver is slow.
     program = (
         "import sys, advisor.api.gate_session, advisor.report.check.text;"
         "print([m for m in ('ortools', 'scipy', 'numpy', 'sqlalchemy', 'jinja2') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip() == "[]"
+    assert result.stdout.strip() == "[]"

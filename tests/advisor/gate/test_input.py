@@ -1,4 +1,4 @@
-"""Bad input is one sentence and the documented code; the configuration tells where it comes from."""
+"""Invalid input gives one error message and the documented exit code; `config show` names the source of each value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.package_index import PackageIndex
 
 
 @pytest.mark.parametrize(
-    ("prepare", "arguments", "code", "told"),
+    ("prepare", "arguments", "code", "message"),
     [
         (lambda p: (p / "pylock.toml").unlink(), (), 2, "no lock to check"),
         (lambda p: None, ("--target", "gpu"), 2, "no target `gpu`"),
@@ -27,27 +27,27 @@ from tests.package_index import PackageIndex
         (lambda p: None, ("--current", "nothing.lock"), 2, "nothing.lock"),
     ],
 )
-def test_bad_input_is_one_sentence_and_the_documented_code(
+def test_invalid_input_gives_one_message_and_the_documented_exit_code(
     project: Path,
     advisor_here: Advisor,
     prepare: Callable[[Path], object],
     arguments: tuple[str, ...],
     code: int,
-    told: str,
+    message: str,
 ) -> None:
     prepare(project)
 
-    done = advisor_here("check", *arguments)
+    result = advisor_here("check", *arguments)
 
-    assert done.returncode == code, done.stderr
-    assert done.stderr.startswith("error: ")
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    assert result.returncode == code, result.stderr
+    assert result.stderr.startswith("error: ")
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("gate", "told"),
+    ("gate", "message"),
     [
         ("max-gpa = 0.1", "did you mean `max-gap`?"),
         ("max-gap = -0.1", "is negative"),
@@ -62,19 +62,19 @@ def test_bad_input_is_one_sentence_and_the_documented_code(
         ('ignore = [{ code = "ADV009", reason = "x", expires = "soon" }]', "is not a date"),
     ],
 )
-def test_a_policy_that_cannot_be_meant_is_refused(project: Path, advisor_here: Advisor, gate: str, told: str) -> None:
+def test_an_invalid_policy_is_refused(project: Path, advisor_here: Advisor, gate: str, message: str) -> None:
     with (project / "pyproject.toml").open("a") as file:
         file.write(f"[tool.advisor.gate]\n{gate}\n")
 
-    done = advisor_here("check")
+    result = advisor_here("check")
 
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert "pyproject.toml" in done.stderr
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "pyproject.toml" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "message"),
     [
         ('[tool.advisor.settings]\nonedn = "off"\n', "did you mean `onednn`?"),
         ("[tool.advisor.settings]\nonednn = true\n", "must be one of on, off"),
@@ -85,22 +85,22 @@ def test_a_policy_that_cannot_be_meant_is_refused(project: Path, advisor_here: A
         ('[tool.advisor]\ntarget = "gpu"\n', "has no key `target`"),
     ],
 )
-def test_settings_and_targets_that_cannot_be_meant_are_refused(
-    project: Path, advisor_here: Advisor, table: str, told: str
+def test_invalid_settings_and_targets_are_refused(
+    project: Path, advisor_here: Advisor, table: str, message: str
 ) -> None:
     text = (project / "pyproject.toml").read_text()
     own = table.removeprefix("[tool.advisor]\n")
     (project / "pyproject.toml").write_text(text + (own if own != table else table))
 
-    done = advisor_here("check")
+    result = advisor_here("check")
 
-    assert done.returncode == 2
-    assert told in done.stderr
+    assert result.returncode == 2
+    assert message in result.stderr
 
 
 @pytest.mark.slow
-def test_two_thousand_packages_are_judged(
-    alone: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor, check: Run
+def test_a_lock_of_two_thousand_packages_is_checked(
+    no_index_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor, check: Run
 ) -> None:
     names = [f"p{number}" for number in range(2000)]
     for name in names:
@@ -109,13 +109,13 @@ def test_two_thousand_packages_are_judged(
         f"--index-url {index.url}\n" + "".join(f"{name}==1.0\n" for name in names)
     )
 
-    found = check("--hardware", "cpu-zen4", "--index-url", index.url)
+    report = check("--hardware", "cpu-zen4", "--index-url", index.url)
 
-    assert len(found["targets"][0]["packages"]) == 2000
-    assert found["exit_code"] == 0
+    assert len(report["targets"][0]["packages"]) == 2000
+    assert report["exit_code"] == 0
 
 
-def test_config_show_tells_where_each_value_comes_from(
+def test_config_show_names_the_source_of_each_value(
     project: Path, advisor_here: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (project / "pyproject.toml").open("a") as file:
@@ -123,13 +123,13 @@ def test_config_show_tells_where_each_value_comes_from(
     monkeypatch.setenv("ADVISOR_WORKLOAD", "cnn-training")
 
     rows = {row["key"]: row for row in json.loads(advisor_here("config", "show", "--format", "json").stdout)}
-    told = advisor_here("config", "show").stdout
+    message = advisor_here("config", "show").stdout
 
     assert (rows["hardware"]["value"], rows["hardware"]["from"]) == ("cpu-zen4", "pyproject.toml:11")
     assert rows["workload"]["from"] == "variable ADVISOR_WORKLOAD"
     assert (rows["gate.max-gap"]["value"], rows["gate.max-gap"]["from"]) == (0.07, "pyproject.toml:14")
     assert rows["gate.max-regression"]["from"] == "default"
-    assert "objective" in told
+    assert "objective" in message
     assert advisor_here("config", "show", "nowhere").returncode == 2
 
 
@@ -137,6 +137,6 @@ def test_rule_explains_a_finding(advisor_here: Advisor) -> None:
     assert "NumPy 1" in advisor_here("rule", "ADV006").stdout
     assert advisor_here("rule", "abi-break").stdout == advisor_here("rule", "adv006").stdout
     assert "ADV101" in advisor_here("rule").stdout
-    done = advisor_here("rule", "ADV999")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: there is no finding `ADV999`")
+    result = advisor_here("rule", "ADV999")
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: there is no finding `ADV999`")

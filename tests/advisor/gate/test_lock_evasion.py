@@ -1,4 +1,4 @@
-"""Ways to bring a package past the comparison: each entry of a lock is compared with its index, or is a finding."""
+"""Attempts to evade the comparison: each entry of a lock is compared with its index, or is a finding."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tomli_w
 
 from advisor.project.locks import read_lock
 from advisor.project.read_errors import UnreadableFileError
+from tests.advisor.factories import build_problem
 from tests.advisor.gate.lock_texts import (
     EVIL,
     WHEEL,
@@ -24,10 +25,9 @@ from tests.advisor.gate.lock_texts import (
     uv_lock,
 )
 from tests.advisor.gate.steps import Run, git
-from tests.advisor.made import problem_of
 
 
-def test_a_package_without_a_version_is_compared_by_the_version_of_its_files(six: Document, compare: Compare) -> None:
+def test_a_package_without_a_version_has_the_version_of_its_files(six: Document, compare: Compare) -> None:
     del six["version"]
     assert compare("pylock.toml", pylock(six)) == set()
     foreign_wheel(six)
@@ -36,7 +36,9 @@ def test_a_package_without_a_version_is_compared_by_the_version_of_its_files(six
 
 
 @pytest.mark.parametrize("name", ["evil.whl", "six-1.15.0-py3-none-any.whl"])
-def test_a_package_whose_files_tell_no_one_version_is_refused(six: Document, compare: Compare, name: str) -> None:
+def test_a_package_without_a_version_and_with_ambiguous_files_is_refused(
+    six: Document, compare: Compare, name: str
+) -> None:
     del six["version"]
     six["wheels"].append({"name": name, "url": f"https://example.org/{name}", "hashes": {"sha256": EVIL}})
 
@@ -52,9 +54,7 @@ def test_a_package_of_a_pipfile_lock_without_version_or_source_is_refused(six: D
         compare("Pipfile.lock", json.dumps(document))
 
 
-def test_a_package_of_a_pipfile_lock_that_is_left_open_on_other_platforms_is_found(
-    six: Document, compare: Compare
-) -> None:
+def test_an_unpinned_package_for_other_platforms_in_a_pipfile_lock_is_reported(six: Document, compare: Compare) -> None:
     document = json.loads(pipfile_lock(six))
     document["default"]["colorama"] = {"version": "*", "markers": "sys_platform == 'win32'"}
 
@@ -69,9 +69,7 @@ def test_a_package_of_a_pipfile_lock_that_is_left_open_on_other_platforms_is_fou
         {"directory": "."},
     ],
 )
-def test_a_source_of_a_uv_lock_that_tools_read_differently_is_refused(
-    six: Document, compare: Compare, source: dict[str, str]
-) -> None:
+def test_an_ambiguous_source_in_a_uv_lock_is_refused(six: Document, compare: Compare, source: dict[str, str]) -> None:
     with pytest.raises(UnreadableFileError, match="six"):
         compare("uv.lock", uv_lock(six, **source))
 
@@ -88,7 +86,7 @@ def poetry_1(six: Document, table: str, files: list[Any]) -> str:
     return tomli_w.dumps({"package": [package], "metadata": {"lock-version": "1.1", table: {"six": files}}})
 
 
-def test_files_of_older_locks_of_poetry_are_compared(six: Document, compare: Compare) -> None:
+def test_files_in_old_poetry_locks_are_compared(six: Document, compare: Compare) -> None:
     files = [{"file": e["name"], "hash": f"sha256:{e['hashes']['sha256']}"} for e in [*six["wheels"], six["sdist"]]]
     plain = [h.removeprefix("sha256:") for h in hashes_of(six)]
 
@@ -99,15 +97,15 @@ def test_files_of_older_locks_of_poetry_are_compared(six: Document, compare: Com
     assert compare("poetry.lock", poetry_1(six, "hashes", [*plain, EVIL])) == {("ADV024", f"sha256:{EVIL}")}
 
 
-def test_older_locks_of_poetry_hold_hashes(six: Document, tmp_path: Path) -> None:
+def test_hashes_in_old_poetry_locks_are_read(six: Document, tmp_path: Path) -> None:
     (tmp_path / "poetry.lock").write_text(poetry_1(six, "hashes", [EVIL]))
 
-    [locked] = read_lock(tmp_path / "poetry.lock", problem_of("six").target).packages.values()
+    [locked] = read_lock(tmp_path / "poetry.lock", build_problem("six").target).packages.values()
     assert locked.hashes == {EVIL}
 
 
 @pytest.mark.parametrize("address", ["./six.whl", "six.tar.bz2", "six.tgz", "six.tar.lzma", "linked/six", "file"])
-def test_an_archive_or_a_link_is_no_directory_of_the_project(
+def test_an_archive_or_a_link_is_not_a_directory_of_the_project(
     six: Document, compare: Compare, tmp_path: Path, address: str
 ) -> None:
     (tmp_path / "linked").symlink_to("/usr")
@@ -123,7 +121,7 @@ def archive(sha256: str, **more: Any) -> str:
 
 
 @pytest.mark.parametrize("change", [archive(EVIL), archive("0" * 64, size=3), archive("0" * 64, subdirectory="x")])
-def test_another_content_at_the_same_address_is_a_change(project: Path, check: Run, change: str) -> None:
+def test_other_content_at_the_same_address_is_a_change(project: Path, check: Run, change: str) -> None:
     (project / "pylock.toml").write_text(archive("0" * 64))
     git(project, "init", "-q")
     git(project, "add", "pyproject.toml", "pylock.toml")
@@ -137,11 +135,11 @@ def test_another_content_at_the_same_address_is_a_change(project: Path, check: R
     assert [f["package"] for f in after["findings"] if f["code"] == "ADV026"] == ["b"]
 
 
-def test_groups_and_extras_of_a_pylock_are_the_default_ones(six: Document, tmp_path: Path) -> None:
+def test_only_default_groups_and_extras_of_a_pylock_are_read(six: Document, tmp_path: Path) -> None:
     def version(marker: str, **more: Any) -> list[str]:
         document = {"lock-version": "1.0", "created-by": "pdm", **more, "packages": [{**six, "marker": marker}]}
         (tmp_path / "pylock.toml").write_text(tomli_w.dumps(document))
-        return list(read_lock(tmp_path / "pylock.toml", problem_of("six").target).packages)
+        return list(read_lock(tmp_path / "pylock.toml", build_problem("six").target).packages)
 
     assert version("'dev' in dependency_groups") == []
     assert version("'dev' in dependency_groups", **{"default-groups": ["dev"], "dependency-groups": ["dev"]}) == ["six"]

@@ -1,4 +1,4 @@
-"""The addresses of a lock are those of its index's page, and its indexes those of the project."""
+"""File addresses in a lock must be those of the index's page, and its indexes must be those of the project."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from tests.package_index import PackageIndex
         ("evil/{name}", "evil/{name}"),
     ],
 )
-def test_an_address_that_is_not_the_indexs_is_found(
+def test_an_address_that_is_not_on_the_index_page_is_reported(
     six: Document, compare: Compare, index: PackageIndex, place: str, address: str, origin: str
 ) -> None:
     file = six["sdist"] if place == "sdist" else six["wheels"][1]
     host = index.url.removesuffix("/simple/")
-    known = {"host": host, "bare": host.removeprefix("http://"), "name": file["name"]}
-    file["url"] = address.format(**known)
+    fields = {"host": host, "bare": host.removeprefix("http://"), "name": file["name"]}
+    file["url"] = address.format(**fields)
 
-    assert compare("pylock.toml", pylock(six)) == {("ADV025", origin.format(**known))}
-    assert compare("uv.lock", uv_lock(six)) == {("ADV025", origin.format(**known))}
+    assert compare("pylock.toml", pylock(six)) == {("ADV025", origin.format(**fields))}
+    assert compare("uv.lock", uv_lock(six)) == {("ADV025", origin.format(**fields))}
 
 
 @pytest.mark.parametrize(
@@ -57,29 +57,29 @@ def test_an_address_that_is_not_the_indexs_is_found(
         "{host}/files/{name}#sha256={sha256}",
     ],
 )
-def test_another_spelling_of_the_indexs_address_is_the_same(
+def test_another_spelling_of_an_address_is_accepted(
     six: Document, compare: Compare, index: PackageIndex, address: str
 ) -> None:
     file, host = six["wheels"][0], index.url.removesuffix("/simple/")
-    known = {"host": host, "bare": host.removeprefix("http://"), "name": WHEEL, "sha256": file["hashes"]["sha256"]}
-    file["url"] = address.format(**known)
+    fields = {"host": host, "bare": host.removeprefix("http://"), "name": WHEEL, "sha256": file["hashes"]["sha256"]}
+    file["url"] = address.format(**fields)
 
     assert compare("pylock.toml", pylock(six)) == set()
     assert compare("uv.lock", uv_lock(six)) == set()
 
 
-def test_a_path_beside_the_lock_is_not_the_indexs_file(six: Document, compare: Compare) -> None:
+def test_a_local_path_is_not_a_file_of_the_index(six: Document, compare: Compare) -> None:
     six["wheels"][0]["path"] = f"./{WHEEL}"
 
     assert compare("pylock.toml", pylock(six)) == {("ADV025", f"./{WHEEL}")}
 
 
-def test_an_index_of_an_entry_for_another_platform_is_the_projects_too(six: Document, compare: Compare) -> None:
+def test_the_index_of_an_entry_for_another_platform_is_checked(six: Document, compare: Compare) -> None:
     other = {**six, "marker": "sys_platform == 'win32'", "index": "https://packages.example.org/simple"}
 
-    found = compare("pylock.toml", pylock({**six, "marker": "sys_platform != 'win32'"}, other))
+    findings = compare("pylock.toml", pylock({**six, "marker": "sys_platform != 'win32'"}, other))
 
-    assert found == {("ADV015", "https://packages.example.org/simple")}
+    assert findings == {("ADV015", "https://packages.example.org/simple")}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_an_index_of_an_entry_for_another_platform_is_the_projects_too(six: Docu
         "{host}@packages.example.org/simple",
     ],
 )
-def test_an_index_that_only_looks_like_the_projects_is_found(
+def test_an_index_with_a_lookalike_address_is_reported(
     six: Document, compare: Compare, index: PackageIndex, index_key: str
 ) -> None:
     host = index.url.removesuffix("/simple/")
@@ -103,8 +103,10 @@ def test_an_index_that_only_looks_like_the_projects_is_found(
     assert {code for code, _ in compare("pylock.toml", pylock(six))} == {"ADV015"}
 
 
-def test_a_mirrors_own_links_are_what_counts(six: Document, compare: Compare, index: PackageIndex) -> None:
-    # As a page of an index that keeps its files elsewhere has them.
+def test_addresses_are_compared_with_the_links_of_the_mirror(
+    six: Document, compare: Compare, index: PackageIndex
+) -> None:
+    # The page of an index that stores its files on another host.
     for entry in index.entries["six"]:
         entry["url"] = f"https://files.example.org/x/{entry['filename']}"
     assert {code for code, _ in compare("pylock.toml", pylock(six))} == {"ADV025"}
@@ -114,7 +116,7 @@ def test_a_mirrors_own_links_are_what_counts(six: Document, compare: Compare, in
     assert compare("pylock.toml", pylock(six)) == set()
 
 
-def test_behind_a_mirror_pypis_own_address_of_the_same_file_is_accepted(six: Document, compare: Compare) -> None:
+def test_pypis_address_of_a_file_is_accepted_behind_a_mirror(six: Document, compare: Compare) -> None:
     path = f"ab/cd/{'0' * 60}"
     six["index"] = "https://pypi.org/simple"
     for file in (six["sdist"], *six["wheels"]):

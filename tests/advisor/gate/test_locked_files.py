@@ -1,4 +1,4 @@
-"""Every file of a lock is held against its index: what a change could slip into each format of lock."""
+"""Every file of a lock, in each format, is compared with its index."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from tests.advisor.factories import build_client
 from tests.advisor.gate.lock_texts import (
     EVIL,
     SDIST,
@@ -26,11 +27,10 @@ from tests.advisor.gate.lock_texts import (
     requirements,
     uv_lock,
 )
-from tests.advisor.made import client_of
 from tests.package_index import PackageIndex
 
 
-def test_honest_locks_of_every_format_hold_what_the_index_lists(six: Document, compare: Compare) -> None:
+def test_correct_locks_of_every_format_have_no_findings(six: Document, compare: Compare) -> None:
     assert compare("pylock.toml", pylock(six)) == set()
     assert compare("uv.lock", uv_lock(six)) == set()
     assert compare("poetry.lock", named_lock(six)) == set()
@@ -39,19 +39,19 @@ def test_honest_locks_of_every_format_hold_what_the_index_lists(six: Document, c
     assert compare("requirements.txt", requirements(six)) == set()
 
 
-def test_a_lock_without_hashes_is_compared_by_what_it_has(six: Document, compare: Compare) -> None:
+def test_a_lock_without_hashes_or_addresses_is_accepted(six: Document, compare: Compare) -> None:
     assert compare("requirements.txt", "six==1.16.0\n") == set()
 
 
-def old_wheel(six: Document) -> None:
+def change_size(six: Document) -> None:
     six["wheels"][0]["size"] = 1
 
 
-def wrong_hash(six: Document) -> None:
+def change_hash(six: Document) -> None:
     six["wheels"][1]["hashes"]["sha256"] = EVIL
 
 
-def further_hash(six: Document) -> None:
+def add_hash(six: Document) -> None:
     six["sdist"]["hashes"]["sha512"] = "e" * 128
 
 
@@ -59,12 +59,12 @@ def further_hash(six: Document) -> None:
     ("attack", "expected"),
     [
         (foreign_wheel, ("ADV024", "six-1.16.0-cp312-cp312-linux_x86_64.whl")),
-        (old_wheel, ("ADV014", WHEEL)),
-        (wrong_hash, ("ADV014", WINDOWS)),
-        (further_hash, ("ADV014", SDIST)),
+        (change_size, ("ADV014", WHEEL)),
+        (change_hash, ("ADV014", WINDOWS)),
+        (add_hash, ("ADV014", SDIST)),
     ],
 )
-def test_a_file_of_a_pylock_that_the_index_does_not_list_is_found(
+def test_a_file_that_the_index_does_not_list_is_reported(
     six: Document, compare: Compare, attack: Callable[[Document], None], expected: tuple[str, str]
 ) -> None:
     attack(six)
@@ -72,16 +72,16 @@ def test_a_file_of_a_pylock_that_the_index_does_not_list_is_found(
     assert compare("pylock.toml", pylock(six)) == {expected}
 
 
-def test_an_entry_for_another_platform_is_compared_too(six: Document, compare: Compare) -> None:
+def test_an_entry_for_another_platform_is_compared(six: Document, compare: Compare) -> None:
     other = {**six, "marker": "sys_platform == 'win32'", "wheels": [dict(w) for w in six["wheels"]]}
     foreign_wheel(other)
 
-    found = compare("pylock.toml", pylock({**six, "marker": "sys_platform != 'win32'"}, other))
+    findings = compare("pylock.toml", pylock({**six, "marker": "sys_platform != 'win32'"}, other))
 
-    assert found == {("ADV024", "six-1.16.0-cp312-cp312-linux_x86_64.whl")}
+    assert findings == {("ADV024", "six-1.16.0-cp312-cp312-linux_x86_64.whl")}
 
 
-def test_what_a_lock_takes_from_no_index_is_found(six: Document, compare: Compare) -> None:
+def test_files_of_a_lock_that_come_from_no_index_are_reported(six: Document, compare: Compare) -> None:
     vcs = {"name": "six", "vcs": {"type": "git", "url": "https://me:s@git.example.org/six", "commit-id": "abc"}}
     archive = {"name": "six", "archive": {"url": "https://example.org/six.zip", "hashes": {"sha256": EVIL}}}
     outside = {"name": "six", "directory": {"path": "../six"}}
@@ -107,7 +107,7 @@ def test_what_a_lock_takes_from_no_index_is_found(six: Document, compare: Compar
     }
 
 
-def test_files_of_a_uv_lock_are_known_by_the_names_in_their_addresses(six: Document, compare: Compare) -> None:
+def test_the_name_of_a_file_in_a_uv_lock_comes_from_its_address(six: Document, compare: Compare) -> None:
     def lock(name: str, sha256: str) -> str:
         wheel = {**six["wheels"][0], "url": six["wheels"][0]["url"].replace(WHEEL, name), "hashes": {"sha256": sha256}}
         return uv_lock({**six, "wheels": [wheel]})
@@ -119,7 +119,7 @@ def test_files_of_a_uv_lock_are_known_by_the_names_in_their_addresses(six: Docum
     }
 
 
-def test_a_file_of_another_version_is_found(six: Document, compare: Compare, index: PackageIndex) -> None:
+def test_a_file_of_another_version_is_reported(six: Document, compare: Compare, index: PackageIndex) -> None:
     old = next(entry for entry in index.entries["six"] if "1.15.0" in entry["filename"])
     six["wheels"][0] = {
         "name": old["filename"],
@@ -133,9 +133,9 @@ def test_a_file_of_another_version_is_found(six: Document, compare: Compare, ind
 
 
 @pytest.mark.parametrize("name", ["poetry.lock", "pdm.lock"])
-def test_locks_that_name_files_are_compared_by_name_and_hash(six: Document, compare: Compare, name: str) -> None:
+def test_locks_with_file_names_are_compared_by_name_and_hash(six: Document, compare: Compare, name: str) -> None:
     foreign_wheel(six)
-    wrong_hash(six)
+    change_hash(six)
 
     assert compare(name, named_lock(six)) == {
         ("ADV024", "six-1.16.0-cp312-cp312-linux_x86_64.whl"),
@@ -143,7 +143,7 @@ def test_locks_that_name_files_are_compared_by_name_and_hash(six: Document, comp
     }
 
 
-def test_groups_that_the_target_does_not_install_are_compared_too(six: Document, compare: Compare) -> None:
+def test_groups_that_the_target_does_not_install_are_compared(six: Document, compare: Compare) -> None:
     foreign_wheel(six)
     expected = {("ADV024", "six-1.16.0-cp312-cp312-linux_x86_64.whl")}
 
@@ -155,18 +155,18 @@ def test_groups_that_the_target_does_not_install_are_compared_too(six: Document,
 
 
 @pytest.mark.parametrize("hashed", [f"sha256:{EVIL}", "sha512:" + "e" * 128])
-def test_a_hash_that_is_added_beside_right_ones_is_found(six: Document, compare: Compare, hashed: str) -> None:
+def test_a_wrong_hash_among_right_ones_is_reported(six: Document, compare: Compare, hashed: str) -> None:
     assert compare("requirements.txt", requirements(six, hashed)) == {("ADV024", hashed)}
     assert compare("Pipfile.lock", pipfile_lock(six, hashed)) == {("ADV024", hashed)}
 
 
-def test_a_hash_of_another_versions_file_is_found(six: Document, compare: Compare, index: PackageIndex) -> None:
+def test_the_hash_of_another_versions_file_is_reported(six: Document, compare: Compare, index: PackageIndex) -> None:
     old = next(entry["hashes"]["sha256"] for entry in index.entries["six"] if "1.15.0" in entry["filename"])
 
     assert compare("requirements.txt", requirements(six, f"sha256:{old}")) == {("ADV024", f"sha256:{old}")}
 
 
-def test_hashes_of_kinds_of_files_that_no_installer_takes_are_no_finding(
+def test_hashes_of_files_that_no_installer_uses_are_accepted(
     six: Document, compare: Compare, index: PackageIndex
 ) -> None:
     index.add_file("six", "six-1.16.0-py3.8.egg", b"egg")
@@ -176,7 +176,7 @@ def test_hashes_of_kinds_of_files_that_no_installer_takes_are_no_finding(
     assert compare("requirements.txt", requirements(six, *old)) == set()
 
 
-def test_upper_case_hashes_are_the_same(six: Document, compare: Compare) -> None:
+def test_hashes_in_upper_case_are_accepted(six: Document, compare: Compare) -> None:
     for file in (six["sdist"], *six["wheels"]):
         file["hashes"]["sha256"] = file["hashes"]["sha256"].upper()
 
@@ -184,7 +184,7 @@ def test_upper_case_hashes_are_the_same(six: Document, compare: Compare) -> None
     assert compare("Pipfile.lock", pipfile_lock(six)) == set()
 
 
-def test_a_file_of_an_index_that_is_a_directory_is_compared_with_its_content(
+def test_a_file_in_a_local_index_is_compared_by_content(
     six: Document, compare: Compare, index: PackageIndex, tmp_path: Path
 ) -> None:
     links = tmp_path / "links"
@@ -207,9 +207,7 @@ def test_a_file_of_an_index_that_is_a_directory_is_compared_with_its_content(
     assert changed == {("ADV014", SDIST)}
 
 
-def test_a_file_that_is_newer_than_the_page_that_is_kept_is_no_finding(
-    six: Document, compare: Compare, index: PackageIndex
-) -> None:
+def test_a_file_newer_than_the_cached_page_is_accepted(six: Document, compare: Compare, index: PackageIndex) -> None:
     index.cache_control = "max-age=600"
     before = index.entries["six"]
     index.entries["six"] = [entry for entry in before if entry["filename"] != WINDOWS]
@@ -219,22 +217,20 @@ def test_a_file_that_is_newer_than_the_page_that_is_kept_is_no_finding(
     assert compare("pylock.toml", pylock(six)) == set()
 
 
-def test_what_was_equal_is_not_compared_again_until_lock_or_page_change(
+def test_a_comparison_is_cached_until_the_lock_or_the_page_changes(
     six: Document, compare: Compare, index: PackageIndex, tmp_path: Path
 ) -> None:
     first = compare("pylock.toml", pylock(six))
-    again = compare("pylock.toml", pylock(six), client=client_of(index, tmp_path / "cache", offline=True))
-    wrong_hash(six)
-    changed = compare("pylock.toml", pylock(six), client=client_of(index, tmp_path / "cache", offline=True))
+    again = compare("pylock.toml", pylock(six), client=build_client(index, tmp_path / "cache", offline=True))
+    change_hash(six)
+    changed = compare("pylock.toml", pylock(six), client=build_client(index, tmp_path / "cache", offline=True))
 
     assert first == again == set()
     assert changed == {("ADV014", WINDOWS)}
 
 
-def test_another_spelling_of_a_files_name_is_the_same_file(
-    six: Document, compare: Compare, index: PackageIndex
-) -> None:
-    # uv normalises the names that it writes into a `pylock.toml`, the addresses it does not.
+def test_another_spelling_of_a_file_name_is_accepted(six: Document, compare: Compare, index: PackageIndex) -> None:
+    # uv normalises the names in a `pylock.toml`, but not the addresses.
     for entry in index.entries["six"]:
         entry["filename"] = entry["filename"].replace("six", "Six")
 

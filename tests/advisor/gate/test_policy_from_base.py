@@ -1,4 +1,4 @@
-"""A change is judged by the policy of its base: what it says of its own policy is reported and has no effect."""
+"""A change is checked with the policy of its base; its own changes of the policy are reported and have no effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.package_index import PackageIndex
 
 @pytest.fixture
 def repository(project: Path, index: PackageIndex) -> Path:
-    """The project, committed; then a change locks a version that was withdrawn."""
+    """The project with one commit; version 1.2 of `b` is yanked."""
     git(project, "init", "-q")
     git(project, "add", "pyproject.toml", "pylock.toml")
     git(project, "commit", "-qm", "base")
@@ -23,13 +23,13 @@ def repository(project: Path, index: PackageIndex) -> Path:
     return project
 
 
-def withdraw(project: Path) -> None:
-    """Lock the withdrawn version of `b`, in a lock of pinned names."""
+def lock_yanked(project: Path) -> None:
+    """Lock the yanked version of `b` in pinned requirements."""
     (project / "pylock.toml").unlink()
     (project / "requirements.txt").write_text("a==2.0\nb==1.2\n")
 
 
-def found(document: dict[str, Any], code: str) -> list[dict[str, Any]]:
+def findings_of(document: dict[str, Any], code: str) -> list[dict[str, Any]]:
     return [f for f in document["findings"] if f["code"] == code]
 
 
@@ -46,37 +46,37 @@ ignore = [
 """
 
 
-def test_a_change_cannot_excuse_itself(repository: Path, check: Run) -> None:
-    withdraw(repository)
+def test_a_change_cannot_add_an_exception_for_itself(repository: Path, check: Run) -> None:
+    lock_yanked(repository)
     add(repository, EXCUSE)
 
     own = check("--base", "HEAD")
     of_the_base = check("--base", "HEAD", "--policy-from-base")
 
-    assert (own["exit_code"], found(own, "ADV010")) == (0, [])
+    assert (own["exit_code"], findings_of(own, "ADV010")) == (0, [])
     assert of_the_base["exit_code"] == 1
-    assert [f["package"] for f in found(of_the_base, "ADV010")] == ["b"]
-    [told] = found(of_the_base, "ADV028")
+    assert [f["package"] for f in findings_of(of_the_base, "ADV010")] == ["b"]
+    [finding] = findings_of(of_the_base, "ADV028")
     line = (repository / "pyproject.toml").read_text().splitlines().index("ignore = [") + 1
-    assert (told["path"], told["line"], told["subject"], told["level"]) == (
+    assert (finding["path"], finding["line"], finding["subject"], finding["level"]) == (
         "pyproject.toml",
         line,
         "gate.ignore",
         "warning",
     )
-    assert "`HEAD`" in told["message"]
+    assert "`HEAD`" in finding["message"]
 
 
-def test_an_exception_of_the_base_still_holds(repository: Path, check: Run) -> None:
+def test_an_exception_of_the_base_applies(repository: Path, check: Run) -> None:
     add(repository, EXCUSE)
     git(repository, "commit", "-qam", "exception")
-    withdraw(repository)
+    lock_yanked(repository)
 
     document = check("--base", "HEAD", "--policy-from-base")
 
     assert document["exit_code"] == 0
     assert {f["code"] for f in document["ignored"]} == {"ADV010", "ADV029"}
-    assert found(document, "ADV028") == []
+    assert findings_of(document, "ADV028") == []
 
 
 @pytest.mark.parametrize(
@@ -87,15 +87,17 @@ def test_an_exception_of_the_base_still_holds(repository: Path, check: Run) -> N
         ('[tool.advisor.package-index]\nb = "https://packages.example.org/simple"\n', "package-index"),
     ],
 )
-def test_no_other_key_of_the_change_weakens_the_gate(repository: Path, check: Run, table: str, subject: str) -> None:
+def test_no_other_setting_of_the_change_weakens_the_gate(
+    repository: Path, check: Run, table: str, subject: str
+) -> None:
     shutil.copy(repository / "pylock.toml", repository / "easy.toml")
-    withdraw(repository)
+    lock_yanked(repository)
     add(repository, table)
 
     document = check("--base", "HEAD", "--policy-from-base")
 
     assert document["exit_code"] == 1
-    assert [f["subject"] for f in found(document, "ADV028")] == [subject]
+    assert [f["subject"] for f in findings_of(document, "ADV028")] == [subject]
     assert [t["lock"] for t in document["targets"]] == ["requirements.txt"]
 
 
@@ -110,12 +112,12 @@ def test_a_hardware_profile_of_the_change_is_not_used(repository: Path, check: R
     document = check("--base", "HEAD", "--policy-from-base")
 
     assert [t["platform"] for t in document["targets"]] == ["manylinux_2_28_x86_64"]
-    assert [(f["path"], f["subject"]) for f in found(document, "ADV028")] == [("node.yaml", "node.yaml")]
+    assert [(f["path"], f["subject"]) for f in findings_of(document, "ADV028")] == [("node.yaml", "node.yaml")]
 
 
-def test_a_second_lock_does_not_replace_the_one_that_is_judged(repository: Path, check: Run) -> None:
+def test_a_second_lock_does_not_replace_the_checked_one(repository: Path, check: Run) -> None:
     shutil.copy(repository / "pylock.toml", repository / "decoy.toml")
-    withdraw(repository)
+    lock_yanked(repository)
     git(repository, "add", "decoy.toml", "pylock.toml", "requirements.txt")
     git(repository, "commit", "-qm", "pins")
     (repository / "requirements.txt").write_text("a==1.0\nb==1.2\n")
@@ -124,52 +126,52 @@ def test_a_second_lock_does_not_replace_the_one_that_is_judged(repository: Path,
     document = check("--base", "HEAD", "--policy-from-base")
 
     assert [t["lock"] for t in document["targets"]] == ["requirements.txt"]
-    assert [f["subject"] for f in found(document, "ADV028")] == ["pylock.toml"]
+    assert [f["subject"] for f in findings_of(document, "ADV028")] == ["pylock.toml"]
 
 
-def test_without_a_base_the_last_commit_has_the_policy(repository: Path, check: Run) -> None:
-    withdraw(repository)
+def test_without_a_base_the_policy_is_that_of_the_last_commit(repository: Path, check: Run) -> None:
+    lock_yanked(repository)
     add(repository, EXCUSE)
 
     document = check("--policy-from-base")
 
     assert document["exit_code"] == 1
-    assert {f["package"] for f in found(document, "ADV010")} == {"b"}
+    assert {f["package"] for f in findings_of(document, "ADV010")} == {"b"}
     assert document["targets"][0]["base"] is None
 
 
-def test_a_repository_without_a_commit_has_no_other_policy(
+def test_a_repository_without_a_commit_has_no_base_policy(
     project: Path, advisor_here: Advisor, index: PackageIndex
 ) -> None:
     git(project, "init", "-q")
 
-    done = advisor_here("check", "--policy-from-base")
+    result = advisor_here("check", "--policy-from-base")
 
-    assert done.returncode == 0, done.stderr
-    assert "no commit yet" in done.stderr
+    assert result.returncode == 0, result.stderr
+    assert "no commit yet" in result.stderr
 
 
-def test_a_base_that_is_broken_never_passes_for_a_lenient_one(repository: Path, advisor_here: Advisor) -> None:
+def test_an_unreadable_policy_of_the_base_is_an_error(repository: Path, advisor_here: Advisor) -> None:
     fine = (repository / "pyproject.toml").read_text()
     (repository / "pyproject.toml").write_text("[tool.advisor")
     git(repository, "commit", "-qam", "broken")
     (repository / "pyproject.toml").write_text(fine + EXCUSE)
 
-    done = advisor_here("check", "--base", "HEAD", "--policy-from-base")
+    result = advisor_here("check", "--base", "HEAD", "--policy-from-base")
 
-    assert done.returncode == 2
-    assert "the policy of the base `HEAD` cannot be read" in done.stderr
-    assert "--no-policy-from-base" in done.stderr
+    assert result.returncode == 2
+    assert "the policy of the base `HEAD` cannot be read" in result.stderr
+    assert "--no-policy-from-base" in result.stderr
 
 
-def test_a_base_whose_requirements_cannot_be_read_still_has_the_policy(repository: Path, check: Run) -> None:
+def test_the_policy_of_a_base_with_unreadable_requirements_is_used(repository: Path, check: Run) -> None:
     line = '  "a",\n'
     change(repository / "pyproject.toml", line, '  "a>>",\n')
     git(repository, "commit", "-qam", "broken")
     change(repository / "pyproject.toml", '  "a>>",\n', line)
-    withdraw(repository)
+    lock_yanked(repository)
     add(repository, EXCUSE)
 
     document = check("--base", "HEAD", "--policy-from-base")
 
-    assert found(document, "ADV010")
+    assert findings_of(document, "ADV010")

@@ -1,4 +1,4 @@
-"""Predictions in the gate's report: only differences that are significant, and only for stacks that can run."""
+"""Predictions in the gate's report: only significant differences, and only for stacks that can run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.gate.check import PREVENT_PREDICTION
+from advisor.gate.codes import gate_codes
 from tests.advisor.gate.steps import Run
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -17,7 +19,7 @@ ARGUMENTS = ("--workload", "equal", "--current", "requirements.txt", "-r", "loos
 
 @pytest.fixture
 def stacks(project: Path, index: PackageIndex) -> Path:
-    """A project that requires TensorFlow and NumPy, which the knowledge base has measured on its target."""
+    """A project with TensorFlow and NumPy, which have been measured on its target."""
     for version in ("2.12.1", "2.15.1", "2.20.0"):
         index.add("tensorflow-cpu", version, code="")
     for version in ("1.26.4", "2.0.2"):
@@ -109,10 +111,15 @@ def test_an_error_that_the_policy_ignores_does_not_prevent_a_prediction(stacks: 
     assert RATIO.search(text)
 
 
-def test_an_update_of_a_lock_that_cannot_run_predicts_no_speed_over_it(stacks: Path, advisor_here: Advisor) -> None:
+def test_an_update_of_a_lock_that_cannot_run_has_no_prediction(stacks: Path, advisor_here: Advisor) -> None:
     write_locks(stacks, before="", after="tensorflow-cpu==2.15.1 numpy==2.0.2")
 
-    done = advisor_here("advise", "--update", "--dry-run", *ARGUMENTS[:-2], "--pr-body", "body.md")
+    result = advisor_here("advise", "--update", "--dry-run", *ARGUMENTS[:-2], "--pr-body", "body.md")
 
-    assert "prediction not predicted: the lock has ADV006 abi-break" in done.stdout, done.stderr
-    assert not RATIO.search(done.stdout + (stacks / "body.md").read_text())
+    assert "prediction not predicted: the lock has ADV006 abi-break" in result.stdout, result.stderr
+    assert not RATIO.search(result.stdout + (stacks / "body.md").read_text())
+
+
+@pytest.mark.parametrize("code", ["ADV007", "ADV008"])
+def test_the_findings_about_speed_say_which_findings_prevent_them(code: str) -> None:
+    assert sorted(set(re.findall(r"ADV\d{3}", gate_codes()[code].why))) == sorted(PREVENT_PREDICTION)

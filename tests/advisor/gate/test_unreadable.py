@@ -1,4 +1,4 @@
-"""A lock that cannot be read ends in every report as one finding, with its line and its package."""
+"""An unreadable lock is one finding with line and package in every report format."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 
 from advisor.project.locks import read_lock
 from advisor.project.read_errors import UnreadableFileError
+from tests.advisor.factories import build_problem
 from tests.advisor.gate.steps import Run, change, git
-from tests.advisor.made import problem_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -105,14 +105,14 @@ MERGE = "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> x\n"
         ),
     ],
 )
-def test_what_is_wrong_with_a_lock_is_said_with_line_and_package(
+def test_the_error_of_an_unreadable_lock_names_line_and_package(
     tmp_path: Path, name: str, text: str, line: int, package: str, message: str | None
 ) -> None:
     path = tmp_path / name
     path.write_text(text)
 
     with pytest.raises(UnreadableFileError) as raised:
-        read_lock(path, problem_of("a").target)
+        read_lock(path, build_problem("a").target)
 
     assert (raised.value.path, raised.value.line, raised.value.package) == (path, line, package)
     if message is not None:
@@ -121,24 +121,26 @@ def test_what_is_wrong_with_a_lock_is_said_with_line_and_package(
 
 @pytest.fixture
 def damaged(project: Path) -> int:
-    """The line of a package without its files."""
+    """Remove the files of a package from the lock; return its line."""
     text = (project / "pylock.toml").read_text()
     cut = text.index('[[packages]]\nname = "b"')
     (project / "pylock.toml").write_text(text[:cut] + '[[packages]]\nname = "b"\nversion = "1.1"\n')
     return text[:cut].count("\n") + 1
 
 
-def test_every_report_holds_the_one_error_with_its_line(project: Path, damaged: int, advisor_here: Advisor) -> None:
+def test_every_report_format_contains_the_error_with_its_line(
+    project: Path, damaged: int, advisor_here: Advisor
+) -> None:
     files = [word for name in ("a.sarif", "a.xml", "a.json", "a.md", "a.html") for word in ("-o", name)]
 
-    done = advisor_here("check", "--format", "github", "--exit-zero", *files, "-o", "gitlab=quality.json")
+    completed = advisor_here("check", "--format", "github", "--exit-zero", *files, "-o", "gitlab=quality.json")
 
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: `pylock.toml` is malformed: package `b` (line ")
-    annotations = [line for line in done.stdout.splitlines() if line.startswith("::")]
+    assert completed.returncode == 2
+    assert completed.stderr.startswith("error: `pylock.toml` is malformed: package `b` (line ")
+    annotations = [line for line in completed.stdout.splitlines() if line.startswith("::")]
     assert len(annotations) == 1
     assert annotations[0].startswith(f"::error file=pylock.toml,line={damaged},title=ADV027 unreadable-file::")
-    assert "packages[" not in done.stdout
+    assert "packages[" not in completed.stdout
     sarif = json.loads((project / "a.sarif").read_text())
     SarifSchema.model_validate(sarif)
     assert sarif["runs"][0]["invocations"][0]["executionSuccessful"] is False
@@ -156,27 +158,27 @@ def test_every_report_holds_the_one_error_with_its_line(project: Path, damaged: 
     assert "ADV027" in (project / "a.html").read_text()
 
 
-def test_no_exception_covers_a_lock_that_cannot_be_read(project: Path, damaged: int, check: Run) -> None:
+def test_no_exception_covers_an_unreadable_lock(project: Path, damaged: int, check: Run) -> None:
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nfail = ["ADV001"]\nignore = [{ code = "ADV027", reason = "x" }]\n')
 
-    found = check()
+    report = check()
 
-    assert found["exit_code"] == 2
-    assert [(f["code"], f["level"]) for f in found["findings"]] == [("ADV027", "error")]
+    assert report["exit_code"] == 2
+    assert [(f["code"], f["level"]) for f in report["findings"]] == [("ADV027", "error")]
 
 
-def test_pinned_requirements_that_cannot_be_read_are_reported_at_their_line(
-    alone: None, index: PackageIndex, tmp_path: Path, check: Run
+def test_unreadable_pinned_requirements_are_reported_at_their_line(
+    no_index_configuration: None, index: PackageIndex, tmp_path: Path, check: Run
 ) -> None:
     (tmp_path / "requirements.txt").write_text("a==1.0\n-e git+https://packages.example.org/six\n")
 
-    found = check("--index-url", index.url, "--hardware", "cpu-zen4")
+    report = check("--index-url", index.url, "--hardware", "cpu-zen4")
 
-    assert [(f["code"], f["path"], f["line"]) for f in found["findings"]] == [("ADV027", "requirements.txt", 2)]
+    assert [(f["code"], f["path"], f["line"]) for f in report["findings"]] == [("ADV027", "requirements.txt", 2)]
 
 
-def test_a_change_that_mends_the_lock_of_its_base_can_pass(project: Path, check: Run) -> None:
+def test_a_change_that_repairs_an_unreadable_lock_can_pass(project: Path, check: Run) -> None:
     honest = (project / "pylock.toml").read_text()
     change(project / "pylock.toml", 'lock-version = "1.0"', 'lock-version = "1.0')
     git(project, "init", "-q")

@@ -1,4 +1,4 @@
-"""The smallest change that clears the gate: it clears, it is the smallest, it is written as it should be."""
+"""The smallest change that passes the gate: it passes, no smaller one does, and it is written to the right file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import InfeasibleError, optimise
 from advisor.resolve.verify import verify
 from knowledge.rules.engine import RuleBook
-from tests.advisor.made import MACHINE, no_knowledge
+from tests.advisor.factories import MACHINE, empty_estimator
 from tests.advisor.test_optimum import (
     NAMES,
-    Ask,
-    Made,
-    MadeSource,
+    Releases,
+    ReleaseSource,
     Stack,
+    VersionSet,
     plain,
     problem,
     problems,
@@ -35,24 +35,24 @@ from tests.advisor.test_optimum import (
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
-NOTHING_KNOWN = no_knowledge()
+EMPTY_ESTIMATOR = empty_estimator()
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    made=problems,
+    releases=problems,
     roots=some_roots,
     locked=st.dictionaries(st.sampled_from(NAMES), versions),
     refused=st.lists(st.dictionaries(st.sampled_from(NAMES), versions, min_size=1, max_size=3), max_size=4),
 )
-def test_the_change_is_the_smallest_of_all_stacks_that_are_not_refused(
-    made: Made, roots: dict[str, Ask], locked: Stack, refused: list[Stack]
+def test_the_update_is_the_smallest_change_among_all_allowed_stacks(
+    releases: Releases, roots: dict[str, VersionSet], locked: Stack, refused: list[Stack]
 ) -> None:
-    admitted = [s for s in stacks(made, roots) if not any(r.items() <= s.items() for r in refused)]
-    source = MadeSource(made)
+    admitted = [s for s in stacks(releases, roots) if not any(r.items() <= s.items() for r in refused)]
+    source = ReleaseSource(releases)
     criteria = Criteria(
         rules=RuleBook((), MACHINE),
-        estimator=NOTHING_KNOWN,
+        estimator=EMPTY_ESTIMATOR,
         objective="latest",
         direct=(),
         baseline=(),
@@ -63,7 +63,7 @@ def test_the_change_is_the_smallest_of_all_stacks_that_are_not_refused(
     )
 
     try:
-        found = optimise(problem(roots), source, objectives=criteria.objectives, limits=criteria.limits, start=())
+        optimum = optimise(problem(roots), source, objectives=criteria.objectives, limits=criteria.limits, start=())
     except InfeasibleError:
         assert admitted == []
         return
@@ -71,16 +71,20 @@ def test_the_change_is_the_smallest_of_all_stacks_that_are_not_refused(
     def changes(stack: Stack) -> int:
         return sum(locked.get(name) != version for name, version in stack.items())
 
-    verify(problem(roots), source, found.stack)
+    verify(problem(roots), source, optimum.stack)
     smallest = min(map(changes, admitted))
-    assert plain(found) in admitted
-    assert changes(plain(found)) == smallest
-    assert (found.bounds[0].objective, found.bounds[0].value, found.bounds[0].bound) == ("changes", smallest, smallest)
+    assert plain(optimum) in admitted
+    assert changes(plain(optimum)) == smallest
+    assert (optimum.bounds[0].objective, optimum.bounds[0].value, optimum.bounds[0].bound) == (
+        "changes",
+        smallest,
+        smallest,
+    )
 
 
 @pytest.fixture
 def project(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of which one locked version is vulnerable; a newer one brings a third package."""
+    """A project with a vulnerable locked version; a newer version requires a third package."""
     monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
     monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     for version in ("1.0", "1.1", "2.0"):
@@ -99,49 +103,49 @@ def project(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def lock(advisor_here: Advisor, folder: Path, *pins: str, output: str = "pylock.toml") -> None:
-    """Lock some versions."""
+    """Write a lock with some versions."""
     (folder / "pins.txt").write_text("\n".join(pins))
-    done = advisor_here("advise", "-c", "pins.txt", "-o", output)
-    assert done.returncode == 0, done.stderr
+    result = advisor_here("advise", "-c", "pins.txt", "-o", output)
+    assert result.returncode == 0, result.stderr
 
 
-def test_only_what_the_gate_asks_for_changes(project: Path, advisor_here: Advisor) -> None:
+def test_only_packages_with_findings_change(project: Path, advisor_here: Advisor) -> None:
     lock(advisor_here, project, "a==1.0", "b==1.0")
 
-    done = advisor_here("advise", "--update", "--format", "json", "--pr-body", "body.md")
+    result = advisor_here("advise", "--update", "--format", "json", "--pr-body", "body.md")
 
-    told = json.loads(done.stdout)
-    assert [(c["package"], c["before"], c["after"]) for c in told["changes"]] == [("b", "1.0", "1.1")]
-    assert [f["code"] for f in told["cleared"]] == ["ADV009"]
-    assert told["remaining"] == []
+    report = json.loads(result.stdout)
+    assert [(c["package"], c["before"], c["after"]) for c in report["changes"]] == [("b", "1.0", "1.1")]
+    assert [f["code"] for f in report["cleared"]] == ["ADV009"]
+    assert report["remaining"] == []
     assert advisor_here("check").returncode == 0
     body = (project / "body.md").read_text()
     assert "PYSEC-2026-7" in body
     assert "proven to be the smallest change" in body
 
 
-def test_upgrade_takes_the_best_stack(project: Path, advisor_here: Advisor) -> None:
+def test_upgrade_writes_the_best_stack(project: Path, advisor_here: Advisor) -> None:
     lock(advisor_here, project, "a==1.0", "b==1.0")
 
-    done = advisor_here("advise", "--upgrade", "--pr-body", "body.md")
+    result = advisor_here("advise", "--upgrade", "--pr-body", "body.md")
 
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert 'version = "2.0"' in (project / "pylock.toml").read_text()
     assert "| a | 1.0 | 2.0 |" in (project / "body.md").read_text()
 
 
-def test_a_lock_that_passes_stays_as_it_is(project: Path, advisor_here: Advisor) -> None:
+def test_a_lock_that_passes_is_not_changed(project: Path, advisor_here: Advisor) -> None:
     lock(advisor_here, project, "a==1.0", "b==1.1")
     before = (project / "pylock.toml").read_bytes()
 
-    done = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update")
 
-    assert done.returncode == 0
-    assert "nothing changes" in done.stdout
+    assert result.returncode == 0
+    assert "nothing changes" in result.stdout
     assert (project / "pylock.toml").read_bytes() == before
 
 
-def test_a_version_that_was_yanked_stays_where_the_policy_lets_it(
+def test_a_yanked_version_stays_if_the_policy_allows_it(
     project: Path, advisor_here: Advisor, index: PackageIndex
 ) -> None:
     lock(advisor_here, project, "a==1.1", "b==1.0")
@@ -150,9 +154,9 @@ def test_a_version_that_was_yanked_stays_where_the_policy_lets_it(
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "yanked", reason = "known" }]\n')
 
-    done = advisor_here("advise", "--update", "--refresh", "--dry-run", "--format", "json")
+    result = advisor_here("advise", "--update", "--refresh", "--dry-run", "--format", "json")
 
-    assert [c["package"] for c in json.loads(done.stdout)["changes"]] == ["b"]
+    assert [c["package"] for c in json.loads(result.stdout)["changes"]] == ["b"]
 
 
 def test_pins_of_a_requirements_file_are_changed_in_place(project: Path, advisor_here: Advisor) -> None:
@@ -161,14 +165,14 @@ def test_pins_of_a_requirements_file_are_changed_in_place(project: Path, advisor
     )
     (project / "requirements.txt").write_text("# mine\na==1.0  # why\n\nB == 1.0 ; python_version > '3.8'\n")
 
-    done = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update")
 
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     expected = "# mine\na==1.0  # why\n\nB == 2.0 ; python_version > '3.8'\n"
     assert (project / "requirements.txt").read_text() == expected
 
 
-def test_pins_of_an_included_file_are_changed_there(project: Path, advisor_here: Advisor) -> None:
+def test_pins_in_an_included_file_are_changed_there(project: Path, advisor_here: Advisor) -> None:
     (project / "pyproject.toml").write_text(
         (project / "pyproject.toml").read_text().partition("dependencies = ")[2].partition("\n")[2]
     )
@@ -176,15 +180,15 @@ def test_pins_of_an_included_file_are_changed_there(project: Path, advisor_here:
     (project / "more.txt").write_text("b==1.0\n")
 
     checked = advisor_here("check")
-    done = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update")
 
     assert "more.txt:1: error: ADV009" in checked.stdout
-    assert "wrote `more.txt`" in done.stdout
+    assert "wrote `more.txt`" in result.stdout
     assert (project / "more.txt").read_text() == "b==2.0\n"
     assert (project / "requirements.txt").read_text() == "a==1.0\n-r more.txt\n"
 
 
-def test_a_lock_of_uvs_own_is_left_to_uv(project: Path, advisor_here: Advisor) -> None:
+def test_an_update_of_a_uv_lock_prints_the_uv_command(project: Path, advisor_here: Advisor) -> None:
     from pi_runners.environment import find_uv
 
     subprocess.run(
@@ -194,45 +198,45 @@ def test_a_lock_of_uvs_own_is_left_to_uv(project: Path, advisor_here: Advisor) -
     )
     before = (project / "uv.lock").read_bytes()
 
-    done = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update")
 
-    assert "to apply it: uv lock --upgrade-package b==1.1" in done.stdout
+    assert "to apply it: uv lock --upgrade-package b==1.1" in result.stdout
     assert (project / "uv.lock").read_bytes() == before
-    command = done.stdout.partition("to apply it: uv ")[2].split("\n")[0].split()
+    command = result.stdout.partition("to apply it: uv ")[2].split("\n")[0].split()
     subprocess.run([find_uv(), *command, "-q", "--no-cache"], cwd=project, check=True)
     assert advisor_here("check").returncode == 0
 
 
-def test_what_no_versions_clear_is_told(project: Path, advisor_here: Advisor, index: PackageIndex) -> None:
+def test_findings_that_no_versions_remove_are_reported(
+    project: Path, advisor_here: Advisor, index: PackageIndex
+) -> None:
     for version in ("1.0", "1.1", "2.0"):
         index.vulnerabilities["b", version] = ["PYSEC-2026-7"]
     lock(advisor_here, project, "a==1.0", "b==1.0")
 
-    done = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update")
 
-    assert done.returncode == 3
-    assert "PYSEC-2026-7" in done.stderr
-    assert done.stderr.startswith("error: no stack satisfies the requirements and passes the gate")
+    assert result.returncode == 3
+    assert "PYSEC-2026-7" in result.stderr
+    assert result.stderr.startswith("error: no stack satisfies the requirements and passes the gate")
 
 
-def test_what_is_not_about_versions_remains_and_is_no_success(
-    project: Path, advisor_here: Advisor, index: PackageIndex
-) -> None:
+def test_findings_about_other_things_remain_and_fail(project: Path, advisor_here: Advisor, index: PackageIndex) -> None:
     lock(advisor_here, project, "a==1.0", "b==1.0")
     del index.vulnerabilities["a", "1.0"]
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nextend-fail = ["not-checked"]\n')
 
-    done = advisor_here("advise", "--update", "--refresh", "--format", "json")
+    result = advisor_here("advise", "--update", "--refresh", "--format", "json")
 
-    told = json.loads(done.stdout)
-    assert done.returncode == 1
-    assert [c["package"] for c in told["changes"]] == ["b"]
-    assert [f["code"] for f in told["remaining"]] == ["ADV022"]
+    report = json.loads(result.stdout)
+    assert result.returncode == 1
+    assert [c["package"] for c in report["changes"]] == ["b"]
+    assert [f["code"] for f in report["remaining"]] == ["ADV022"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--update", "--upgrade"), "contradict"),
         (("--update", "--format", "html"), "no HTML report"),
@@ -240,11 +244,13 @@ def test_what_is_not_about_versions_remains_and_is_no_success(
         (("--update",), "no lock to check"),
     ],
 )
-def test_wrong_usage_is_told(project: Path, advisor_here: Advisor, arguments: tuple[str, ...], told: str) -> None:
-    done = advisor_here("advise", *arguments)
+def test_wrong_usage_is_reported(
+    project: Path, advisor_here: Advisor, arguments: tuple[str, ...], message: str
+) -> None:
+    result = advisor_here("advise", *arguments)
 
-    assert done.returncode == 2
-    assert told in done.stderr
+    assert result.returncode == 2
+    assert message in result.stderr
     assert not (project / "pylock.toml").exists()
 
 
@@ -254,7 +260,7 @@ def test_wrong_usage_is_told(project: Path, advisor_here: Advisor, arguments: tu
     ),
     st.sampled_from(["\n", "\r\n"]),
 )
-def test_other_lines_stay_as_they_are(lines: list[str], end: str) -> None:
+def test_other_lines_do_not_change(lines: list[str], end: str) -> None:
     text = end.join(lines)
 
     changed = with_pins(text, {"a": Version("9"), "b": Version("8"), "c": Version("7")})

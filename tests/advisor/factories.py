@@ -1,4 +1,4 @@
-"""Problems over indexes made up for tests."""
+"""Factories of index clients, resolution problems, requests and estimators with fixed values, for tests."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ from tests.package_index import PackageIndex
 MACHINE = HardwareProfile(name="made-up", cpu=Cpu(architecture="x86_64", microarchitecture="zen4"))
 
 
-def client_of(
+def build_client(
     index: PackageIndex, cache: Path, *, offline: bool = False, refresh: bool = False, timeout: float = 5.0
 ) -> IndexClient:
-    """Return a client of one index."""
+    """Create a client of one index."""
     configuration = IndexConfiguration(default=index.url, timeout_seconds=timeout)
     return IndexClient(configuration, cache=DiskCache(cache), offline=offline, refresh=refresh)
 
 
-def problem_of(
+def build_problem(
     *requirements: str, constraints: tuple[str, ...] = (), python: str = "3.12", policy: CandidatePolicy | None = None
 ) -> ResolutionProblem:
-    """Return a problem on an x86-64 Linux machine."""
+    """Create a resolution problem for an x86-64 Linux machine."""
     roots = [RootRequirement(requirement=Requirement(r), origin=f"line {i}") for i, r in enumerate(requirements, 1)]
     roots += [RootRequirement(requirement=Requirement(c), origin="-c", constraint=True) for c in constraints]
     target = make_target(python=python, platform="manylinux_2_28_x86_64", hardware=MACHINE)
     return ResolutionProblem(roots=tuple(roots), target=target, policy=policy or CandidatePolicy())
 
 
-def no_knowledge() -> PosteriorEstimator:
-    """Return an estimator that has seen nothing."""
+def empty_estimator() -> PosteriorEstimator:
+    """Create an estimator over an empty knowledge base."""
     empty = open_knowledge_base("sqlite://", shipped=False)
     return PosteriorEstimator(ModelCache(empty), hardware=MACHINE, workload=find_workload("equal"), frameworks=())
 
 
-def advise(
+def recommend_stack(
     index: PackageIndex,
     cache: Path,
     problem: ResolutionProblem,
@@ -70,12 +70,12 @@ def advise(
     estimator: Estimator | None = None,
     objective: ObjectiveName = "performance",
 ) -> tuple[Advice, IndexCandidates]:
-    """Recommend a stack."""
-    request = ask(index, cache, problem, rules=rules, estimator=estimator, objective=objective)
+    """Recommend a stack; return it with the candidates that it was chosen from."""
+    request = build_request(index, cache, problem, rules=rules, estimator=estimator, objective=objective)
     return recommend(request), request.source
 
 
-def ask(
+def build_request(
     index: PackageIndex,
     cache: Path,
     problem: ResolutionProblem,
@@ -85,24 +85,24 @@ def ask(
     objective: ObjectiveName = "performance",
     young_after: str = "",
 ) -> ResolutionRequest:
-    """Make an inquiry into a problem."""
+    """Create a resolution request for a problem."""
     return make_request(
         problem,
-        IndexCandidates(client_of(index, cache), problem, advisories=objective == "security"),
+        IndexCandidates(build_client(index, cache), problem, advisories=objective == "security"),
         rules=RuleBook(rules, MACHINE),
-        estimator=estimator or no_knowledge(),
+        estimator=estimator or empty_estimator(),
         objective=objective,
         young_after=young_after,
     )
 
 
-def versions(stack: tuple[Candidate, ...]) -> dict[str, str]:
-    """Return a stack as plain text."""
+def versions_of(stack: tuple[Candidate, ...]) -> dict[str, str]:
+    """Return the version of each package of a stack, as text."""
     return {c.name: str(c.version) for c in stack}
 
 
-class Scores:
-    """An estimator that says what a test needs it to say, beyond doubt."""
+class FixedScores:
+    """An estimator that predicts fixed scores without uncertainty."""
 
     def __init__(
         self,
@@ -110,24 +110,30 @@ class Scores:
         failing: dict[str, dict[str, str]] | None = None,
         with_companion: dict[tuple[str, str], float] | None = None,
     ) -> None:
-        """Remember log speed-ups by package and version; of `a` beside versions of `b`, by both versions."""
+        """Create the estimator.
+
+        Args:
+            scores: Log speed-up by package and version.
+            failing: Versions that fail, with the reason, by package.
+            with_companion: Log speed-up of package `a` together with package `b`, by both versions.
+        """
         self._scores = {(name, Version(version)): score for (name, version), score in scores.items()}
         self._failing = failing or {}
-        self._beside = {(Version(v), Version(w)): score for (v, w), score in (with_companion or {}).items()}
+        self._with_companion = {(Version(v), Version(w)): score for (v, w), score in (with_companion or {}).items()}
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         return ScoreTerms(
             frameworks=tuple(
                 FrameworkGains(
                     framework=name,
-                    alone={v: certain(self._scores.get((name, v), 0.0)) for v in candidates[name]},
+                    alone={v: exact_gain(self._scores.get((name, v), 0.0)) for v in candidates[name]},
                     with_companion={
                         (v, "b", w): CompanionGain(
-                            joint=certain(score),
-                            own=certain(score - self._scores.get((name, v), 0.0)),
-                            framework=certain(score - self._beside[baseline[name], w]),
+                            joint=exact_gain(score),
+                            own=exact_gain(score - self._scores.get((name, v), 0.0)),
+                            framework=exact_gain(score - self._with_companion[baseline[name], w]),
                         )
-                        for (v, w), score in self._beside.items()
+                        for (v, w), score in self._with_companion.items()
                         if name == "a"
                     },
                 )
@@ -136,7 +142,7 @@ class Scores:
         )
 
     def predict(self, stack: object, baseline: object) -> Prediction:
-        return no_knowledge().predict({}, {})
+        return empty_estimator().predict({}, {})
 
     def failures(self, name: str) -> dict[str, str]:
         return self._failing.get(name, {})
@@ -145,5 +151,5 @@ class Scores:
         return any(name == package for package, _ in self._scores) <= ((name, version) in self._scores)
 
 
-def certain(score: float) -> PredictedGain:
+def exact_gain(score: float) -> PredictedGain:
     return PredictedGain(mean=score, variance=0.0)
