@@ -1,8 +1,9 @@
 """Measure the cost of `advisor check --offline` on a lock of a hundred packages.
 
-CPU and wall seconds of the whole process, interleaved over the rounds; medians. `unchanged`: the lock was checked
-before. `changed`: another version of one package than the last time, against the lock before as its base. `forgotten`:
-cached results are removed, except for pages and metadata of the index. `--help` is a reference for the scale.
+It prints medians of the CPU and wall seconds of the whole process; the cases are interleaved over the rounds.
+`unchanged`: the lock was checked before. `changed`: one package has a version that was not checked before, and the
+previous lock is the base. `forgotten`: cached results are removed, except for pages and metadata of the index.
+`--help` is a reference for the scale.
 
 Usage: python benchmarks/check.py [--rounds N]
 """
@@ -20,9 +21,9 @@ import tempfile
 import time
 from pathlib import Path
 
-OTHERS = ("2.4.6", "2.4.2", "2.3.5", "2.3.3", "2.3.1", "2.2.6", "2.2.4", "2.2.2", "2.1.3", "2.1.1")
+NUMPY_VERSIONS = ("2.4.6", "2.4.2", "2.3.5", "2.3.3", "2.3.1", "2.2.6", "2.2.4", "2.2.2", "2.1.3", "2.1.1")
 ROOTS = ("jupyterlab", "pandas", "scikit-learn", "onnxruntime")
-REMEMBERED = ("predictions", "recommended")
+RESULT_CACHES = ("predictions", "recommended")
 
 
 def run(*arguments: str, folder: Path, cache: Path) -> tuple[float, float, str]:
@@ -39,7 +40,7 @@ def run(*arguments: str, folder: Path, cache: Path) -> tuple[float, float, str]:
 
 
 def main() -> None:
-    """Lock a project, then measure."""
+    """Lock a project, then measure its check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
@@ -56,21 +57,21 @@ def main() -> None:
         match = re.search(r"(\d+) packages", output)
         print(f"{match[1] if match else '?'} packages, {rounds} rounds")
         text = (folder / "pylock.toml").read_text()
-        others = []
-        for version in OTHERS[: rounds + 1]:
+        changed_locks = []
+        for version in NUMPY_VERSIONS[: rounds + 1]:
             (folder / "pin.txt").write_text(f"numpy=={version}\n")
             run("advise", "-c", "pin.txt", "-o", "pylock.other.toml", folder=folder, cache=cache)
-            others.append((folder / "pylock.other.toml").read_text())
+            changed_locks.append((folder / "pylock.other.toml").read_text())
         cases = {"--help": (), "unchanged": (), "changed": ("--base", "pylock.base.toml"), "forgotten": ()}
         seconds: dict[str, list[tuple[float, float]]] = {case: [] for case in cases}
         for number in range(rounds + 1):
             for case, options in cases.items():
                 if case == "forgotten":
-                    for bucket in REMEMBERED:
+                    for bucket in RESULT_CACHES:
                         shutil.rmtree(cache / "index" / bucket, ignore_errors=True)
                 if case == "changed":
-                    # Each time another version, so that no prediction about it was made before.
-                    (folder / "pylock.toml").write_text(others[number % len(others)])
+                    # Another version in each round, so that its prediction is not cached.
+                    (folder / "pylock.toml").write_text(changed_locks[number % len(changed_locks)])
                 arguments = ("--help",) if case == "--help" else ("check", "--offline", *options)
                 cpu, wall, _ = run(*arguments, folder=folder, cache=cache)
                 (folder / "pylock.toml").write_text(text)

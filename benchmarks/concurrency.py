@@ -1,12 +1,12 @@
-"""How long writers and readers of one knowledge base wait.
+"""Measure how long concurrent writers and readers of one knowledge base wait.
 
     python -m benchmarks.concurrency [SECONDS] [--folder DIR]
 
-Eight processes add observations and four read, on a SQLite file and on a PostgreSQL server of its own, for a minute by
-default. A writer adds 50 observations a transaction, half of them its own and half the same as all others'. A reader
-asks for the blocks, and reads one of them. Printed are how often each was done, the median, the 99th percentile and the
-longest time that a call took, and whether everything that was acknowledged is there, once and undamaged. The times hold
-the work itself, too: 12 processes share the processors.
+Eight processes add observations and four read, on a SQLite file and on a new PostgreSQL server, for a minute by
+default. A writer adds 50 observations per transaction: half are its own, half are the same for all writers. A reader
+lists the blocks, and reads one of them. For each kind of call, the output has the number of calls and the median, the
+99th percentile and the maximum of their durations; and it says whether all acknowledged observations are stored, once
+and undamaged. The durations contain the work itself: 12 processes share the processors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.knowledge.samples import observation
 WRITERS = 8
 READERS = 4
 HALF = 25
-"""Observations of each kind in one transaction."""
+"""Observations of a writer's own block, and of the shared block, in one transaction."""
 _TRANSACTIONS = 20
 """Transactions of a writer in one block."""
 
@@ -41,16 +41,16 @@ class Outcome:
     Attributes:
         seconds: Durations of the calls, by kind of call.
         acknowledged: Observations whose storage was acknowledged, by block.
-        stored: Observations in the knowledge base afterwards, by block.
-        torn: Reads that returned a part of a transaction, one sentence each.
-        damage: One sentence for each record of the knowledge base that is damaged.
+        stored: Observations that were stored in the end, by block.
+        inconsistent: One message for each read that returned a part of a transaction.
+        damaged: One message for each damaged record of the knowledge base.
     """
 
     seconds: dict[str, list[float]]
     acknowledged: dict[str, int]
     stored: dict[str, int]
-    torn: tuple[str, ...]
-    damage: tuple[str, ...]
+    inconsistent: tuple[str, ...]
+    damaged: tuple[str, ...]
 
 
 def write(number: int, address: str, until: float, results: Any) -> None:
@@ -59,7 +59,7 @@ def write(number: int, address: str, until: float, results: Any) -> None:
     acknowledged: dict[str, int] = defaultdict(int)
     with open_knowledge_base(address, shipped=False) as store:
         turn = 0
-        # Once at least, however long it took to begin.
+        # At least once, even if the process started late.
         while turn == 0 or time.monotonic() < until:
             block, place = divmod(turn, _TRANSACTIONS)
             rounds = range(place * HALF, (place + 1) * HALF)
@@ -77,7 +77,7 @@ def write(number: int, address: str, until: float, results: Any) -> None:
 def read(number: int, address: str, until: float, results: Any) -> None:
     """Read until a time of the monotonic clock; report durations and inconsistent reads."""
     durations: dict[str, list[float]] = {"list blocks": [], "first observation": [], "whole block": []}
-    torn: list[str] = []
+    inconsistent: list[str] = []
     with open_knowledge_base(address, shipped=False) as store:
         turn = number
         while not durations["whole block"] or time.monotonic() < until:
@@ -95,18 +95,18 @@ def read(number: int, address: str, until: float, results: Any) -> None:
             count = 1 + sum(1 for _ in observations)
             durations["whole block"].append(time.perf_counter() - started)
             if count % HALF or count < block.observations:
-                torn.append(f"block `{block.name}`: {count} observations, after {block.observations}")
-    results.put((durations, {}, torn))
+                inconsistent.append(f"block `{block.name}`: {count} observations, after {block.observations}")
+    results.put((durations, {}, inconsistent))
 
 
 def measure(address: str, seconds: float, *, writers: int = WRITERS, readers: int = READERS) -> Outcome:
-    """Let writers and readers work on one knowledge base at once.
+    """Run writers and readers of one knowledge base at the same time.
 
     Args:
         address: Address of the knowledge base.
-        seconds: How long they work.
-        writers: How many processes write.
-        readers: How many processes read.
+        seconds: Duration of the run.
+        writers: Number of writing processes.
+        readers: Number of reading processes.
     """
     open_knowledge_base(address, shipped=False).close()
     context = multiprocessing.get_context("fork")
@@ -120,26 +120,26 @@ def measure(address: str, seconds: float, *, writers: int = WRITERS, readers: in
     results = [queue.get(timeout=seconds + 300) for _ in processes]
     for process in processes:
         process.join()
-    spent: dict[str, list[float]] = defaultdict(list)
+    seconds_by_call: dict[str, list[float]] = defaultdict(list)
     acknowledged: dict[str, int] = defaultdict(int)
     for durations, blocks, _ in results:
         for name, values in durations.items():
-            spent[name] += values
+            seconds_by_call[name] += values
         for name, count in blocks.items():
             # Several writers add to a shared block.
             acknowledged[name] = max(acknowledged[name], count)
     with open_knowledge_base(address, shipped=False) as store:
         return Outcome(
-            seconds=dict(spent),
+            seconds=dict(seconds_by_call),
             acknowledged=dict(acknowledged),
             stored={block.name: block.observations for block in store.blocks()},
-            torn=tuple(text for _, _, texts in results for text in texts),
-            damage=tuple(store.find_damage()),
+            inconsistent=tuple(text for _, _, texts in results for text in texts),
+            damaged=tuple(store.find_damage()),
         )
 
 
 def show(label: str, outcome: Outcome) -> None:
-    """Print a row for each kind of call, and whether all is there."""
+    """Print a row for each kind of call, and the number of lost, inconsistent and damaged observations."""
     for name, values in outcome.seconds.items():
         ordered = sorted(values)
         milliseconds = [
@@ -148,12 +148,12 @@ def show(label: str, outcome: Outcome) -> None:
         cells = [label, name, str(len(ordered)), *(f"{ms:.0f} ms" for ms in milliseconds)]
         print(f"| {' | '.join(cells)} |", flush=True)
     acknowledged, stored = Counter(outcome.acknowledged), Counter(outcome.stored)
-    # Subtracted block by block: a surplus in one hides no loss in another.
+    # Subtracted by block, so that a surplus in one block does not hide a loss in another.
     surplus = (stored - acknowledged).total()
     print(
         f"{label}: {acknowledged.total()} observations acknowledged, {(acknowledged - stored).total()} lost, "
-        f"{f'{surplus} that nobody acknowledged, ' if surplus else ''}"
-        f"{len(outcome.torn)} torn readings, {len(outcome.damage)} damages",
+        f"{f'{surplus} stored without acknowledgement, ' if surplus else ''}"
+        f"{len(outcome.inconsistent)} inconsistent reads, {len(outcome.damaged)} damaged records",
         flush=True,
     )
 
@@ -164,14 +164,14 @@ def main() -> None:
 
     parser = argparse.ArgumentParser()
     parser.add_argument("seconds", type=float, nargs="?", default=60.0)
-    parser.add_argument("--folder", type=Path, help="Folder for the databases (default: the one for temporary files)")
+    parser.add_argument("--folder", type=Path, help="Folder for the databases (default: the system's temporary folder)")
     options = parser.parse_args()
     print("| database | call | calls | median | 99th percentile | longest |")
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
         show("SQLite", measure(f"sqlite:///{scratch}/knowledge.sqlite", options.seconds))
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
-        # The server runs as another user where this runs as root.
+        # If this program runs as root, the server runs as another user.
         os.chmod(scratch, 0o755)
         server = pgserver.get_server(Path(scratch) / "server")
         try:

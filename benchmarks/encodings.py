@@ -1,4 +1,4 @@
-"""Compares solvers and encodings on synthetic stacks: which proves the optimum fastest.
+"""Compare how fast solvers and encodings prove the optimum of synthetic stacks.
 
 CP-SAT (ortools), HiGHS (highspy) and the MaxSAT solver RC2 (python-sat; the extra `benchmark` installs them), each with
 one thread. Encodings of "this version requires one of those": `clauses` (a clause for each version), `ranges` (versions
@@ -33,7 +33,7 @@ SCALE = 10_000
 
 
 class Rows:
-    """A problem as Booleans, clauses of literals (negative is negated, from 1), rows `sum <= 0`, and rewards."""
+    """A problem of Booleans: clauses of literals (from 1; negative: negated), rows `sum <= sum`, and rewards."""
 
     def __init__(self, document: dict[str, Any], encoding: str) -> None:
         self.size = 0
@@ -74,13 +74,13 @@ class Rows:
 
     def _order(self, choices: list[int]) -> list[int]:
         """Return Booleans "this one or a later one" for the choices of a package."""
-        variables = [self._new() for _ in choices]
-        for place, (choice, here) in enumerate(zip(choices, variables, strict=True)):
-            later = variables[place + 1 : place + 2]
+        booleans = [self._new() for _ in choices]
+        for place, (choice, here) in enumerate(zip(choices, booleans, strict=True)):
+            later = booleans[place + 1 : place + 2]
             self.clauses += [[-choice, here], [-here, choice, *later]]
             for following in later:
                 self.clauses += [[-choice, -following], [-following, here]]
-        return variables
+        return booleans
 
     def _require(
         self, q: str, admitted: tuple[str, ...], choices: list[int], encoding: str, at_least: dict[str, list[int]]
@@ -106,7 +106,7 @@ class Rows:
 
 
 def solve(method: str, document: dict[str, Any], seconds: float) -> tuple[int | None, int | None]:
-    """Return the best sum of rewards that was found and what it cannot exceed; none where not known."""
+    """Return the best sum of rewards and its upper bound; ``None`` for a value that is not known."""
     solver, encoding, *more = method.split()
     rows = Rows(document, encoding)
     if solver == "cpsat":
@@ -135,15 +135,15 @@ def _cpsat(rows: Rows, seconds: float, *, presolve: bool) -> tuple[int | None, i
     solver.parameters.cp_model_presolve = presolve
     solver.parameters.max_time_in_seconds = seconds
     status = solver.solve(model)
-    objective = round(solver.objective_value) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
-    return objective, round(solver.best_objective_bound)
+    best = round(solver.objective_value) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
+    return best, round(solver.best_objective_bound)
 
 
 def _highs(rows: Rows, seconds: float) -> tuple[int | None, int | None]:
     import highspy
 
-    create_model: Any = highspy.Highs
-    model = create_model()
+    factory: Any = highspy.Highs
+    model = factory()
     model.silent()
     model.setOptionValue("threads", 1)
     model.setOptionValue("time_limit", seconds)
@@ -160,8 +160,8 @@ def _highs(rows: Rows, seconds: float) -> tuple[int | None, int | None]:
     for left, right in rows.rows:
         model.addConstr(sum(value(n) for n in left) - sum(value(n) for n in right) <= 0)
     model.maximize(sum(reward * x[n] for n, reward in rows.rewards.items()))
-    about = model.getInfo()
-    return round(about.objective_function_value), round(about.mip_dual_bound)
+    info = model.getInfo()
+    return round(info.objective_function_value), round(info.mip_dual_bound)
 
 
 def _rc2(rows: Rows) -> tuple[int | None, int | None]:
@@ -174,9 +174,9 @@ def _rc2(rows: Rows) -> tuple[int | None, int | None]:
         formula.append(clause)
     top = rows.size
     for group in rows.exactly:
-        coded = CardEnc.equals(lits=group, bound=1, top_id=top)
-        top = max(top, coded.nv)
-        formula.extend(coded.clauses)
+        encoding = CardEnc.equals(lits=group, bound=1, top_id=top)
+        top = max(top, encoding.nv)
+        formula.extend(encoding.clauses)
     base = 0
     for number, reward in rows.rewards.items():
         base += max(0, reward)
@@ -184,12 +184,12 @@ def _rc2(rows: Rows) -> tuple[int | None, int | None]:
             formula.append([number if reward > 0 else -number], weight=abs(reward))
     with RC2(formula) as solver:
         solver.compute()
-        objective = base - solver.cost if solver.cost is not None else None
-    return objective, objective
+        best = base - solver.cost if solver.cost is not None else None
+    return best, best
 
 
 def main() -> None:
-    """Print a line for each file and method; each runs in a process of its own."""
+    """Print a line for each file and method; each runs in its own process."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -198,18 +198,20 @@ def main() -> None:
     if options.method:
         document = json.loads(options.files[0].read_text())
         busy = time.process_time()
-        objective, bound = solve(options.method, document, options.seconds)
-        value = "none" if objective is None else f"{objective / SCALE:.4f}"
-        gap = "unknown" if objective is None or bound is None else f"{(bound - objective) / SCALE:.4f}"
+        best, bound = solve(options.method, document, options.seconds)
+        value = "none" if best is None else f"{best / SCALE:.4f}"
+        gap = "unknown" if best is None or bound is None else f"{(bound - best) / SCALE:.4f}"
         print(f"{value} | {gap} | {time.process_time() - busy:.2f}")
         return
-    print("| file | method | found | gap | CPU s |\n| --- | --- | --- | --- | --- |")
+    print("| file | method | best | gap | CPU s |\n| --- | --- | --- | --- | --- |")
     for file in options.files:
         for method in METHODS:
             command = [sys.executable, __file__, str(file), "--method", method, "--seconds", str(options.seconds)]
             try:
-                run = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds * 2, check=True)
-                line = run.stdout.strip()
+                completed = subprocess.run(
+                    command, capture_output=True, text=True, timeout=options.seconds * 2, check=True
+                )
+                line = completed.stdout.strip()
             except subprocess.TimeoutExpired:
                 line = f"none | unknown | over {options.seconds * 2:.0f}"
             print(f"| {file.stem} | {method} | {line} |", flush=True)

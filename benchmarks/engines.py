@@ -1,14 +1,15 @@
 """Compare the measurements of two engines: ``python -m benchmarks.engines KNOWLEDGE BLOCK-A BLOCK-B [...]``.
 
-Each pair is one block of a matrix, measured twice (by two engines, or twice by one, which shows the noise). For each
-stack and indicator the medians of the rounds are compared: their ratio, and its error from the spread over the rounds.
+Each pair is one block of a matrix, measured twice: by two engines, or twice by one engine, which shows the noise. For
+each stack and indicator, it prints the ratio of the medians of the rounds, and the error of the ratio, computed from
+the spread over the rounds.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import statistics
-import sys
 from collections import defaultdict
 
 from knowledge.store.engine import open_knowledge_base
@@ -28,18 +29,21 @@ def medians(store: SqlKnowledgeBase, block: str) -> dict[Cell, list[float]]:
 
 def main() -> None:
     """Compare pairs of blocks."""
-    address, *blocks = sys.argv[1:]
-    with open_knowledge_base(address, shipped=False) as store:
-        for first, second in zip(blocks[::2], blocks[1::2], strict=True):
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("knowledge", help="address of the knowledge base")
+    parser.add_argument("blocks", nargs="+", help="names of blocks, in pairs")
+    options = parser.parse_args()
+    with open_knowledge_base(options.knowledge, shipped=False) as store:
+        for first, second in zip(options.blocks[::2], options.blocks[1::2], strict=True):
             a, b = medians(store, first), medians(store, second)
             ratios, paired, within = [], [], 0
             for cell in sorted(a.keys() & b.keys()):
                 difference = statistics.median(b[cell]) - statistics.median(a[cell])
-                # The error of a median of n is 1.2533 times that of their mean.
+                # The standard error of a median of normal values is 1.2533 times that of their mean.
                 error = 1.2533 * math.sqrt(sum(statistics.variance(side[cell]) / len(side[cell]) for side in (a, b)))
                 ratios.append(difference)
                 if cell[0]:
-                    # Against the reference arm, as stacks are compared: what the machine did to all alike is gone.
+                    # Relative to the reference arm, as stacks are compared: changes of the whole machine cancel.
                     reference = statistics.median(b[0, cell[1]]) - statistics.median(a[0, cell[1]])
                     paired.append(difference - reference)
                 within += abs(difference) <= 1.96 * error

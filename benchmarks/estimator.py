@@ -1,12 +1,12 @@
-"""Test the model on data that was left out: errors, intervals and advice, compared with simple baselines.
+"""Test the model on held-out data: errors, intervals and advice, compared with simple baselines.
 
     python benchmarks/estimator.py [--only versions|machines|mlperf|advice]
 
-Versions are hidden one at a time (all their contrasts, with and without settings), amplitudes are fitted again on the
-rest, and the hidden contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the nearest
-version in the training data, at the same indicator), `mean` (the mean of all versions in it, at the same indicator) and
-`ridge` (regression on the version's place, by indicator and family). For advice a random quarter of the versions is
-hidden, and each method chooses among all of them.
+Versions are held out one at a time (all their contrasts, with and without settings), amplitudes are fitted again to
+the training data, and the held-out contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the
+nearest version of the training data, at the same indicator), `mean` (the mean of all versions of the training data, at
+the same indicator) and `ridge` (regression on the position of the version, by indicator and family). For advice, a
+random quarter of the versions is held out, and each method chooses among all versions.
 """
 
 from __future__ import annotations
@@ -37,54 +37,58 @@ from knowledge.store.engine import open_knowledge_base
 Array = NDArray[np.float64]
 Predictor = Callable[[Sequence[Contrast], Sequence[Contrast]], Array]
 CLEAR = 0.1
-"""Standard error up to which a contrast is taken as truth."""
+"""Maximum standard error of a contrast that counts as the truth."""
 CLEAR_CHOICE = 0.1
-"""Standard error up to which a version's speed at a workload is taken as truth."""
+"""Maximum standard error of a version's speed at a workload that counts as the truth."""
 HALF = float(norm.ppf(0.95))
 
 
 def plain(contrast: Contrast) -> bool:
-    """Whether a contrast is of versions alone."""
+    """Return whether a contrast compares versions only, without settings."""
     return not (contrast.side.settings or contrast.reference.settings or contrast.is_control)
 
 
 def place(version: str) -> Version:
-    """Return a version to sort by."""
+    """Return the sort key of a version."""
     return Version(version)
 
 
-def newest(training: Sequence[Contrast], held_out: Sequence[Contrast]) -> Array:
+def newest(training: Sequence[Contrast], targets: Sequence[Contrast]) -> Array:
     """Predict that no version differs."""
-    return np.zeros(len(held_out))
+    return np.zeros(len(targets))
 
 
-def nearest(training: Sequence[Contrast], held_out: Sequence[Contrast]) -> Array:
-    """Predict what the nearest version of the training data did at the same indicator; the reference did nothing."""
-    every = sorted({v for c in [*training, *held_out] for v in (c.side.version, c.reference.version)}, key=place)
+def nearest(training: Sequence[Contrast], targets: Sequence[Contrast]) -> Array:
+    """Predict the effect of the nearest training version at the same indicator; that of the reference is zero."""
+    every = sorted({v for c in [*training, *targets] for v in (c.side.version, c.reference.version)}, key=place)
     order = {v: i for i, v in enumerate(every)}
-    means = []
-    for a in held_out:
-        options = [(abs(order[a.side.version] - order[c.side.version]), c.mean) for c in training if c.label == a.label]
-        options.append((abs(order[a.side.version] - order[a.reference.version]), 0.0))
+    predictions = []
+    for target in targets:
+        options = [
+            (abs(order[target.side.version] - order[c.side.version]), c.mean)
+            for c in training
+            if c.label == target.label
+        ]
+        options.append((abs(order[target.side.version] - order[target.reference.version]), 0.0))
         closest = min(distance for distance, _ in options)
-        means.append(statistics.fmean(mean for distance, mean in options if distance == closest))
-    return np.array(means)
+        predictions.append(statistics.fmean(mean for distance, mean in options if distance == closest))
+    return np.array(predictions)
 
 
-def mean_of_package(training: Sequence[Contrast], held_out: Sequence[Contrast]) -> Array:
-    """Predict the mean of all versions of the training data, at the same indicator."""
+def mean_of_package(training: Sequence[Contrast], targets: Sequence[Contrast]) -> Array:
+    """Predict the mean of all training versions at the same indicator."""
     groups = defaultdict(list)
     for c in training:
         groups[c.label].append(c.mean)
-    return np.array([statistics.fmean(groups[a.label]) if a.label in groups else 0.0 for a in held_out])
+    return np.array([statistics.fmean(groups[target.label]) if target.label in groups else 0.0 for target in targets])
 
 
-def ridge(training: Sequence[Contrast], held_out: Sequence[Contrast]) -> Array:
+def ridge(training: Sequence[Contrast], targets: Sequence[Contrast]) -> Array:
     """Predict by ridge regression on the version's distance from the reference, by indicator and family."""
-    every = sorted({v for c in [*training, *held_out] for v in (c.side.version, c.reference.version)}, key=place)
+    every = sorted({v for c in [*training, *targets] for v in (c.side.version, c.reference.version)}, key=place)
     order = {v: i / len(every) for i, v in enumerate(every)}
-    labels = sorted({c.label for c in [*training, *held_out]})
-    families = sorted({c.family for c in [*training, *held_out]})
+    labels = sorted({c.label for c in [*training, *targets]})
+    families = sorted({c.family for c in [*training, *targets]})
 
     def features(c: Contrast) -> list[float]:
         step = order[c.side.version] - order[c.reference.version]
@@ -97,54 +101,55 @@ def ridge(training: Sequence[Contrast], held_out: Sequence[Contrast]) -> Array:
 
     x, y = np.array([features(c) for c in training]), np.array([c.mean for c in training])
     weights = np.linalg.solve(x.T @ x + 1.0 * np.eye(x.shape[1]), x.T @ y)
-    return np.array([features(c) for c in held_out]) @ weights
+    return np.array([features(c) for c in targets]) @ weights
 
 
 BASELINES: dict[str, Predictor] = {"newest": newest, "nearest": nearest, "mean": mean_of_package, "ridge": ridge}
 
 
-def leave_out(
+def predict_groups(
     contrasts: Sequence[Contrast], groups: Iterable[Callable[[Contrast], bool]], *, new: bool | None = None
 ) -> dict[str, list[float]]:
-    """Predict each group from the rest; return predictions by method, with the truth and the model's deviations.
+    """Predict each group from the others; return predictions by method, with the truth and the model's deviations.
 
     Args:
-        contrasts: All of them.
-        groups: Conditions that select the hidden contrasts; one group is hidden at a time.
-        new: Whether to predict only indicators without training data, or only those with training data; by default all.
+        contrasts: All contrasts.
+        groups: The contrasts to hold out, one group after the other.
+        new: True to predict only indicators without training data, False only those with; by default all.
     """
     predictions: dict[str, list[float]] = defaultdict(list)
     for hidden in groups:
         training = [c for c in contrasts if not hidden(c)]
-        labels = {c.label for c in training}
-        held_out = [c for c in contrasts if hidden(c) and plain(c) and new in (None, c.label not in labels)]
+        training_labels = {c.label for c in training}
+        targets = [c for c in contrasts if hidden(c) and plain(c) and new in (None, c.label not in training_labels)]
         simple = [c for c in training if plain(c)]
-        if not held_out or len(simple) < 3:
+        if not targets or len(simple) < 3:
             continue
-        mean, deviation = predict_held_out(training, held_out)
-        predictions["truth"] += [c.mean for c in held_out]
-        predictions["error"] += [c.error for c in held_out]
+        mean, deviation = predict_held_out(training, targets)
+        predictions["truth"] += [c.mean for c in targets]
+        predictions["error"] += [c.error for c in targets]
         predictions["model"] += list(mean)
         predictions["deviation"] += list(deviation)
         for name, predict in BASELINES.items():
-            predictions[name] += list(predict(simple, held_out))
+            predictions[name] += list(predict(simple, targets))
     return predictions
 
 
 def report(title: str, predictions: dict[str, list[float]]) -> None:
     """Print errors, rank correlations and coverage."""
-    errors_of_all = np.array(predictions["model"]) - np.array(predictions["truth"])
-    inside = np.abs(errors_of_all) <= HALF * np.array(predictions["deviation"])
+    inside = np.abs(np.array(predictions["model"]) - np.array(predictions["truth"])) <= HALF * np.array(
+        predictions["deviation"]
+    )
     # Imprecise contrasts do not show which method predicts better.
     clear = np.array(predictions["error"]) <= CLEAR
-    precise = {name: np.array(values)[clear] for name, values in predictions.items()}
-    truth = precise["truth"]
-    errors = {m: precise[m] - truth for m in ("model", *BASELINES)}
+    predictions = {name: list(np.array(values)[clear]) for name, values in predictions.items()}
+    truth = np.array(predictions["truth"])
+    errors = {m: np.array(predictions[m]) - truth for m in ("model", *BASELINES)}
     cells = [f"{math.sqrt(float(np.mean(e**2))):.3f}" for e in errors.values()]
     middles = [f"{float(np.median(np.abs(e))):.3f}" for e in errors.values()]
     ranks = []
     for method in errors:
-        values = precise[method]
+        values = np.array(predictions[method])
         ranks.append(f"{spearmanr(values, truth).statistic:.2f}" if np.ptp(values) > 0 else "-")
     print(f"| {title} | {len(truth)} of {len(clear)} | {' | '.join(cells)} | {inside.mean():.0%} |")
     print(f"| median | | {' | '.join(middles)} | |")
@@ -162,18 +167,18 @@ def hide_machine(identity: str) -> Callable[[Contrast], bool]:
 
 
 def heads() -> None:
-    """Print the heads of the table of errors."""
-    print("\n| left out | n | model | newest | nearest | mean | ridge | coverage |")
+    """Print the head of the table of errors."""
+    print("\n| held out | n | model | newest | nearest | mean | ridge | coverage |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
 
 
-def errors_of_left_out_versions(groups: dict[str, list[Contrast]]) -> None:
-    """Leave out each version of each framework, but the references that all are compared with."""
+def errors_of_held_out_versions(groups: dict[str, list[Contrast]]) -> None:
+    """Hold out each version of each framework, except for the references of the comparisons."""
     whole: dict[str, list[float]] = defaultdict(list)
     for framework, contrasts in groups.items():
         references = {c.reference.version for c in contrasts}
         versions = sorted({c.side.version for c in contrasts if plain(c)} - references, key=place)
-        predictions = leave_out(contrasts, [hide_version(v) for v in versions])
+        predictions = predict_groups(contrasts, [hide_version(v) for v in versions])
         if predictions:
             report(f"versions of {framework}", predictions)
         for name, values in predictions.items():
@@ -181,23 +186,23 @@ def errors_of_left_out_versions(groups: dict[str, list[Contrast]]) -> None:
     report("all versions", whole)
 
 
-def errors_of_left_out_machines(groups: dict[str, list[Contrast]]) -> None:
-    """Leave out each machine."""
+def errors_of_held_out_machines(groups: dict[str, list[Contrast]]) -> None:
+    """Hold out each machine."""
     for new, title in ((False, "machines"), (True, "machines, at indicators that were not measured on other machines")):
         whole: dict[str, list[float]] = defaultdict(list)
         for contrasts in groups.values():
             machines = sorted({c.machine.identity for c in contrasts})
             if len(machines) > 1:
                 hidden = [hide_machine(machine) for machine in machines]
-                for name, values in leave_out(contrasts, hidden, new=new).items():
+                for name, values in predict_groups(contrasts, hidden, new=new).items():
                     whole[name] += values
         report(title, whole)
 
 
 def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:
-    """Return what each round's software gained on identical hardware, as contrasts of NVIDIA's container releases.
+    """Return the software gain of each MLPerf round on identical hardware, as contrasts of NVIDIA's container releases.
 
-    A label is a benchmark with the targets that both rounds trained to; a block is a machine with a benchmark.
+    A label is a benchmark with the targets of both rounds; a block is a machine with a benchmark.
     """
     contrasts = []
     for gain in software_gains(score_submissions(observations)):
@@ -231,14 +236,14 @@ def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:
 
 
 def errors_on_mlperf(observations: Iterable[Observation]) -> None:
-    """Leave out each machine, and each container release, of MLPerf's public record."""
+    """Hold out each machine, each benchmark and each container release of the public MLPerf results."""
     contrasts = mlperf_contrasts(observations)
     kinds = sorted({c.machine.kind for c in contrasts})
-    report("MLPerf: machines", leave_out(contrasts, [hide_kind(kind) for kind in kinds]))
+    report("MLPerf: machines", predict_groups(contrasts, [hide_kind(kind) for kind in kinds]))
     families = sorted({c.family for c in contrasts})
-    report("MLPerf: benchmarks", leave_out(contrasts, [hide_family(family) for family in families]))
+    report("MLPerf: benchmarks", predict_groups(contrasts, [hide_family(family) for family in families]))
     pairs = sorted({(c.reference.version, c.side.version) for c in contrasts})
-    report("MLPerf: releases", leave_out(contrasts, [hide_release(*pair) for pair in pairs]))
+    report("MLPerf: releases", predict_groups(contrasts, [hide_release(*pair) for pair in pairs]))
 
 
 def hide_kind(kind: str) -> Callable[[Contrast], bool]:
@@ -257,18 +262,18 @@ def hide_release(earlier: str, later: str) -> Callable[[Contrast], bool]:
 
 
 def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[float]) -> None:
-    """Hide a random quarter of the versions, choose by each method, and print how much slower the choice is.
+    """Hold out a random quarter of the versions, choose by each method, and print how much slower the choice is.
 
-    Methods are trained on the even rounds of every block and judged by the odd ones; otherwise, noise of the training
-    data would count as truth.
+    The even rounds of every block are the training data, and the odd ones are the truth: otherwise, noise of the
+    training data would count as truth.
     """
-    regrets: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    lost: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     generator = random.Random(20261121)
-    training_half = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
-    judging_half = by_framework(evidence_of(o for o in observations if o.round % 2).contrasts)
-    for framework, every in training_half.items():
-        for block in sorted({c.block for c in judging_half[framework] if plain(c)}):
-            inside = [c for c in judging_half[framework] if c.block == block and plain(c)]
+    even_rounds = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
+    odd_rounds = by_framework(evidence_of(o for o in observations if o.round % 2).contrasts)
+    for framework, every in even_rounds.items():
+        for block in sorted({c.block for c in odd_rounds[framework] if plain(c)}):
+            inside = [c for c in odd_rounds[framework] if c.block == block and plain(c)]
             references = {c.reference.version for c in inside}
             versions = sorted({c.side.version for c in inside} | references, key=place)
             if len(versions) < 4:
@@ -277,21 +282,21 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
                 hidden = set(generator.sample([v for v in versions if v not in references], max(1, len(versions) // 4)))
                 training = [c for c in every if not hidden & {c.side.version, c.reference.version}]
                 for name, value in regret_of_choices(inside, training, versions, risks).items():
-                    regrets[name] += value
+                    lost[name] += value
     print("\n| method | choices | choices other than the newest | mean regret | 90th percentile | worst |")
     print("| --- | --- | --- | --- | --- | --- |")
-    for name, choices in regrets.items():
-        values, left = [value for value, _ in choices], sum(moved for _, moved in choices)
+    for name, choices in lost.items():
+        values, changes = [value for value, _ in choices], sum(moved for _, moved in choices)
         mean, high = statistics.fmean(values), float(np.quantile(values, 0.9))
-        print(f"| {name} | {len(values)} | {left} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
+        print(f"| {name} | {len(values)} | {changes} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
 
 
 def regret_of_choices(
     inside: Sequence[Contrast], training: Sequence[Contrast], versions: Sequence[str], risks: Sequence[float]
 ) -> dict[str, list[tuple[float, bool]]]:
-    """Return the regret of each method's choice for each workload, and whether it left the newest version."""
+    """Return the regret of each method's choice for each workload, and whether it is not the newest version."""
     process = GaussianProcess(training)
-    regrets: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    lost: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     simple = [c for c in training if plain(c)]
     reference = inside[0].reference
     sides: dict[str, Side] = {c.side.version: c.side for c in inside} | {reference.version: reference}
@@ -299,10 +304,10 @@ def regret_of_choices(
         families = {c.family for c in inside} & workload.weights.keys()
         if not families or (workload.backends and inside[0].backend not in workload.backends):
             continue
-        # What was not compared for every version would make those without it look as fast as the reference.
+        # Only indicators that all versions were measured at: without one, a version seems as fast as the reference.
         complete = {c.label for c in inside if sum(d.label == c.label for d in inside) == len(versions) - 1}
-        measured = [c for c in inside if c.family in families and c.label in complete]
-        labels = sorted({(c.label, c.family) for c in measured})
+        relevant = [c for c in inside if c.family in families and c.label in complete]
+        labels = sorted({(c.label, c.family) for c in relevant})
         if not labels:
             continue
         total = sum(workload.weights[f] for f in {family for _, family in labels})
@@ -310,7 +315,7 @@ def regret_of_choices(
             label: workload.weights[family] / total / sum(f == family for _, f in labels) for label, family in labels
         }
         truth, doubt = dict.fromkeys(versions, 0.0), dict.fromkeys(versions, 0.0)
-        for c in measured:
+        for c in relevant:
             truth[c.side.version] += share[c.label] * c.mean
             doubt[c.side.version] += (share[c.label] * c.error) ** 2
         if max(doubt.values()) > CLEAR_CHOICE**2:
@@ -318,37 +323,37 @@ def regret_of_choices(
         best = max(truth.values())
 
         def note(name: str, version: str, best: float = best, truth: Mapping[str, float] = truth) -> None:
-            regrets[name].append((math.expm1(best - truth[version]), version != versions[-1]))
+            lost[name].append((math.expm1(best - truth[version]), version != versions[-1]))
 
         shares = {(label, family): share[label] for label, family in labels}
         posterior = process.posterior([Term(side=sides[v]) for v in versions], shares, inside[0].machine)
-        # The newest is what the advice departs from.
+        # The advice is relative to the newest version.
         gained = posterior.difference_from(range(len(versions)), len(versions) - 1)
         widened = process.amplitudes.widening**2 * gained.variance
-        # What gains less than a step counts as none, as in the advice.
+        # A gain of less than a step counts as none, as in the advice.
         steps = {f"model, risk {risk:g}": np.trunc((gained.mean - risk / 2 * widened) / SPEED_STEP) for risk in risks}
         comparisons = len({c.side.version for c in training} & set(versions[:-1]))
         gains = [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(gained.mean, widened, strict=True)]
         steps["as shipped"] = np.array([speed_steps(gain, comparisons) for gain in gains])
         for name, counted in steps.items():
-            best_index = max((float(step), i) for i, step in enumerate(counted))[1]
-            note(name, versions[best_index])
+            index = max((float(step), i) for i, step in enumerate(counted))[1]
+            note(name, versions[index])
         note("newest", versions[-1])
         for name in ("nearest", "mean", "ridge"):
-            guessed = dict.fromkeys(versions, 0.0)
-            for c, value in zip(measured, BASELINES[name](simple, measured), strict=True):
-                guessed[c.side.version] += value * share[c.label]
-            chosen_version = max(versions, key=lambda v: (guessed[v], place(v)))
-            note(name, chosen_version)
-    return regrets
+            predicted = dict.fromkeys(versions, 0.0)
+            for c, value in zip(relevant, BASELINES[name](simple, relevant), strict=True):
+                predicted[c.side.version] += value * share[c.label]
+            version = max(versions, key=lambda v: (predicted[v], place(v)))
+            note(name, version)
+    return lost
 
 
 def by_framework(contrasts: Iterable[Contrast]) -> dict[str, list[Contrast]]:
-    """Return the contrasts of each framework of which versions were compared."""
+    """Return the contrasts of each framework with a comparison of versions."""
     groups: dict[str, list[Contrast]] = defaultdict(list)
     for c in contrasts:
         groups[c.framework].append(c)
-    return {name: members for name, members in groups.items() if any(plain(c) for c in members)}
+    return {name: of_framework for name, of_framework in groups.items() if any(plain(c) for c in of_framework)}
 
 
 def main() -> None:
@@ -362,9 +367,9 @@ def main() -> None:
     groups = by_framework(evidence_of(observations).contrasts)
     heads()
     if options.only in (None, "versions"):
-        errors_of_left_out_versions(groups)
+        errors_of_held_out_versions(groups)
     if options.only in (None, "machines"):
-        errors_of_left_out_machines(groups)
+        errors_of_held_out_machines(groups)
     if options.only in (None, "mlperf"):
         errors_on_mlperf(observations)
     if options.only in (None, "advice"):

@@ -1,14 +1,15 @@
-"""Measure the time to fit the model and to predict.
+"""Measure the time to fit the model and to compute predictions.
 
     python benchmarks/fit.py
 
-Observations are the shipped ones of TensorFlow, again and again in blocks of other names with other noise, as many as
-the table says; predictions are of 100 versions of the framework with 100 of NumPy: the scores of 10 000 stacks, as
-the optimiser requests them.
+The observations are the shipped ones of TensorFlow, repeated with new block names and new noise up to the number in the
+table. The predictions are of 100 versions of the framework with 100 of NumPy: the scores of 10 000 stacks, as the
+optimiser requests them.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import random
 import time
@@ -28,7 +29,7 @@ from knowledge.store.engine import open_knowledge_base
 
 
 def generate() -> Iterator[Observation]:
-    """Yield observations without end."""
+    """Yield an endless series of observations."""
     file = next(f for f in files("knowledge.data").iterdir() if f.name.endswith("campaign-cpu-vm.jsonl.gz"))
     lines = read_lines(file.read_bytes(), where=file.name)
     model = [o for o in read_observations(lines, where=file.name) if o.framework == "tensorflow-cpu"]
@@ -41,6 +42,7 @@ def generate() -> Iterator[Observation]:
 
 def main() -> None:
     """Fit and predict."""
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     print("| observations | contrasts | gather | fit | recall | 10 000 stacks |\n| --- | --- | --- | --- | --- | --- |")
     for count in (2_500, 5_000, 20_000):
         with open_knowledge_base("sqlite://", shipped=False) as store:
@@ -65,7 +67,7 @@ def main() -> None:
             estimator.terms(candidates, baseline)  # Conditions on the contrasts, once for all predictions.
             conditioned = time.perf_counter()
             terms = estimator.terms(candidates, baseline)
-            # With NumPy absent, too.
+            # 100 versions with each of 100 versions of NumPy, and without NumPy.
             assert len(terms.frameworks[0].with_companion) == 10_100
             predicted = time.perf_counter()
         cells = [gathered - start, fitted - gathered, recalled - fitted, predicted - conditioned]

@@ -1,4 +1,4 @@
-"""What `benchmarks/gpu.sh` measures: groups of indicators with the arms that are compared, the most valuable first."""
+"""The blocks that `benchmarks/gpu.sh` measures: groups of indicators with their arms, in order of importance."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pi_runners.environment import BuiltEnvironment
 from pi_runners.installed_stack import ArmSpec, cases_that_fit, device_of, installed_frameworks, plan_installed_arms
 
 ROUNDS = 4
-"""Fewest rounds that say how much a result varies."""
+"""Minimum number of rounds to estimate the spread of a result."""
 _PROCESS_SECONDS = 400.0
-"""An indicator that is compiled for minutes on a busy machine must not look like one that never ends."""
+"""Timeout of a process: on a busy machine, an indicator can need minutes to compile."""
 _HALF = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Indicators that are measured together, with the arms that are compared.
+    """Indicators that are measured together, with their arms.
 
     Attributes:
         name: Short name.
         indicators: Names of indicators.
-        arms: On a GPU; the first is the reference.
-        cpu_arms: On the CPU; none where it is not measured there.
+        arms: Arms on a GPU; the first is the reference.
+        cpu_arms: Arms on the CPU; empty if the group is not measured there.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Group:
 _EVERYTHING = ArmSpec(dtypes=("float32", *_HALF))
 _PLAIN = ArmSpec()
 _CONTROL = ArmSpec()
-"""The settings of the reference once more: an A/A control, the noise floor."""
+"""The settings of the reference again: an A/A control, which shows the noise."""
 _TF32 = ArmSpec(settings={"tf32": "on"}), ArmSpec(settings={"tf32": "off"})
 _MIXED = tuple(ArmSpec(settings={"amp": dtype}) for dtype in reversed(_HALF))
 _IMAGES = ArmSpec(settings={"memory_format": "channels_last"}, dtypes=("float32", "bfloat16"))
@@ -103,12 +103,12 @@ GROUPS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """A block with the name that a user chooses it by.
+class PlannedBlock:
+    """A block with a short name for the command line.
 
     Attributes:
         name: Framework, group, device and size.
-        block: The block; its own name is the same with the time of its beginning and a hash of its content.
+        block: The block; its own name has the start time and a hash of the content in addition.
     """
 
     name: str
@@ -122,8 +122,8 @@ def plan_blocks(
     sizes: Sequence[str],
     devices: Sequence[str],
     rounds: int = ROUNDS,
-) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
-    """Plan all blocks, the most valuable first, and say which cases need too much memory.
+) -> tuple[tuple[PlannedBlock, ...], tuple[str, ...]]:
+    """Return all blocks, the most important first, and messages about cases that need too much memory.
 
     Args:
         environment: The interpreter.
@@ -133,24 +133,24 @@ def plan_blocks(
         rounds: Rounds of each block.
     """
     frameworks = sorted(installed_frameworks(environment.stack), key=lambda n: (n != "torch", n != "jax"))
-    planned: list[Planned] = []
+    planned_blocks: list[PlannedBlock] = []
     refused: dict[str, None] = {}
     for device in devices:
         usable = [f for f in frameworks if device == "cpu" or device_of(f, hardware) == "cuda"]
         for size in sizes if device == "cuda" else ("small",):
             for group in GROUPS:
                 for framework in usable:
-                    place = _Place(framework=framework, device=device, size=size)
-                    block, too_large = _plan_block(group, place, environment, hardware, rounds)
+                    configuration = _Configuration(framework=framework, device=device, size=size)
+                    block, too_large = _plan_block(group, configuration, environment, hardware, rounds)
                     refused.update(dict.fromkeys(too_large))
-                    # A block of the reference alone compares nothing.
+                    # A block with the reference only has nothing to compare.
                     if len(block.arms) > 1:
-                        planned.append(Planned(name=block.name, block=block))
-    return tuple(planned), tuple(refused)
+                        planned_blocks.append(PlannedBlock(name=block.name, block=block))
+    return tuple(planned_blocks), tuple(refused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Configuration:
     """Framework, device and size of a block."""
 
     framework: str
@@ -159,20 +159,20 @@ class _Place:
 
 
 def _plan_block(
-    group: Group, place: _Place, environment: BuiltEnvironment, hardware: HardwareProfile, rounds: int
+    group: Group, configuration: _Configuration, environment: BuiltEnvironment, hardware: HardwareProfile, rounds: int
 ) -> tuple[Block, tuple[str, ...]]:
-    """Return a block, which may have no arms, and what needs too much memory for it."""
-    arms = group.arms if place.device == "cuda" else group.cpu_arms
+    """Return a block, which may have no arms, and messages about cases that need too much memory."""
+    arms = group.arms if configuration.device == "cuda" else group.cpu_arms
     dtypes = sorted({dtype for arm in arms for dtype in arm.dtypes})
     indicators = group.indicators if arms else ()
-    cases, too_large = cases_that_fit(indicators, place.size, dtypes, hardware, device=place.device)
+    cases, too_large = cases_that_fit(indicators, configuration.size, dtypes, hardware, device=configuration.device)
     block = Block(
-        name=f"{place.framework}-{group.name}-{place.device}-{place.size}",
-        arms=plan_installed_arms(environment, place.framework, arms, cases, device=place.device),
+        name=f"{configuration.framework}-{group.name}-{configuration.device}-{configuration.size}",
+        arms=plan_installed_arms(environment, configuration.framework, arms, cases, device=configuration.device),
         rounds=rounds,
         hardware=hardware,
         samples=10,
-        min_seconds=0.02 if place.device == "cuda" else 0.05,
+        min_seconds=0.02 if configuration.device == "cuda" else 0.05,
         max_warmup_seconds=2.0,
         timeout_seconds=_PROCESS_SECONDS,
         environment=environment,

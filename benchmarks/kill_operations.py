@@ -1,4 +1,4 @@
-"""Operations that are killed: how each starts, what it may leave, and what it must come to when it is repeated."""
+"""Operations to kill: their start, the states that a kill may leave, and their outcome when repeated."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from tests.package_index import PackageIndex
 
 FROZEN = Path(__file__).parents[1] / "tests" / "fixtures" / "databases"
 OLD, NEW, BETWEEN = "old", "new", "between"
-"""States that a killed program may leave; between them, only whole steps are done."""
+"""States that a killed program may leave; in the one between, only complete steps are done."""
 
 
 class ViolationError(Exception):
-    """Raised where a killed program left what it must not leave; the message says what."""
+    """Raised when a killed program leaves a state that is not allowed."""
 
 
 class Operation(ABC):
     """One operation of the program, in variants that take turns.
 
     Attributes:
-        name: What it does.
-        variants: How many variants there are.
-        program: What the arguments are for.
-        nearness: The power of a uniform number by which moments after the first change are drawn: 1 spreads them
-            evenly, more draws most of them soon after it.
+        name: Name of the operation.
+        variants: Number of variants.
+        program: Command that the arguments are appended to.
+        nearness: Exponent of the uniform number that determines a moment after the first change: 1 distributes the
+            moments evenly, larger exponents put most of them soon after the change.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Operation(ABC):
 
     @abstractmethod
     def prepare(self, folder: Path, variant: int) -> None:
-        """Make an empty folder what the operation begins with."""
+        """Create the folder with the initial state of the operation."""
 
     @abstractmethod
     def command(self, folder: Path, variant: int) -> list[str]:
@@ -60,18 +60,18 @@ class Operation(ABC):
 
     @abstractmethod
     def watched(self, folder: Path) -> Path:
-        """Return the directory whose first change is the beginning of writing."""
+        """Return the directory whose first change is the start of writing."""
 
     @abstractmethod
     def outcome(self, folder: Path, variant: int) -> object:
-        """Return all that the operation has written, comparable; a run that nobody killed says what is right."""
+        """Return everything that the operation has written, as a value to compare with that of the reference run."""
 
     @abstractmethod
     def state(self, folder: Path, variant: int, output: str) -> str:
-        """Return the state that a killed run left; nothing is changed by looking.
+        """Return the state that a killed run left, without changing it.
 
         Raises:
-            ViolationError: If it is none that may be.
+            ViolationError: If the state is not allowed.
         """
 
     def start(self, folder: Path, variant: int, output: Path) -> subprocess.Popen[bytes]:
@@ -86,17 +86,17 @@ class Operation(ABC):
             )
 
     def kill(self, folder: Path, number: int, process: subprocess.Popen[bytes]) -> bool:
-        """Kill what runs; return whether anything ran."""
-        ran = process.poll() is None
+        """Kill the running processes; return whether there were any."""
+        is_running = process.poll() is None
         process.kill()
         process.wait()
-        return ran
+        return is_running
 
     def repeat(self, folder: Path, variant: int, process: subprocess.Popen[bytes], output: Path) -> None:
         """Run the operation again.
 
         Raises:
-            ViolationError: If that fails.
+            ViolationError: If it fails.
         """
         again = self.start(folder, variant, output)
         if code := again.wait(600):
@@ -105,21 +105,21 @@ class Operation(ABC):
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Return an environment whose cache and knowledge base lie in a folder."""
+    """Return environment variables with the cache and the knowledge base in a folder."""
     own = {"ADVISOR_CACHE_DIR": str(folder / "cache"), "ADVISOR_KNOWLEDGE": f"sqlite:///{knowledge_in(folder)}"}
     return {k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")} | own
 
 
 def knowledge_in(folder: Path) -> Path:
-    """Return the file of a folder's knowledge base, which has a directory of its own."""
+    """Return the path of a folder's knowledge base, which is in its own directory."""
     return folder / "knowledge" / "knowledge.sqlite"
 
 
 def knowledge_of(folder: Path) -> dict[str, Any]:
-    """Return all that a folder's knowledge base holds but times, read from a copy so that nothing changes.
+    """Return the content of a folder's knowledge base except for times, read from a copy so that nothing changes.
 
     Raises:
-        ViolationError: If it is damaged.
+        ViolationError: If the knowledge base is damaged.
     """
     copy = folder / "copy"
     shutil.rmtree(copy, ignore_errors=True)
@@ -153,7 +153,7 @@ class _Lock(Operation):
         self._advise(self._template, "advise")
         self.before = (self._template / "pylock.toml").read_bytes()
         self._project("a>=2")
-        # The directory stays: the first change of the project's is that of the lock.
+        # The directory itself stays, so that the first change in the project is that of the lock.
         shutil.rmtree(self._template / "cache" / "index")
         self._after: dict[int, bytes] = {}
 
@@ -189,7 +189,7 @@ class _Lock(Operation):
 
 
 class _Import(Operation):
-    """Three observation files into a knowledge base that is there, or that is made by this first use."""
+    """Import three observation files into an existing knowledge base, or into a new one."""
 
     name = "ingest"
     variants = 2
@@ -229,9 +229,9 @@ class _Import(Operation):
         for place, (name, size) in enumerate(zip(self.blocks, self.sizes, strict=True)):
             # A file is one transaction, with its quarantined observations.
             expected = size if place < quarantined else 0
-            if (there := knowledge["blocks"].get(name, (0,))[0]) != expected:
+            if (count := knowledge["blocks"].get(name, (0,))[0]) != expected:
                 raise ViolationError(
-                    f"block `{name}` has {there} of {size} observations, and {quarantined} are quarantined"
+                    f"block `{name}` has {count} of {size} observations, and {quarantined} are quarantined"
                 )
         return self._checked(output, quarantined)
 
@@ -242,7 +242,7 @@ class _Import(Operation):
 
 
 class _Migration(Operation):
-    """A knowledge base of an older revision, opened by this program; then what ships is filled in."""
+    """Open a knowledge base of an older revision, which migrates it and adds the shipped observations."""
 
     name = "migration"
     revisions = tuple(path.name.split(".")[0] for path in sorted(FROZEN.glob("*.gz")))
@@ -321,14 +321,14 @@ class _Campaign(Operation):
         return knowledge_in(folder).parent
 
     def kill(self, folder: Path, number: int, process: subprocess.Popen[bytes]) -> bool:
-        victim = self.victims[number // 2 % len(self.victims)]
+        role = self.victims[number // 2 % len(self.victims)]
         words = {"supervisor": "pi_runners.executors.supervisor", "worker": "work"}
-        victims = [psutil.Process(process.pid)] if victim == "coordinator" and process.poll() is None else []
-        if victim != "coordinator":
-            victims = _processes(folder, words.get(victim, ""))
-        for one in victims:
+        victims = [psutil.Process(process.pid)] if role == "coordinator" and process.poll() is None else []
+        if role != "coordinator":
+            victims = _processes(folder, words.get(role, ""))
+        for member in victims:
             with suppress(psutil.Error):
-                one.send_signal(signal.SIGKILL)
+                member.send_signal(signal.SIGKILL)
         return bool(victims)
 
     def repeat(self, folder: Path, variant: int, process: subprocess.Popen[bytes], output: Path) -> None:
@@ -337,27 +337,27 @@ class _Campaign(Operation):
     def outcome(self, folder: Path, variant: int) -> object:
         cells = self._bench(folder).cells
         if cells != every_cell(self.rounds, self.arms):
-            raise ViolationError(f"the rounds and arms {cells} are stored, which is not each of them once")
+            raise ViolationError(f"the stored rounds and arms are not each of the planned ones once: {cells}")
         if entries := knowledge_of(folder)["quarantine"]:
             raise ViolationError(f"{len(entries)} observations are quarantined: {entries[0][2]}")
         return cells
 
     def state(self, folder: Path, variant: int, output: str) -> str:
-        # Not from a copy: those processes that were not killed may write.
+        # Not from a copy, because processes that were not killed may still write.
         stored = len(self._bench(folder).observations)
         return {0: OLD, self.rounds * self.arms: NEW}.get(stored, BETWEEN)
 
 
 def _processes(folder: Path, word: str) -> list[psutil.Process]:
-    """Return the processes of a folder, those with a word in their command, the newest first."""
-    processes = []
+    """Return the processes of a folder whose command contains a word, the newest first."""
+    matches = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             words = process.cmdline()
             inside = str(folder) in " ".join(words) or process.cwd() == str(folder)
             if inside and process.pid != os.getpid() and (not word or word in words):
-                processes.append(process)
-    return sorted(processes, key=lambda p: -p.pid)
+                matches.append(process)
+    return sorted(matches, key=lambda p: -p.pid)
 
 
 OPERATIONS: dict[str, type[_Lock] | type[_Import] | type[_Migration] | type[_Campaign]] = {

@@ -1,16 +1,16 @@
-"""What a program leaves that is killed with SIGKILL at a random moment.
+"""Kill operations with SIGKILL at random moments, and check the state that they leave.
 
     python -m benchmarks.kills [lock] [ingest] [campaign] [migration] [--kills 50] [--seed 7] [--folder DIR]
 
-Each operation runs once without a kill, which gives its duration and its result. Then it is started as often as
-asked, each time from the same beginning, and killed. Every other kill is at a moment that is drawn uniformly from the
-whole run, start of the interpreter included. Since writing is a small part of that, the others are drawn from the time
-between the first change of a file and the end, counted from the first change that the run itself makes; for locks and
-campaigns, most of them soon after it. What is left must be the old state, the new state, or a state between whole steps
-that were acknowledged; the same command must then come to exactly what the unharmed run came to.
+Each operation first runs without a kill: the reference run gives its duration and its outcome. Then it is started
+`--kills` times from the same initial state, and killed. The moment of every other kill is drawn uniformly from the
+whole run, including the start of the interpreter. Because writing takes a small part of that, the moments of the other
+kills are drawn from the time between the first change of a file and the end; for locks and campaigns, most of them are
+soon after the first change. A killed run must leave the old state, the new state, or a state between complete
+acknowledged steps; the same command must then produce exactly the outcome of the reference run.
 
-Printed are, for each operation: the kills, how many of them found it running, the states that were left, how many left
-a temporary file, and what was wrong. The exit status is 1 where something was.
+For each operation, the output has the number of kills, of kills during the run, of each state, of kills that left a
+temporary file, and of violations. The exit status is 1 if there is a violation.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _POLL_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unharmed:
-    """A run that nobody killed.
+class ReferenceRun:
+    """A run without a kill.
 
     Attributes:
-        seconds: How long it took.
-        writing_seconds: How much of that was after the first change of a file.
-        outcome: What it came to.
+        seconds: Duration of the run.
+        writing_seconds: Duration after the first change of a file.
+        outcome: What the run has written.
     """
 
     seconds: float
@@ -49,15 +49,15 @@ class Unharmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What the kills of one operation left.
+    """Results of the kills of one operation.
 
     Attributes:
         name: The operation.
-        kills: How often it was killed.
-        running: How many of the kills found it running.
-        states: The states that were left, counted.
-        strays: How many kills left a temporary file.
-        violations: What was wrong, one sentence each.
+        kills: Number of kills.
+        running: Number of kills during the run.
+        states: Number of kills that left each state.
+        strays: Number of kills that left a temporary file.
+        violations: One message for each violation.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Tally:
 
     @property
     def row(self) -> str:
-        """The row of the table."""
+        """Return the row of the table."""
         states = [self.states[state] for state in (OLD, BETWEEN, NEW)]
         cells = [self.name, self.kills, self.running, *states, self.strays, len(self.violations)]
         return f"| {' | '.join(map(str, cells))} |"
@@ -86,19 +86,19 @@ def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) ->
     Args:
         operation: The operation.
         scratch: An empty folder.
-        kills: How often.
+        kills: Number of kills.
         seed: Seed of the moments.
     """
-    unharmed: dict[int, Unharmed] = {}
+    references: dict[int, ReferenceRun] = {}
     generator = random.Random(f"{seed} {operation.name}")
     running = strays = 0
     states: Counter[str] = Counter()
     violations: list[str] = []
     for number in range(kills):
         variant = number // 2 % operation.variants
-        if variant not in unharmed:
-            unharmed[variant] = _unharmed(operation, scratch / f"unharmed-{variant}", variant)
-        reference = unharmed[variant]
+        if variant not in references:
+            references[variant] = _run_reference(operation, scratch / f"reference-{variant}", variant)
+        reference = references[variant]
         folder = scratch / f"killed-{number}"
         output = scratch / f"output-{number}"
         operation.prepare(folder, variant)
@@ -119,9 +119,9 @@ def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) ->
             states[operation.state(folder, variant, output.read_text(errors="replace"))] += 1
             operation.repeat(folder, variant, process, output)
             if operation.outcome(folder, variant) != reference.outcome:
-                raise ViolationError("repeating it comes to something else than the run that nobody killed")
+                raise ViolationError("repeating it does not produce the outcome of the reference run")
         except Exception as error:
-            # Whatever the state makes the program or this one do is wrong.
+            # Any error of the program, or of these checks, is a violation.
             cause = str(error) if isinstance(error, ViolationError) else f"{type(error).__name__}: {error}"
             violations.append(f"{operation.name}, kill {number}, variant {variant}, after {moment:.3f} s: {cause}")
             continue
@@ -136,7 +136,7 @@ def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) ->
     )
 
 
-def _unharmed(operation: Operation, folder: Path, variant: int) -> Unharmed:
+def _run_reference(operation: Operation, folder: Path, variant: int) -> ReferenceRun:
     operation.prepare(folder, variant)
     before = _stamp(operation, folder)
     output = folder.with_name(f"{folder.name}.output")
@@ -149,14 +149,14 @@ def _unharmed(operation: Operation, folder: Path, variant: int) -> Unharmed:
         time.sleep(_POLL_SECONDS)
     ended = time.monotonic()
     if process.returncode:
-        sys.exit(f"{operation.name} fails when nobody kills it: {output.read_text(errors='replace')}")
-    return Unharmed(
+        sys.exit(f"{operation.name} fails without a kill: {output.read_text(errors='replace')}")
+    return ReferenceRun(
         seconds=ended - started, writing_seconds=ended - changed, outcome=operation.outcome(folder, variant)
     )
 
 
 def _stamp(operation: Operation, folder: Path) -> tuple[tuple[str, int], ...]:
-    """Return what changes when something is written in the operation's directory."""
+    """Return the modification times in the operation's directory, which change with every write."""
     watched = operation.watched(folder)
     entries = [(".", watched.stat().st_mtime_ns)]
     for path in watched.iterdir():
@@ -170,10 +170,10 @@ def _stamp(operation: Operation, folder: Path) -> tuple[tuple[str, int], ...]:
 def main() -> None:
     """Kill the operations, and print the table."""
     parser = argparse.ArgumentParser(description="Kill operations with SIGKILL at random moments.")
-    parser.add_argument("operations", nargs="*", choices=[*OPERATIONS, []], help="Which ones (default: all)")
+    parser.add_argument("operations", nargs="*", choices=[*OPERATIONS, []], help="Operations to kill (default: all)")
     parser.add_argument("--kills", type=int, default=50, help="Kills of each operation (default: 50)")
     parser.add_argument("--seed", type=int, default=7, help="Seed of the moments (default: 7)")
-    parser.add_argument("--folder", type=Path, help="Folder for the files (default: the one for temporary files)")
+    parser.add_argument("--folder", type=Path, help="Folder for the files (default: the system's temporary folder)")
     options = parser.parse_args()
     violations: list[str] = []
     print(f"{HEADER}\n|{' --- |' * HEADER.count(' | ')} --- |", flush=True)

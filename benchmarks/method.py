@@ -99,18 +99,18 @@ sys.exit(main())
 
 
 class Sink:
-    """Keeps observations in memory."""
+    """Stores observations in memory."""
 
     def __init__(self) -> None:
         self.observations: list[Observation] = []
 
     def add(self, observations: Iterable[Observation]) -> None:
-        """Keep them."""
+        """Store observations."""
         self.observations += observations
 
 
 class SlowingProcesses(FreshProcesses):
-    """Runs arms that are to be slow with a program that spins after every call."""
+    """Runs the slowed arms with a program that spins after every call."""
 
     def __init__(self, slow_program: Path) -> None:
         super().__init__()
@@ -125,12 +125,12 @@ class SlowingProcesses(FreshProcesses):
 
 
 def slow_program(archive: Path, directory: Path) -> Path:
-    """Return a copy of the harness that really takes longer."""
+    """Write a copy of the harness whose calls take longer, and return its path."""
     path = directory / "slowed.pyz"
-    with zipfile.ZipFile(archive) as original, zipfile.ZipFile(path, "w") as changed:
-        for name in original.namelist():
-            body = original.read(name)
-            changed.writestr(name, _SLOWED.format(share=PERCENT / 100) if name == "__main__.py" else body)
+    with zipfile.ZipFile(archive) as source, zipfile.ZipFile(path, "w") as target:
+        for name in source.namelist():
+            body = source.read(name)
+            target.writestr(name, _SLOWED.format(share=PERCENT / 100) if name == "__main__.py" else body)
     return path
 
 
@@ -140,23 +140,23 @@ def lock(*requested: str) -> StackLock:
 
 
 def agreement(folder: Path, repetitions: int) -> None:
-    """Print the ratio of our medians to those of two established timers, measured in turn."""
+    """Print the ratio of the harness's medians to those of two established timers, measured alternately."""
     archive = write_program(folder)
-    built = build_environment(lock("torch==2.13.0"), folder)
+    environment = build_environment(lock("torch==2.13.0"), folder)
     cases = json.dumps([[c.name, dict(c.parameters)] for c in CASES])
-    command = [str(built.python), "-I", "-c", _TORCH, str(archive), cases, str(repetitions)]
+    command = [str(environment.python), "-I", "-c", _TORCH, str(archive), cases, str(repetitions)]
     completed = subprocess.run(command, capture_output=True, text=True, check=True)
-    print("torch.utils.benchmark, same process, in turn")
+    print("torch.utils.benchmark, same process, alternately")
     for line in completed.stdout.splitlines():
         name, _, pairs = json.loads(line)
         _print_ratio(name, [p[0] for p in pairs], [p[1] for p in pairs])
-    print("pyperf, NumPy, fresh processes, in turn")
-    built = build_environment(lock("numpy", "pyperf"), folder)
+    print("pyperf, NumPy, fresh processes, alternately")
+    environment = build_environment(lock("numpy", "pyperf"), folder)
     for case in CASES:
         ours, theirs = [], []
         for _ in range(repetitions):
-            ours.append(statistics.median(_our_medians(built.python, archive, case)))
-            theirs.append(_pyperf_median(built.python, archive, case, folder))
+            ours.append(statistics.median(_our_medians(environment.python, archive, case)))
+            theirs.append(_pyperf_median(environment.python, archive, case, folder))
         _print_ratio(case.name, ours, theirs)
 
 
@@ -196,7 +196,7 @@ def _print_ratio(name: str, ours: Sequence[float], theirs: Sequence[float]) -> N
 
 
 def comparisons(folder: Path, blocks: int) -> None:
-    """Print how often equal arms are called different, and how often a slow-down is found."""
+    """Print how often equal arms differ significantly, and how often a slow-down is detected."""
     archive = write_program(folder)
     hardware = detect()
     first, control = plan_arms([(lock("numpy"), {})], CASES, device="cpu", control=True)
@@ -214,22 +214,22 @@ def comparisons(folder: Path, blocks: int) -> None:
     controls = [c for c in results if c.is_control]
     slowed = [c for c in results if not c.is_control]
     noise = sorted(c.standard_error * math.sqrt(c.rounds) for c in results)
-    print(f"{ROUNDS} rounds, {len(CASES)} indicators, {blocks} blocks of 3 arms (reference, itself again, slowed)")
+    print(f"{ROUNDS} rounds, {len(CASES)} indicators, {blocks} blocks of 3 arms (reference, A/A control, slowed)")
     print(
         f"noise: standard deviation of a round's log ratio {noise[len(noise) // 2]:.1%} in the median, "
         f"from {noise[0]:.1%} to {noise[-1]:.1%}"
     )
-    print(f"A/A: {sum(c.significant for c in controls)} of {len(controls)} called different at the 5 % level")
+    print(f"A/A: {sum(c.significant for c in controls)} of {len(controls)} significant at the 5 % level")
     effect = [-c.mean for c in slowed]
-    print(f"slow-down of {PERCENT} %: seen as {math.expm1(statistics.median(effect)):.1%} in the median")
-    print(f"slow-down found: {sum(_is_slow_down(c) for c in slowed)} of {len(slowed)}")
-    # What the noise allows: an effect of 3.24 standard errors is found with 90 % power at the 5 % level.
+    print(f"slow-down of {PERCENT} %: measured as {math.expm1(statistics.median(effect)):.1%} in the median")
+    print(f"slow-down detected: {sum(_is_slow_down(c) for c in slowed)} of {len(slowed)}")
+    # Limit by the noise: an effect of 3.24 standard errors is detected with 90 % power at the 5 % level.
     for least, most in ((0.0, 0.5), (0.5, 1.0), (1.0, 2.0), (2.0, 9.9), (9.9, math.inf)):
         allowed = math.log1p(PERCENT / 100) / 3.24
         group = [c for c in slowed if least <= c.standard_error / allowed < most]
         if group:
             print(
-                f"  standard error {least:g} to {most:g} times the {allowed:.2%} that 90 % power allows: "
+                f"  standard error {least:g} to {most:g} times the {allowed:.2%} needed for 90 % power: "
                 f"{sum(_is_slow_down(c) for c in group)} of {len(group)}"
             )
 

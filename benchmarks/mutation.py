@@ -1,11 +1,11 @@
-"""Mutation testing of one part of the program on a sample: which wrong programs do the tests accept?
+"""Mutation testing of one part of the program on a sample of mutants.
 
     python -m venv .venv-mutation && .venv-mutation/bin/pip install mutmut -e '.[test]'
     .venv-mutation/bin/python benchmarks/mutation.py index --sample 100
 
-It runs mutmut (https://mutmut.readthedocs.io) in a copy of this checkout, so that the checkout stays as it is. mutmut
-itself has no sample, and one part has thousands of mutants: this draws some of them with a fixed seed, runs the tests
-that reach each, and prints the table of results and the difference that each survivor makes.
+It runs mutmut (https://mutmut.readthedocs.io) in a copy of this checkout, so that the checkout does not change. One
+part has thousands of mutants, and mutmut cannot run a sample: this program draws some of them with a fixed seed, runs
+the tests that reach each one, and prints a table of the results and the diff of each survivor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# Of each part: its files, and the tests that cover it within a minute or two.
+# Files of each part, and the tests that cover it within a minute or two.
 PARTS = {
     "index": (
         ("advisor/index/*",),
@@ -71,29 +71,29 @@ def configuration(files: tuple[str, ...], tests: tuple[str, ...]) -> str:
 
 
 def fewer_examples(test: str, most: int) -> str:
-    """Return a test module whose property tests try no more examples than this: each mutant runs them again."""
+    """Return a test module whose property tests use at most this many examples, because every mutant runs them."""
     return re.sub(r"max_examples=(\d+)", lambda match: f"max_examples={min(most, int(match[1]))}", test)
 
 
 def results(copy: Path) -> dict[str, str | None]:
-    """Return the result of each mutant; none of those that did not run."""
-    outcomes: dict[str, str | None] = {}
+    """Return the result of each mutant; ``None`` for those that did not run."""
+    by_name: dict[str, str | None] = {}
     for path in sorted((copy / "mutants").rglob("*.meta")):
         for name, status in json.loads(path.read_text())["exit_code_by_key"].items():
-            outcomes[name] = None if status is None else RESULTS.get(status, "timed out")
-    return outcomes
+            by_name[name] = None if status is None else RESULTS.get(status, "timed out")
+    return by_name
 
 
 def mutmut(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run mutmut in the copy."""
     command = [str(Path(sys.executable).with_name("mutmut")), *arguments]
-    # A mutant lives in one process: programs that tests start are those of this checkout.
+    # Mutants exist in the test process only: programs that tests start are imported from this checkout.
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=copy, env=variables, capture_output=True, text=True, check=False)
 
 
 def main() -> None:
-    """Copy the checkout, draw mutants, run them, print what came of them."""
+    """Copy the checkout, draw mutants, run them, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=PARTS, help="part of the program to mutate")
     parser.add_argument("--sample", type=int, default=100, help="number of mutants to run (default: 100)")
@@ -112,11 +112,11 @@ def main() -> None:
             path.write_text(fewer_examples(path.read_text(encoding="utf-8"), options.examples), encoding="utf-8")
         with (copy / "pyproject.toml").open("a", encoding="utf-8") as file:
             file.write(configuration(tuple(options.files or files), tuple(options.tests or tests)))
-        # Naming no mutant that there is only makes them, and finds out which tests reach which.
+        # With the name of a mutant that does not exist, mutmut only creates the mutants and maps tests to them.
         first = mutmut(copy, "run", "none")
         names = [name for name, result in results(copy).items() if result is None]
         if not names:
-            sys.exit(f"mutmut made no mutants: {(first.stdout + first.stderr)[-2000:]}")
+            sys.exit(f"mutmut created no mutants: {(first.stdout + first.stderr)[-2000:]}")
         sample = sorted(random.Random(options.seed).sample(names, min(options.sample, len(names))))
         second = mutmut(copy, "run", "--max-children", str(options.jobs), *sample)
         ended = {name: result for name, result in results(copy).items() if name in set(sample) and result}

@@ -1,6 +1,6 @@
-"""Proves the optimum of synthetic stacks with the program's own search, and prints optimum, bound, gap and time.
+"""Prove the optimum of synthetic stacks with the program's own search, and print optimum, bound, gap and time.
 
-The format is that of `benchmarks/synthetic.py`. Scores become whole numbers without loss.
+The files have the format of `benchmarks/synthetic.py`. Scores are converted to integers exactly.
 
 Usage: python benchmarks/optimum.py FILE... [--work UNITS] [--workers N]
 """
@@ -31,7 +31,7 @@ from knowledge.domain.hardware import Cpu, HardwareProfile
 
 
 class SyntheticSource:
-    """The candidates of a synthetic problem; all metadata is known from the start."""
+    """Candidates of a synthetic problem; all metadata is available from the start."""
 
     def __init__(self, packages: dict[str, Any]) -> None:
         self._packages = packages
@@ -43,7 +43,7 @@ class SyntheticSource:
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         """Return the candidates of a package, newest first."""
         if name not in self._candidates:
-            matches = [
+            candidates = [
                 Candidate(
                     name=name,
                     version=Version(number),
@@ -51,14 +51,14 @@ class SyntheticSource:
                 )
                 for number in self._packages[name]
             ]
-            self._candidates[name] = tuple(sorted(matches, reverse=True))
-            self.fetched.update(c.file.url for c in matches)
+            self._candidates[name] = tuple(sorted(candidates, reverse=True))
+            self.fetched.update(c.file.url for c in candidates)
         return self._candidates[name]
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...]:
-        """Return what a candidate requires."""
-        required = self._packages[candidate.name][str(candidate.version)]["deps"]
-        return tuple(self._admitted(name, tuple(numbers)) for name, numbers in required.items())
+        """Return the dependencies of a candidate."""
+        ranges = self._packages[candidate.name][str(candidate.version)]["deps"]
+        return tuple(self._admitted(name, tuple(numbers)) for name, numbers in ranges.items())
 
     def _specifier(self, name: str, numbers: tuple[str, ...]) -> Dependency:
         places = sorted(self._numbers[name][number] for number in numbers)
@@ -68,22 +68,22 @@ class SyntheticSource:
         return Dependency(name=NormalizedName(name), requirement=requirement)
 
     def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
-        """Return no record."""
+        """Return ``None``: there are no records."""
         return None
 
     def is_known(self, candidate: Candidate) -> bool:
-        """Whether a candidate's metadata was read: always."""
+        """Return True: the metadata of all candidates is available."""
         return True
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:
-        """Nothing to fetch."""
+        """Do nothing: all metadata is available."""
 
     def prefetch(self, names: Iterable[NormalizedName]) -> None:
-        """Nothing to do ahead."""
+        """Do nothing: all metadata is available."""
 
 
 def prove(document: dict[str, Any], effort: Effort) -> tuple[Decimal, Decimal]:
-    """Return the best sum of scores that was found, and what it cannot exceed."""
+    """Return the best sum of scores, and its upper bound."""
     packages, terms = document["packages"], document.get("pairs", [])
     scores = [Decimal(repr(v["score"])) for versions in packages.values() for v in versions.values()]
     scores += [Decimal(repr(score)) for _, _, score in terms]
@@ -117,7 +117,7 @@ def prove(document: dict[str, Any], effort: Effort) -> tuple[Decimal, Decimal]:
         limits=lambda _: NO_LIMITS,
         start=(),
         effort=effort,
-        # Scores without order and metadata that is all known: there is nothing to gain from looking at few.
+        # All candidates are explicit: scores have no order and all metadata is available, so fewer would save nothing.
         explicit=max(map(len, packages.values())),
         rewarded=map(NormalizedName, packages),
     )

@@ -1,8 +1,8 @@
-"""Compares whole commands on real requirement sets with `pip install --dry-run` and `uv pip compile`.
+"""Compare `advisor advise` on real requirement sets with `pip install --dry-run` and `uv pip compile`.
 
-Every round runs every command once, in turn, so that drift of the machine hits all alike. Wall and CPU seconds are of
-the whole process with its children; medians over the rounds are printed, and ratios to them. The first run of each
-command fills its cache and is not counted; `--cold` gives each run an empty cache instead.
+Every round runs each command once, so that drift of the machine affects all commands equally. It prints medians of the
+wall and CPU seconds of the whole process and its children, and their ratios to those of uv. The first run of each
+command fills its cache and is not counted; with `--cold`, each run has an empty cache instead.
 
 Usage: python benchmarks/resolution.py [SET...] [--rounds N] [--cold] [--no-pip]
 """
@@ -28,7 +28,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What one run cost."""
+    """Time and memory of one run."""
 
     wall: float
     cpu: float
@@ -65,18 +65,18 @@ def commands(requirements: Path, cache: Path, *, pip: bool, cold: bool) -> dict[
         "--cache-dir",
         str(cache / "uv"),
     ]
-    commands_by_tool = {"advisor": advisor, "uv": uv}
+    by_name = {"advisor": advisor, "uv": uv}
     if not cold:
-        commands_by_tool["advisor --offline"] = [*advisor, "--offline"]
+        by_name["advisor --offline"] = [*advisor, "--offline"]
     if pip:
         cached = ["--cache-dir", str(cache / "pip")]
         line = [*("install", "--dry-run", "--ignore-installed", "--quiet"), *cached, "-r", str(requirements)]
-        commands_by_tool["pip"] = [sys.executable, "-m", "pip", *line]
-    return commands_by_tool
+        by_name["pip"] = [sys.executable, "-m", "pip", *line]
+    return by_name
 
 
 def measure(command: list[str]) -> Run:
-    """Run a command; its output is kept for what it says of its requests."""
+    """Run a command; the requests and the proof are read from its output."""
     with tempfile.TemporaryFile("w+") as output:
         started = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=output)
@@ -108,7 +108,7 @@ def compare(name: str, *, rounds: int, cold: bool, pip: bool) -> None:
                 if cold or number:
                     runs.setdefault(tool, []).append(run)
     print(f"\n{name} ({'cold' if cold else 'warm'}, {rounds} rounds)")
-    print("| command | wall s | CPU s | MB | exit | wall / uv | CPU / uv | asked of the index | candidates |")
+    print("| command | wall s | CPU s | MB | exit | wall / uv | CPU / uv | requests to the index | candidates |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     middle = {
         tool: (statistics.median(r.wall for r in of), statistics.median(r.cpu for r in of)) for tool, of in runs.items()
@@ -125,10 +125,12 @@ def compare(name: str, *, rounds: int, cold: bool, pip: bool) -> None:
 
 
 def main() -> None:
-    """Compare the sets that are asked for."""
+    """Compare the sets of the command line."""
     names = sorted(path.stem for path in SETS.glob("*.txt"))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("sets", nargs="*", choices=[*names, []], help=f"of {', '.join(names)}")
+    parser.add_argument(
+        "sets", nargs="*", choices=[*names, []], help=f"requirement sets: {', '.join(names)} (default: all)"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--no-pip", action="store_true")

@@ -1,15 +1,15 @@
-"""Which estimator of a paired ratio holds when something else on the machine slows rounds down?
+"""Compare estimators of a paired ratio on blocks in which other load of the machine slows some processes down.
 
     python -m benchmarks.rounds               coverage, power, width and error on simulated blocks
-    python -m benchmarks.rounds --levels      coverage at each level of noise, as blocks are compared
-    python -m benchmarks.rounds --shipped     how often the A/A controls that ship are called different
+    python -m benchmarks.rounds --levels      coverage at each level of noise, with the comparison of whole blocks
+    python -m benchmarks.rounds --shipped     how many A/A controls of the shipped blocks differ significantly
     python -m benchmarks.rounds --constants   efficiency and degrees of freedom of the trimmed mean
 
 A simulated block has a reference and eight arms, three indicators, drift from round to round, noise that all
-indicators of a process share and noise of their own (a standard deviation of about 2 % each round), whose size differs
-by indicator. A share of the processes is slowed by a factor whose logarithm is exponential. Coverage and power are at
-the 5 % level for each comparison, without the correction for their number. `--levels` has five indicators, four of them
-with a noise of 1 % and one with 5 %; or arms of which one is three times as noisy as the others.
+indicators of a process share, and noise of each indicator (a standard deviation of about 2 % per round, different for
+each indicator). A share of the processes is slowed by a factor whose logarithm is exponential. Coverage and power are
+at the 5 % level for each comparison, without the correction for their number. `--levels` has five indicators, four of
+them with a noise of 1 % and one with 5 %; or arms of which one is three times as noisy as the others.
 """
 
 from __future__ import annotations
@@ -77,32 +77,34 @@ def _student(value: Array, variance: Array, degrees: float, *, moderated: bool) 
     """Return Student's intervals, with variances as they are or moderated within each indicator of a block."""
     every = np.full(value.shape, degrees)
     if moderated:
-        # The arms of each indicator share what their spreads have in common.
+        # The arms of each indicator share a prior of their variance.
         of_indicators = variance.reshape(-1, ARMS, INDICATORS).swapaxes(1, 2).reshape(-1, ARMS)
         priors = [estimate_prior([(float(v), degrees) for v in row]) for row in of_indicators]
-        estimates = [[p.moderate(float(v), degrees) for v in row] for p, row in zip(priors, of_indicators, strict=True)]
-        spread = np.array(estimates).reshape(-1, INDICATORS, ARMS, 2).swapaxes(1, 2).reshape(*value.shape, 2)
+        moderated_rows = [
+            [p.moderate(float(v), degrees) for v in row] for p, row in zip(priors, of_indicators, strict=True)
+        ]
+        spread = np.array(moderated_rows).reshape(-1, INDICATORS, ARMS, 2).swapaxes(1, 2).reshape(*value.shape, 2)
         variance, every = spread[..., 0], spread[..., 1]
     half = np.sqrt(variance) * stdtrit(every, TAIL)
     return value, value - half, value + half
 
 
 def mean(ratios: Array, *, moderated: bool) -> Interval:
-    """The mean with its t interval."""
+    """Return the mean with its t interval."""
     rounds = ratios.shape[-1]
     return _student(ratios.mean(-1), ratios.var(-1, ddof=1) / rounds, rounds - 1.0, moderated=moderated)
 
 
 def trimmed(ratios: Array, *, moderated: bool) -> Interval:
-    """What the program does: the trimmed mean with its Winsorised variance."""
+    """Return the estimate of the program: the trimmed mean with its Winsorised variance."""
     estimates = [[locate(row) for row in block] for block in ratios.tolist()]
-    value = np.array([[one.value for one in row] for row in estimates])
-    variance = np.array([[one.variance for one in row] for row in estimates]) / ratios.shape[-1]
+    value = np.array([[estimate.value for estimate in row] for row in estimates])
+    variance = np.array([[estimate.variance for estimate in row] for row in estimates]) / ratios.shape[-1]
     return _student(value, variance, estimates[0][0].degrees, moderated=moderated)
 
 
 def hodges_lehmann(ratios: Array) -> Interval:
-    """The median of the pairwise means with the exact signed-rank interval; without limits where there is none."""
+    """Return the median of the pairwise means with the exact signed-rank interval; infinite if there is none."""
     rounds = ratios.shape[-1]
     i, j = np.triu_indices(rounds)
     walsh = np.sort((ratios[..., i] + ratios[..., j]) / 2, axis=-1)
@@ -115,7 +117,7 @@ def hodges_lehmann(ratios: Array) -> Interval:
 
 @cache
 def _signed_rank(rounds: int) -> int:
-    """Return how many pairwise means lie outside the exact interval at each end."""
+    """Return the number of pairwise means outside the exact interval at each end."""
     ways = np.ones(1)
     for rank in range(1, rounds + 1):
         wider = np.zeros(len(ways) + rank)
@@ -126,11 +128,11 @@ def _signed_rank(rounds: int) -> int:
 
 
 def bootstrapped(ratios: Array) -> Interval:
-    """The trimmed mean with its percentile bootstrap."""
+    """Return the trimmed mean with its percentile bootstrap interval."""
     rounds = ratios.shape[-1]
     cut = 1 if rounds == 3 else rounds // 4
-    drawn = np.random.default_rng(2).integers(0, rounds, (RESAMPLES, rounds))
-    means = np.sort(ratios[..., drawn], axis=-1)[..., cut : rounds - cut].mean(-1)
+    resamples = np.random.default_rng(2).integers(0, rounds, (RESAMPLES, rounds))
+    means = np.sort(ratios[..., resamples], axis=-1)[..., cut : rounds - cut].mean(-1)
     low, high = np.quantile(means, [1 - TAIL, TAIL], axis=-1)
     return np.sort(ratios, axis=-1)[..., cut : rounds - cut].mean(-1), low, high
 
@@ -147,7 +149,7 @@ ESTIMATORS: dict[str, Callable[[Array], Interval]] = {
 
 def compare_estimators(blocks: int) -> Iterator[str]:
     """Yield the table."""
-    yield "| rounds | disturbed | estimator | coverage | 10 % found | median width | RMSE |"
+    yield "| rounds | disturbed | estimator | coverage | 10 % detected | median width | RMSE |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for rounds in (3, 4, 6, 8, 12):
         for disturbed, scale in ((0.0, 0.0), (0.1, 0.5), (0.2, 0.5), (0.3, 1.0)):
@@ -164,7 +166,7 @@ def compare_estimators(blocks: int) -> Iterator[str]:
 
 
 def levels(blocks: int) -> Iterator[str]:
-    """Yield how often intervals miss the truth at each level of noise, and how often any of a block's does."""
+    """Yield how often intervals miss the truth at each level of noise, and how often a block has such an interval."""
     yield "| arms | rounds | noise | outside their own 95 % interval | blocks with a significant comparison |"
     yield "| --- | --- | --- | --- | --- |"
     even = {arms: [[noise] * arms for noise in (0.01, 0.01, 0.01, 0.01, 0.05)] for arms in (2, 3, 8)}
@@ -181,8 +183,8 @@ def levels(blocks: int) -> Iterator[str]:
                 for c in comparisons:
                     noise = deviations[int(c.observation.indicator.name)][c.arm]
                     outside.setdefault(noise, []).append(abs(c.mean) > NORMAL_QUANTILE * c.normal_error)
-            for noise, counts in outside.items():
-                yield f"| {arms} | {rounds} | {noise:.0%} | {np.mean(counts):.1%} | {wrong / blocks:.1%} |"
+            for noise, misses in outside.items():
+                yield f"| {arms} | {rounds} | {noise:.0%} | {np.mean(misses):.1%} | {wrong / blocks:.1%} |"
 
 
 def _observations(logs: Array) -> Iterator[Observation]:
@@ -194,17 +196,17 @@ def _observations(logs: Array) -> Iterator[Observation]:
 
 
 def controls() -> Iterator[str]:
-    """Yield, for each shipped block, how many of its A/A controls are called different at the 5 % level."""
+    """Yield, for each shipped block, how many of its A/A controls differ significantly at the 5 % level."""
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         for block in store.blocks():
-            aa_controls = [c for c in compare_block(store.observations(block=block.name)) if c.is_control]
-            if aa_controls:
-                wrong = sum(abs(c.mean) > stdtrit(c.degrees, TAIL) * c.standard_error for c in aa_controls)
-                yield f"{block.name}: {wrong} of {len(aa_controls)} A/A controls, {aa_controls[0].rounds} rounds"
+            comparisons = [c for c in compare_block(store.observations(block=block.name)) if c.is_control]
+            if comparisons:
+                wrong = sum(abs(c.mean) > stdtrit(c.degrees, TAIL) * c.standard_error for c in comparisons)
+                yield f"{block.name}: {wrong} of {len(comparisons)} A/A controls, {comparisons[0].rounds} rounds"
 
 
 def constants() -> Iterator[str]:
-    """Yield what the trimmed mean of normal differences costs, and how well its variance is known."""
+    """Yield the efficiency of the trimmed mean of normal differences, and the degrees of freedom of its variance."""
     generator = np.random.default_rng(0)
     for rounds in range(2, 13):
         estimates = [locate(row) for row in generator.normal(size=(40_000, rounds)).tolist()]

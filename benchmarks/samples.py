@@ -1,11 +1,11 @@
-"""How many samples should a process take?
+"""Measure how the spread of results depends on the number of samples per process.
 
     python -m benchmarks.samples FILE...
 
-Reads observation files, or what ships where none is named, and keeps only the first samples of every process. For each
-number it prints how far the log ratios of rounds then spread: the root of the mean variance and of the median variance
-over pairs of arms. The last line stops as the harness does. Processes with fewer than 20 samples are left out:
-`advisor pi run --samples 20 --output FILE`.
+It reads observation files (default: the shipped observations), and uses only the first samples of every process. For
+each number of samples, it prints the spread of the log ratios of rounds: the root of the mean variance and of the
+median variance over pairs of arms. In the last line, the number of samples is that of the harness. Processes with
+fewer than 20 samples are omitted; measure with `advisor pi run --samples 20 --output FILE`.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.harness.timing import are_enough
 
-TAKEN = 20
-LEAST = 7
+MAX_SAMPLES = 20
+MIN_SAMPLES = 7
 Choice = Callable[[tuple[float, ...]], tuple[float, ...]]
 Rounds = dict[int, tuple[float, ...]]
 """Samples of one arm, by round."""
 
 
 def first(count: int) -> Choice:
-    """Keep the first samples."""
+    """Return a function that selects the first samples."""
     return lambda samples: samples[:count]
 
 
 def until_enough(samples: tuple[float, ...]) -> tuple[float, ...]:
-    """Keep as many as the harness would have taken."""
-    counts = range(LEAST, len(samples) + 1)
-    return samples[: next((n for n in counts if are_enough(list(samples[:n]), LEAST)), len(samples))]
+    """Return as many samples as the harness would take."""
+    counts = range(MIN_SAMPLES, len(samples) + 1)
+    return samples[: next((n for n in counts if are_enough(list(samples[:n]), MIN_SAMPLES)), len(samples))]
 
 
 def shipped() -> Iterator[Observation]:
-    """Yield the observations that ship."""
+    """Yield the shipped observations."""
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         yield from store.observations()
 
@@ -57,7 +57,7 @@ def arms_of(observations: Iterable[Observation]) -> Iterator[list[Rounds]]:
     """Yield the arms of every block, indicator and combination of settings."""
     cells: dict[object, dict[int, Rounds]] = {}
     for o in observations:
-        if o.status == "ok" and o.loops and len(o.samples) >= TAKEN:
+        if o.status == "ok" and o.loops and len(o.samples) >= MAX_SAMPLES:
             settings = tuple(sorted(o.settings.items()))
             cells.setdefault((o.block, o.indicator.label, settings), {}).setdefault(o.arm, {})[o.round] = o.samples
     for arms in cells.values():
@@ -83,8 +83,8 @@ def main() -> None:
     options = parser.parse_args()
     cells = list(arms_of(of_files(options.files) if options.files else shipped()))
     counts = [len(until_enough(samples)) for arms in cells for rounds in arms for samples in rounds.values()]
-    lines: dict[str, Choice] = {f"first {count}": first(count) for count in (2, 3, 5, 7, 10, 15, TAKEN)}
-    lines[f"{LEAST} or more, {statistics.fmean(counts):.1f} in the mean"] = until_enough
+    lines: dict[str, Choice] = {f"first {count}": first(count) for count in (2, 3, 5, 7, 10, 15, MAX_SAMPLES)}
+    lines[f"{MIN_SAMPLES} or more, {statistics.fmean(counts):.1f} in the mean"] = until_enough
     for name, choose in lines.items():
         root_mean, root_median = spread(cells, choose)
         print(f"{name}: {root_mean:.4f}, median {root_median:.4f}")

@@ -1,12 +1,13 @@
-"""How much the service takes in: ``python -m benchmarks.service [SECONDS]``.
+"""Measure how many observations the service accepts: ``python -m benchmarks.service [SECONDS]``.
 
-Clients of their own processes deliver observations to `advisor serve` on loopback, 1 and 100 at a time, one client and
-32, on SQLite and on PostgreSQL. Printed are observations and requests a second, the median and the 99th percentile of a
-request's time, and whether all of what was answered with 200 is there, once.
+Clients in separate processes deliver observations to `advisor serve` on loopback, 1 and 100 per request, with 1 and 32
+clients, on SQLite and on PostgreSQL. It prints observations and requests per second, the median and the 99th percentile
+of the duration of a request, and how many of the observations that were answered with 200 are stored.
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import statistics
@@ -34,19 +35,21 @@ def client(number: int, address: str, token: str, size: int, until: float, resul
     session = requests.Session()
     session.headers.update({"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"})
     durations: list[float] = []
-    sent = 0
+    delivered = 0
     name = f"load-{size}-{os.getpid()}-{number}"
-    # As runners do: one cell of one round at a time, several indicators each.
+    # Runners deliver one arm of one round at a time, with several indicators.
     while time.time() < until:
-        batch = [replace(observation(round=sent + i, block=name), settings={"client": number}) for i in range(size)]
-        content = observation_file(batch)
+        observations = [
+            replace(observation(round=delivered + i, block=name), settings={"client": number}) for i in range(size)
+        ]
+        content = observation_file(observations)
         started = time.perf_counter()
         answer = session.post(f"{address}/observations", data=content, timeout=60)
         durations.append(time.perf_counter() - started)
         assert answer.status_code == 200, answer.text
         assert answer.json()["added"] == size, answer.text
-        sent += size
-    results.put((sent, durations))
+        delivered += size
+    results.put((delivered, durations))
 
 
 @contextmanager
@@ -90,18 +93,21 @@ def measure(knowledge: str, label: str, seconds: float, folder: Path) -> None:
                 for process in processes:
                     process.join()
                 elapsed = time.perf_counter() - started
-                sent, times = sum(s for s, _ in deliveries), sorted(t for _, durations in deliveries for t in durations)
-                total += sent
+                delivered, times = (
+                    sum(s for s, _ in deliveries),
+                    sorted(t for _, durations in deliveries for t in durations),
+                )
+                total += delivered
                 print(
-                    f"{label:11} {clients:3} clients x {size:4}: {sent / elapsed:7.0f} observations/s, "
+                    f"{label:11} {clients:3} clients x {size:4}: {delivered / elapsed:7.0f} observations/s, "
                     f"{len(times) / elapsed:6.0f} requests/s, p50 {statistics.median(times) * 1e3:6.1f} ms, "
                     f"p99 {times[int(0.99 * (len(times) - 1))] * 1e3:7.1f} ms",
                     flush=True,
                 )
     with open_knowledge_base(knowledge, shipped=False) as store:
-        count = sum(block.observations for block in store.blocks()) - before
+        stored = sum(block.observations for block in store.blocks()) - before
         print(
-            f"{label:11} {total} answered with 200, {count} there, {len(store.quarantined())} quarantined", flush=True
+            f"{label:11} {total} answered with 200, {stored} there, {len(store.quarantined())} quarantined", flush=True
         )
 
 
@@ -109,7 +115,9 @@ def main() -> None:
     """Measure both databases."""
     import pgserver
 
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("seconds", type=float, nargs="?", default=10.0, help="duration of each case (default: 10)")
+    seconds = parser.parse_args().seconds
     with tempfile.TemporaryDirectory() as scratch:
         measure(f"sqlite:///{scratch}/knowledge.sqlite", "sqlite", seconds, Path(scratch))
     with tempfile.TemporaryDirectory() as scratch:

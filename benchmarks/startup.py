@@ -1,10 +1,11 @@
-"""CPU time of `advisor --help`, as a ratio to an empty interpreter, interleaved.
+"""Measure the CPU time of `advisor --help`, and its ratio to an empty interpreter.
 
-usage: python benchmarks/startup.py [ROUNDS]
+python benchmarks/startup.py [ROUNDS]
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -27,13 +28,15 @@ def cpu_seconds(command: list[str]) -> float:
 
 def main() -> None:
     """Print medians over interleaved rounds."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 11
-    durations: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("rounds", type=int, nargs="?", default=11, help="runs of each command (default: 11)")
+    rounds = parser.parse_args().rounds
+    seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for _ in range(rounds):
         for name, command in COMMANDS.items():
-            durations[name].append(cpu_seconds(command))
-    empty = statistics.median(durations["python -c pass"])
-    for name, values in durations.items():
+            seconds[name].append(cpu_seconds(command))
+    empty = statistics.median(seconds["python -c pass"])
+    for name, values in seconds.items():
         middle = statistics.median(values)
         print(f"{name:20} {middle * 1e3:6.0f} ms CPU (median of {rounds})  {middle / empty:5.1f}x an empty interpreter")
 

@@ -1,10 +1,10 @@
-"""How fast the knowledge base takes in observations, and how long advice's questions take as it grows.
+"""Measure how fast the knowledge base adds observations, and how the queries of an advice slow down as it grows.
 
     python benchmarks/store.py [--most 1000000] [--postgresql]
 
-The observations are generated after the shipped ones: as many samples, as long a record; no value is a measurement.
-Times are medians of several calls. "Ingest" is of observations whose identities are known, as after reading a file,
-which checks them; "and hashed first" works those out too.
+The observations are generated from the shipped ones, with as many samples and records of the same length; their values
+are not measured. Times are medians of several calls. "Ingest" is the rate for observations whose identities are already
+computed, as after reading a file, which checks them; "with hashing" includes their computation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 
 ROUNDS = 12
-A_BLOCK = 4800
+BLOCK_SIZE = 4800
 
 
 def shipped() -> list[Observation]:
@@ -39,10 +39,10 @@ def shipped() -> list[Observation]:
 
 
 def generate(like: list[Observation], start: int) -> Iterator[Observation]:
-    """Yield observations without end, in blocks of 4 800, from the one numbered so on."""
+    """Yield an endless series of observations, in blocks of 4 800, from this number on."""
     for number in itertools.count(start):
         model = like[number % len(like)]
-        block, place = divmod(number, A_BLOCK)
+        block, place = divmod(number, BLOCK_SIZE)
         seconds = tuple(s * (1 + number % 1009 / 10000) for s in model.samples)
         yield replace(
             model, samples=seconds, block=f"generated-{block:05}", round=place % ROUNDS, arm=place // ROUNDS % 20
@@ -60,15 +60,15 @@ def timed(call: Callable[[], object], *, calls: int = 7) -> float:
 
 
 def measure(store: SqlKnowledgeBase, most: int) -> None:
-    """Fill a knowledge base step by step and print what it takes."""
-    like, here = shipped(), 0
+    """Fill a knowledge base step by step, and print rates and durations."""
+    like, stored = shipped(), 0
     fit = {"hyperparameters": list(range(40)), "contrasts": [[0.1] * 12] * 600}
     print("| observations | ingest a second | with hashing | already stored | blocks | model | one block | status |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for size in (10_000, 100_000, 1_000_000):
         if size > most:
             return
-        fresh = list(itertools.islice(generate(like, here), min(size - here, 100_000)))
+        fresh = list(itertools.islice(generate(like, stored), min(size - stored, 100_000)))
         start = time.perf_counter()
         for observation in fresh:
             assert observation.identity
@@ -79,11 +79,11 @@ def measure(store: SqlKnowledgeBase, most: int) -> None:
         start = time.perf_counter()
         store.add(fresh)
         again = len(fresh) / (time.perf_counter() - start)
-        here += len(fresh)
-        while here < size:
-            store.add(itertools.islice(generate(like, here), 100_000))
-            here += 100_000
-        here = size
+        stored += len(fresh)
+        while stored < size:
+            store.add(itertools.islice(generate(like, stored), 100_000))
+            stored += 100_000
+        stored = size
         store.store_derived("fit", [("torch/cpu", "0" * 64, fit)])
         columns = [
             timed(store.blocks),

@@ -1,12 +1,12 @@
-"""Makes synthetic stacks: packages, versions with scores, windows of admitted versions, and pair terms.
+"""Write synthetic stacks: packages, versions with scores, windows of admitted versions, and pair terms.
 
 The format is a JSON document ``{"direct": [names], "packages": {name: {version: {"score": float, "deps": {name:
 [versions]}}}}, "pairs": [[[name, version], [name, version], score], ...]}``; ``pairs`` may be absent. A hidden stack
 satisfies every window, so each problem has a solution.
 
-Two modes. ``noise``: every version has its own random score and its own random windows, so that nothing can be said of
-one version from its neighbours. ``release``: as packages are released: bounds move up in a few steps with the versions,
-some are capped, a core of ten packages has measured scores and all pair terms, and the others only age.
+There are two modes. ``noise``: every version has its own random score and its own random windows, independent of those
+of its neighbours. ``release``: similar to real releases: bounds move up in a few steps with the versions, some are
+capped, a core of ten packages has random scores and all pair terms, and the scores of the others only fall with age.
 
 Usage: python benchmarks/synthetic.py --packages 120 --versions 40 --pairs 200 --mode release -o FILE
 """
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 _NEAR = 12
-"""A package depends on some of so many packages after it."""
+"""Number of following packages among which the dependencies of a package are drawn."""
 _CORE = 10
 _AGE = 0.02
-"""Score that the oldest version of a package outside the core loses."""
+"""Loss of score of the oldest version of a package outside the core."""
 
 
 def make(*, packages: int, versions: int, direct: int, fan: int, pairs: int, mode: str, seed: int) -> dict[str, Any]:
@@ -33,17 +33,17 @@ def make(*, packages: int, versions: int, direct: int, fan: int, pairs: int, mod
     numbers = [f"{v + 1}.0.0" for v in range(versions)]
     hidden = {name: draw.randrange(versions * 2 // 3, versions) for name in names}
     core = names if mode == "noise" else sorted(draw.sample(names, min(_CORE, packages)))
-    releases: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for place, name in enumerate(names):
         after = names[place + 1 : place + 1 + _NEAR]
         windows = {
-            other: (_noise if mode == "noise" else _release)(draw, versions, hidden[name], hidden[other])
-            for other in draw.sample(after, min(fan, len(after)))
+            dependency: (_noise if mode == "noise" else _release)(draw, versions, hidden[name], hidden[dependency])
+            for dependency in draw.sample(after, min(fan, len(after)))
         }
-        releases[name] = {
+        content[name] = {
             numbers[v]: {
                 "score": round(draw.uniform(-1, 1) if name in core else _AGE * (v + 1 - versions) / versions, 4),
-                "deps": {other: numbers[slice(*window[v])] for other, window in windows.items()},
+                "deps": {dependency: numbers[slice(*window[v])] for dependency, window in windows.items()},
             }
             for v in range(versions)
         }
@@ -54,24 +54,24 @@ def make(*, packages: int, versions: int, direct: int, fan: int, pairs: int, mod
     return {
         "meta": {"packages": packages, "versions": versions, "mode": mode, "seed": seed},
         "direct": names[:direct],
-        "packages": releases,
+        "packages": content,
         "pairs": terms,
     }
 
 
-def _noise(draw: random.Random, versions: int, own: int, other: int) -> list[tuple[int, int]]:
-    """Return for each version a random window; that of the hidden version holds the hidden one."""
+def _noise(draw: random.Random, versions: int, own: int, dependency: int) -> list[tuple[int, int]]:
+    """Return a random window for each version; that of the hidden version contains the dependency's hidden version."""
     windows = []
     for version in range(versions):
         low = draw.randrange(0, max(1, versions // 2))
         high = draw.randrange(low + versions // 3, versions + 1) if draw.random() < 0.5 else versions
         if version == own:
-            low, high = min(low, other), max(high, other + 1)
+            low, high = min(low, dependency), max(high, dependency + 1)
         windows.append((low, high))
     return windows
 
 
-def _release(draw: random.Random, versions: int, own: int, other: int) -> list[tuple[int, int]]:
+def _release(draw: random.Random, versions: int, own: int, dependency: int) -> list[tuple[int, int]]:
     """Return windows whose bounds move up in a few steps; half of the dependencies are capped."""
     steps = sorted(draw.sample(range(1, versions), min(4, versions - 1)))
     floors = sorted(draw.randrange(0, versions) for _ in range(len(steps) + 1))
@@ -82,7 +82,7 @@ def _release(draw: random.Random, versions: int, own: int, other: int) -> list[t
         high = min(versions, low + width) if capped else versions
         windows.append((low, high))
     low, high = windows[own]
-    shift = min(0, other - low) or max(0, other + 1 - high)
+    shift = min(0, dependency - low) or max(0, dependency + 1 - high)
     moved = [(min(versions - 1, max(0, low + shift)), min(versions, high + shift)) for low, high in windows]
     return [(low, max(low + 1, high)) for low, high in moved]
 

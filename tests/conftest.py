@@ -23,7 +23,7 @@ from pi_runners.vocabulary import FRAMEWORKS
 from tests.forked import run_forked
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.package_index import PackageIndex
-from tests.slurm.cluster import Cluster, missing
+from tests.slurm.cluster import Cluster, missing_requirement
 
 MACHINES = Path(__file__).parent / "fixtures" / "machines"
 
@@ -116,7 +116,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A real Slurm of two nodes, for the session."""
-    if reason := missing():
+    if reason := missing_requirement():
         pytest.skip(reason)
     running = Cluster(tmp_path_factory.mktemp("slurm"))
     try:

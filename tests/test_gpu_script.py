@@ -1,4 +1,4 @@
-"""`benchmarks/gpu.sh`: runs on an interpreter with the minimum of packages, and its plan for a machine with a GPU."""
+"""`benchmarks/gpu.sh` on an interpreter with few packages, and its plan for a machine with a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from benchmarks import gpu
-from benchmarks.gpu_suite import ROUNDS, Planned, plan_blocks
+from benchmarks.gpu_suite import ROUNDS, PlannedBlock, plan_blocks
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations
 from knowledge.exchange.folder import ObservationFolder
@@ -30,16 +30,16 @@ from tests.conftest import Advisor
 from tests.pi_runners.test_installed import WITH_GPU, stack_of
 
 ROOT = Path(__file__).parent.parent
-NEEDED = ("packaging", "psutil")
+REQUIRED_PACKAGES = ("packaging", "psutil")
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter with NumPy, packaging and psutil, and nothing else."""
+def minimal_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make an interpreter with the packages NumPy, packaging and psutil only."""
     home = tmp_path_factory.mktemp("bare")
     venv.create(home, with_pip=False, symlinks=True)
     site = next(home.glob("lib/python*/site-packages"))
-    for name in (*NEEDED, "numpy"):
+    for name in (*REQUIRED_PACKAGES, "numpy"):
         spec = importlib.util.find_spec(name)
         assert spec is not None
         assert spec.origin is not None
@@ -70,56 +70,56 @@ def observations(folder: Path) -> list[Observation]:
     ]
 
 
-def test_a_bare_interpreter_measures_its_packages_and_the_results_can_be_imported(
-    bare: Path, tmp_path: Path, advisor_here: Advisor
+def test_a_minimal_interpreter_measures_numpy_and_its_observations_can_be_imported(
+    minimal_python: Path, tmp_path: Path, advisor_here: Advisor
 ) -> None:
     arguments = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
 
-    first = start(bare, *arguments).communicate()[0]
-    again = start(bare, *arguments)
-    second = again.communicate()[0]
+    first = start(minimal_python, *arguments).communicate()[0]
+    repeated = start(minimal_python, *arguments)
+    second = repeated.communicate()[0]
     (file,) = (tmp_path / "out").glob("*.jsonl")
     imported = advisor_here("knowledge", "import", str(file))
     twice = advisor_here("knowledge", "import", str(file))
 
-    stored = observations(tmp_path / "out")
+    measured = observations(tmp_path / "out")
     assert "no NVIDIA GPU: only the CPU part is measured" in first
-    assert "not known: accelerators: `nvidia-ml-py` is not installed" in first
-    assert "not known: microarchitecture: `archspec` is not installed" in first
-    assert [(o.indicator.name, o.arm, o.status) for o in stored] == [("startup", 0, "ok"), ("startup", 1, "ok")]
-    assert [p.name for p in stored[0].stack.packages] == ["numpy", *NEEDED]
-    # A run of less than a second may end before the first reading of the machine.
-    assert all(o.telemetry.get("memory_bytes_max", 1.0) > 0 for o in stored)
+    assert "unknown: accelerators: `nvidia-ml-py` is not installed" in first
+    assert "unknown: microarchitecture: `archspec` is not installed" in first
+    assert [(o.indicator.name, o.arm, o.status) for o in measured] == [("startup", 0, "ok"), ("startup", 1, "ok")]
+    assert [p.name for p in measured[0].stack.packages] == ["numpy", *REQUIRED_PACKAGES]
+    # A run of less than a second may end before the machine is read for the first time.
+    assert all(o.telemetry.get("memory_bytes_max", 1.0) > 0 for o in measured)
     assert "this piece: nothing; 2 of 2 runs are measured" in second
-    assert again.returncode == 0
+    assert repeated.returncode == 0
     assert "2 added, 0 already stored" in imported.stdout
     assert "0 added, 2 already stored" in twice.stdout
 
 
-def test_a_terminated_run_keeps_its_observations_and_can_continue(bare: Path, tmp_path: Path) -> None:
+def test_a_terminated_measurement_keeps_its_observations_and_is_continued(minimal_python: Path, tmp_path: Path) -> None:
     arguments = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
-    process = start(bare, *arguments)
+    process = start(minimal_python, *arguments)
     while process.poll() is None and not list((tmp_path / "out").glob("*.jsonl")):
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     process.wait()
     before = [o.identity for o in observations(tmp_path / "out")]
 
-    last = start(bare, *arguments)
+    last = start(minimal_python, *arguments)
     last.communicate()
 
-    stored = observations(tmp_path / "out")
+    after = observations(tmp_path / "out")
     assert process.returncode == gpu.MORE_TO_MEASURE
     assert last.returncode == 0
-    assert [o.identity for o in stored][: len(before)] == before
-    assert 0 < len(before) < len(stored)
-    assert [(o.round, o.arm) for o in stored] == [(0, 0), (0, 1)]
-    assert {o.status for o in stored} == {"ok"}
-    assert len({o.block for o in stored}) == 1
+    assert [o.identity for o in after][: len(before)] == before
+    assert 0 < len(before) < len(after)
+    assert [(o.round, o.arm) for o in after] == [(0, 0), (0, 1)]
+    assert {o.status for o in after} == {"ok"}
+    assert len({o.block for o in after}) == 1
 
 
-def test_a_session_without_time_measures_nothing(bare: Path, tmp_path: Path) -> None:
-    process = start(bare, str(tmp_path / "out"), "--only", "numpy-system", "--minutes", "0")
+def test_a_piece_of_zero_minutes_measures_nothing(minimal_python: Path, tmp_path: Path) -> None:
+    process = start(minimal_python, str(tmp_path / "out"), "--only", "numpy-system", "--minutes", "0")
     output = process.communicate()[0]
 
     assert process.returncode == gpu.MORE_TO_MEASURE
@@ -127,8 +127,8 @@ def test_a_session_without_time_measures_nothing(bare: Path, tmp_path: Path) -> 
     assert observations(tmp_path / "out") == []
 
 
-def test_a_selection_without_a_block_is_refused(bare: Path, tmp_path: Path) -> None:
-    process = start(bare, str(tmp_path / "out"), "--only", "no-such-block")
+def test_a_name_that_no_block_contains_is_an_error(minimal_python: Path, tmp_path: Path) -> None:
+    process = start(minimal_python, str(tmp_path / "out"), "--only", "no-such-block")
     output = process.communicate()[0]
 
     assert process.returncode == 2
@@ -136,12 +136,12 @@ def test_a_selection_without_a_block_is_refused(bare: Path, tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_packages_of_an_interpreter_are_reported(bare: Path, tmp_path: Path) -> None:
+def test_a_missing_required_package_is_an_error(minimal_python: Path, tmp_path: Path) -> None:
     program = (
         "import sys, benchmarks.gpu as g; sys.modules['psutil'] = None; g.find_spec = lambda n: n != 'psutil' or None"
     )
     completed = subprocess.run(
-        [str(bare), "-c", f"{program}; sys.exit(g.main([{str(tmp_path)!r}]))"],
+        [str(minimal_python), "-c", f"{program}; sys.exit(g.main([{str(tmp_path)!r}]))"],
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -152,18 +152,18 @@ def test_missing_packages_of_an_interpreter_are_reported(bare: Path, tmp_path: P
     assert "lacks psutil" in completed.stderr
 
 
-class Pieces(FreshProcesses):
-    """Reports some indicators of each process, then is stopped."""
+class LimitedProcesses(FreshProcesses):
+    """A runner that is stopped after a number of indicators."""
 
-    def __init__(self, patience: int) -> None:
+    def __init__(self, limit: int) -> None:
         super().__init__()
-        self.patience = patience
+        self.remaining = limit
         self.entries: list[dict[str, Any]] = []
 
     def run(self, request: ProcessRequest) -> ProcessEnd:
-        entries = request.content["indicators"][: self.patience]
-        self.patience -= len(entries)
-        self.stopped = not self.patience
+        entries = request.content["indicators"][: self.remaining]
+        self.remaining -= len(entries)
+        self.stopped = not self.remaining
         self.entries += entries
         results = tuple(
             {"number": i, "status": "ok", "samples": [1.0], "started": 1.8e9, "seconds": 1.0, "clock_jump": 0.0}
@@ -173,34 +173,36 @@ class Pieces(FreshProcesses):
 
 
 @pytest.fixture
-def planned() -> tuple[Planned, ...]:
+def planned_blocks() -> tuple[PlannedBlock, ...]:
     stack = stack_of(torch="2.11.0", jax="0.11.2", onnxruntime="1.30.0", numpy="2.5.2")
     environment = BuiltEnvironment(python=Path("python"), stack=stack)
     return plan_blocks(environment, WITH_GPU, sizes=("large", "small"), devices=("cuda", "cpu"))[0]
 
 
-def measure(planned: Sequence[Planned], folder: Path, session: str, patience: int) -> Pieces:
-    runner = Pieces(patience)
-    gpu.measure_piece(planned, ObservationFolder(folder, session=session), runner, session=session)
+def measure(planned_blocks: Sequence[PlannedBlock], folder: Path, session: str, limit: int) -> LimitedProcesses:
+    runner = LimitedProcesses(limit)
+    gpu.measure_piece(planned_blocks, ObservationFolder(folder, session=session), runner, session=session)
     return runner
 
 
-def test_sessions_add_up_to_the_plan_and_no_run_is_repeated(planned: tuple[Planned, ...], tmp_path: Path) -> None:
-    some = [p for p in planned if "system" in p.name or p.name == "jax-training-cuda-large"]
+def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(
+    planned_blocks: tuple[PlannedBlock, ...], tmp_path: Path
+) -> None:
+    blocks = [p for p in planned_blocks if "system" in p.name or p.name == "jax-training-cuda-large"]
     pieces = 0
 
-    while measure(some, tmp_path, "s", 37).stopped:
+    while measure(blocks, tmp_path, "s", 37).stopped:
         pieces += 1
 
     counts = Counter((o.block, o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
     assert pieces > 3
     assert set(counts.values()) == {1}
-    assert len(counts) == ROUNDS * sum(len(s.indicators) for p in some for s in p.block.arms)
-    assert gpu.count_missing(some, ObservationFolder(tmp_path, session="s"), session="s") == (0, len(counts))
+    assert len(counts) == ROUNDS * sum(len(s.indicators) for p in blocks for s in p.block.arms)
+    assert gpu.count_missing(blocks, ObservationFolder(tmp_path, session="s"), session="s") == (0, len(counts))
     assert all(o.reference == (o.arm == 0) for o in observations(tmp_path))
 
 
-def test_after_a_pause_another_session_starts(tmp_path: Path) -> None:
+def test_a_new_session_begins_after_a_pause(tmp_path: Path) -> None:
     def name(seconds: float) -> str:
         return gpu.session_name(tmp_path, now=datetime.fromtimestamp(seconds, UTC))
 
@@ -211,20 +213,20 @@ def test_after_a_pause_another_session_starts(tmp_path: Path) -> None:
 
     assert name(1300) == first
     assert name(2000) != first
-    # The file of the later session counts, although the file of the first one exists.
+    # The file of the later session determines the name, although that of the first one exists.
     later = tmp_path / f"observations-{name(2000)}-000.jsonl"
     later.touch()
     os.utime(later, (2000, 2000))
     assert name(2300) == later.stem.split("-")[1] != first
 
 
-def test_the_measurement_completes_although_every_session_is_shorter_than_a_round(
-    planned: tuple[Planned, ...], tmp_path: Path
+def test_the_measurement_ends_even_if_every_session_is_shorter_than_a_round(
+    planned_blocks: tuple[PlannedBlock, ...], tmp_path: Path
 ) -> None:
-    some = [p for p in planned if p.name == "jax-training-cuda-large"]
+    blocks = [p for p in planned_blocks if p.name == "jax-training-cuda-large"]
 
     sessions = 0
-    while measure(some, tmp_path, f"session{sessions}", 10).stopped:
+    while measure(blocks, tmp_path, f"session{sessions}", 10).stopped:
         sessions += 1
         assert sessions < 40
 
@@ -234,26 +236,30 @@ def test_the_measurement_completes_although_every_session_is_shorter_than_a_roun
     assert len({number for number, _, _ in counts}) == ROUNDS + 1
 
 
-def test_another_machine_in_the_same_folder_has_other_blocks(planned: tuple[Planned, ...], tmp_path: Path) -> None:
-    one = next(p for p in planned if p.name == "jax-system-cuda-large")
-    other = replace(one, block=replace(one.block, hardware=replace(WITH_GPU, memory_bytes=1)))
-    for each in (one, other):
-        measure([each], tmp_path, "s", 1000)
+def test_each_machine_that_writes_to_a_folder_has_its_own_blocks(
+    planned_blocks: tuple[PlannedBlock, ...], tmp_path: Path
+) -> None:
+    first = next(p for p in planned_blocks if p.name == "jax-system-cuda-large")
+    second = replace(first, block=replace(first.block, hardware=replace(WITH_GPU, memory_bytes=1)))
+    for block in (first, second):
+        measure([block], tmp_path, "s", 1000)
 
     blocks = {o.block: o.hardware.memory_bytes for o in observations(tmp_path)}
     assert sorted(blocks.values(), key=str) == [1, WITH_GPU.memory_bytes]
 
 
-def runs(planned: tuple[Planned, ...]) -> Iterator[tuple[str, str, str, str, frozenset[tuple[str, Any]]]]:
-    for p in planned:
+def runs(planned_blocks: tuple[PlannedBlock, ...]) -> Iterator[tuple[str, str, str, str, frozenset[tuple[str, Any]]]]:
+    for p in planned_blocks:
         for arm in p.block.arms:
             for run in arm.indicators:
                 yield arm.backend, run.device, run.name, run.dtype, frozenset(arm.settings.items())
 
 
-def test_the_plan_for_a_gpu_has_the_most_important_cases(planned: tuple[Planned, ...]) -> None:
-    cases = set(runs(planned))
-    names = [p.name for p in planned]
+def test_the_plan_for_a_gpu_begins_with_the_kernels_and_training_of_torch_and_jax(
+    planned_blocks: tuple[PlannedBlock, ...],
+) -> None:
+    planned_runs = set(runs(planned_blocks))
+    names = [p.name for p in planned_blocks]
 
     assert names[:4] == [
         "torch-kernels-cuda-large",
@@ -263,30 +269,32 @@ def test_the_plan_for_a_gpu_has_the_most_important_cases(planned: tuple[Planned,
     ]
     assert [n for n in names if "cpu" in n] == names[names.index("torch-kernels-cpu-small") :]
     for settings in ({}, {"tf32": "on"}, {"tf32": "off"}, {"amp": "bfloat16"}, {"amp": "float16"}, {"compile": "on"}):
-        assert ("torch", "cuda", "training_step", "float32", frozenset(settings.items())) in cases
+        assert ("torch", "cuda", "training_step", "float32", frozenset(settings.items())) in planned_runs
     for dtype in ("float16", "bfloat16"):
-        assert ("torch", "cuda", "matmul", dtype, frozenset()) in cases
-        assert ("jax", "cuda", "training_step", dtype, frozenset()) in cases
-    assert ("torch", "cuda", "transfer", "float32", frozenset()) in cases
-    # The package `onnxruntime` computes on the CPU only.
-    assert {device for backend, device, *_ in cases if backend in ("onnxruntime", "numpy")} == {"cpu"}
-    assert all(p.block.arms[0].reference and not p.block.arms[0].settings for p in planned)
-    assert all([s.number for s in p.block.arms] == list(range(len(p.block.arms))) for p in planned)
+        assert ("torch", "cuda", "matmul", dtype, frozenset()) in planned_runs
+        assert ("jax", "cuda", "training_step", dtype, frozenset()) in planned_runs
+    assert ("torch", "cuda", "transfer", "float32", frozenset()) in planned_runs
+    # The package `onnxruntime` supports the CPU only.
+    assert {device for backend, device, *_ in planned_runs if backend in ("onnxruntime", "numpy")} == {"cpu"}
+    assert all(p.block.arms[0].reference and not p.block.arms[0].settings for p in planned_blocks)
+    assert all([s.number for s in p.block.arms] == list(range(len(p.block.arms))) for p in planned_blocks)
 
 
-def test_every_indicator_is_measured(planned: tuple[Planned, ...]) -> None:
+def test_the_plan_contains_every_indicator(planned_blocks: tuple[PlannedBlock, ...]) -> None:
     from pi_runners.indicators import INDICATORS
 
-    assert {name for _, _, name, _, _ in runs(planned)} == set(INDICATORS)
+    assert {name for _, _, name, _, _ in runs(planned_blocks)} == set(INDICATORS)
 
 
-def test_a_measurement_imports_only_the_documented_packages(bare: Path, tmp_path: Path) -> None:
+def test_the_script_imports_required_packages_only(minimal_python: Path, tmp_path: Path) -> None:
     program = (
         "import json, sys, benchmarks.gpu as g\n"
         f"g.main([{str(tmp_path / 'out')!r}, '--only', 'numpy-system', '--minutes', '0'])\n"
         "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules} - sys.stdlib_module_names)))"
     )
-    result = subprocess.run([str(bare), "-c", program], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    completed = subprocess.run(
+        [str(minimal_python), "-c", program], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
 
-    imported = {name for name in json.loads(result.stdout.splitlines()[-1]) if not name.startswith("_")}
-    assert imported == {"benchmarks", "knowledge", "pi_runners", *NEEDED}
+    imported = {name for name in json.loads(completed.stdout.splitlines()[-1]) if not name.startswith("_")}
+    assert imported == {"benchmarks", "knowledge", "pi_runners", *REQUIRED_PACKAGES}

@@ -95,6 +95,6 @@ def test_a_torn_file_and_another_outcome_are_violations(tmp_path: Path) -> None:
 
     assert [text.rpartition(": ")[2] for text in tally.violations] == [
         "the file is `ne`",
-        "repeating it comes to something else than the run that nobody killed",
+        "repeating it does not produce the outcome of the reference run",
     ]
     assert tally.states == {"old": 2}

@@ -1,8 +1,8 @@
-"""A fake of a Kubernetes cluster: the API server, the Job controller and the kubelets.
+"""A test double of a cluster's API server, its Job controller and its kubelets.
 
-It uses the real wire format over HTTP, accepts only manifests that are valid for the published schemas of a Kubernetes
-version, and runs the command of a pod as a process on this machine, with other paths for the mounted folders. Jobs
-behave as described in https://kubernetes.io/docs/concepts/workloads/controllers/job/.
+It uses the real wire format over HTTP, accepts only manifests that are valid by the published schemas of a Kubernetes
+version, and runs the command of a pod as a process of this machine, with other paths for the mounted folders. Its Job
+controller follows https://kubernetes.io/docs/concepts/workloads/controllers/job/.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ import yaml
 VERSION = "1.30"
 INDEX = "batch.kubernetes.io/job-completion-index"
 TOKEN = "a-token-of-the-double"
-_WEIGHING_SECONDS = 0.5
-"""Seconds between measurements of the memory of pods, which read all processes of the machine."""
+_MEMORY_CHECK_SECONDS = 0.5
+"""Seconds between memory checks of a pod, which read all processes of the machine."""
 
 
-class RefusalError(Exception):
-    """Raised to send a response with an error status."""
+class StatusError(Exception):
+    """Raised to answer a request with a `Status` document of a failure."""
 
     def __init__(self, code: int, reason: str, message: str, kind: str = "") -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class RefusalError(Exception):
 
 @dataclass
 class Pod:
-    """A pod with the process that represents its container."""
+    """A pod with the process that runs its command."""
 
     document: dict[str, Any]
     job: str
@@ -63,7 +63,7 @@ class Pod:
     process: subprocess.Popen[bytes] | None = None
     log: Path = field(default_factory=Path)
     started: float = 0.0
-    weighed: float = 0.0
+    memory_checked: float = 0.0
     out_of_memory: bool = False
 
     @property
@@ -72,7 +72,7 @@ class Pod:
 
 
 class KubernetesDouble:
-    """One cluster with two nodes; a context manager."""
+    """A cluster with two nodes; a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -130,7 +130,7 @@ class KubernetesDouble:
                         "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}],
                     }
 
-    # Controllers.
+    # Controllers
 
     def _control(self) -> None:
         while not self._stop.wait(0.05):
@@ -140,29 +140,27 @@ class KubernetesDouble:
 
     def _reconcile(self, name: str, job: dict[str, Any]) -> None:
         spec, status = job["spec"], job.setdefault("status", {})
-        mine = [pod for pod in self.pods if pod.job == name]
-        for pod in mine:
-            self._watch(pod, spec)
-        complete = {pod.index for pod in mine if pod.phase == "Succeeded"}
-        failed = {
-            index for index in range(spec["completions"]) if index not in complete and self._gone(index, mine, spec)
-        }
+        pods = [pod for pod in self.pods if pod.job == name]
+        for pod in pods:
+            self._update_status(pod, spec)
+        succeeded = {pod.index for pod in pods if pod.phase == "Succeeded"}
+        failed = {i for i in range(spec["completions"]) if i not in succeeded and self._has_failed(i, pods, spec)}
         if spec.get("suspend"):
-            for pod in mine:
+            for pod in pods:
                 if pod.phase in ("Running", "Pending"):
                     self._kill(pod)
                     self.pods.remove(pod)
         else:
-            active = {pod.index for pod in mine if pod.phase in ("Running", "Pending")}
+            active = {pod.index for pod in pods if pod.phase in ("Running", "Pending")}
             for index in range(spec["completions"]):
-                if index not in complete | failed | active and len(active) < spec["parallelism"]:
+                if index not in succeeded | failed | active and len(active) < spec["parallelism"]:
                     self._start(name, job, index)
                     active.add(index)
-        status["completedIndexes"] = ",".join(map(str, sorted(complete)))
+        status["completedIndexes"] = ",".join(map(str, sorted(succeeded)))
         status["failedIndexes"] = ",".join(map(str, sorted(failed)))
 
-    def _gone(self, index: int, pods: list[Pod], spec: dict[str, Any]) -> bool:
-        """Return whether an index has failed permanently."""
+    def _has_failed(self, index: int, pods: list[Pod], spec: dict[str, Any]) -> bool:
+        """Return whether an index has failed and is not retried."""
         failures = 0
         for pod in pods:
             if pod.index != index or pod.phase != "Failed":
@@ -210,14 +208,14 @@ class KubernetesDouble:
                 "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": message}}}],
             }
             return
-        places = self._mount(pod, name, template["spec"], container)
+        folders = self._mount(pod, name, template["spec"], container)
 
-        def here(text: str) -> str:
-            for mount, place in places.items():
-                text = re.sub(rf"(?<![\w/.]){re.escape(mount)}(?![\w-])", str(place), text)
+        def replace_mounts(text: str) -> str:
+            for mount, folder in folders.items():
+                text = re.sub(rf"(?<![\w/.]){re.escape(mount)}(?![\w-])", str(folder), text)
             return text
 
-        # This machine is the image: programs and certificates, without the environment of the user.
+        # This machine serves as the image: its programs and certificates, without settings of the user.
         image = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "SLURM", "XDG_"))}
         variables = {**image, "JOB_COMPLETION_INDEX": str(index)}
         for entry in container["env"]:
@@ -227,12 +225,12 @@ class KubernetesDouble:
             elif "secretKeyRef" in source:
                 variables[entry["name"]] = self.secrets[source["secretKeyRef"]["name"]]
             else:
-                variables[entry["name"]] = expand(here(entry["value"]), variables)
+                variables[entry["name"]] = expand(replace_mounts(entry["value"]), variables)
         with pod.log.open("wb") as log:
             pod.process = subprocess.Popen(
-                [expand(here(word), variables) for word in container["command"]],
+                [expand(replace_mounts(word), variables) for word in container["command"]],
                 env=variables,
-                cwd=places["/scratch"],
+                cwd=folders["/scratch"],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -240,24 +238,24 @@ class KubernetesDouble:
 
     def _mount(self, pod: Pod, job: str, spec: dict[str, Any], container: dict[str, Any]) -> dict[str, Path]:
         volumes = {volume["name"]: volume for volume in spec["volumes"]}
-        places = {}
+        folders = {}
         for mount in container["volumeMounts"]:
-            place = pod.scratch / mount["name"]
-            place.mkdir()
-            places[mount["mountPath"]] = place
+            folder = pod.scratch / mount["name"]
+            folder.mkdir()
+            folders[mount["mountPath"]] = folder
             if "configMap" in volumes[mount["name"]]:
                 config_map = self.config_maps[volumes[mount["name"]]["configMap"]["name"]]
                 for name, content in config_map.get("binaryData", {}).items():
-                    (place / name).write_bytes(base64.b64decode(content))
-        return places
+                    (folder / name).write_bytes(base64.b64decode(content))
+        return folders
 
-    def _watch(self, pod: Pod, spec: dict[str, Any]) -> None:
-        """Act as a kubelet: enforce limits and deadlines, and record how containers ended."""
+    def _update_status(self, pod: Pod, spec: dict[str, Any]) -> None:
+        """Enforce the limits and the deadline of a pod, and set its status, as a kubelet does."""
         if pod.process is None or pod.phase != "Running":
             return
-        if time.monotonic() > pod.weighed + _WEIGHING_SECONDS:
-            pod.weighed = time.monotonic()
-            self._weigh(pod, _bytes(spec["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]))
+        if time.monotonic() > pod.memory_checked + _MEMORY_CHECK_SECONDS:
+            pod.memory_checked = time.monotonic()
+            self._check_memory(pod, _bytes(spec["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]))
         deadline = spec["template"]["spec"].get("activeDeadlineSeconds")
         if deadline is not None and time.time() - pod.started > deadline:
             self._kill(pod)
@@ -274,13 +272,13 @@ class KubernetesDouble:
             "containerStatuses": [{"state": {"terminated": state}}],
         }
 
-    def _weigh(self, pod: Pod, limit: float) -> None:
-        """Kill a pod whose processes exceed its memory limit."""
+    def _check_memory(self, pod: Pod, limit: float) -> None:
+        """Kill a pod whose processes use more memory than its limit."""
         assert pod.process is not None
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pod.process.pid)
-            memory = sum(p.memory_info().rss for p in (process, *process.children(recursive=True)))
-            if memory > limit:
+            used = sum(p.memory_info().rss for p in (process, *process.children(recursive=True)))
+            if used > limit:
                 pod.out_of_memory = True
                 self._kill(pod)
 
@@ -290,19 +288,19 @@ class KubernetesDouble:
                 os.killpg(pod.process.pid, signal.SIGKILL)
             pod.process.wait()
 
-    # API.
+    # API
 
     def answer(self, verb: str, path: str, query: dict[str, str], body: Any, token: str) -> Any:
         if token != f"Bearer {self.token}":
-            raise RefusalError(401, "Unauthorized", "Unauthorized")
+            raise StatusError(401, "Unauthorized", "Unauthorized")
         match = re.fullmatch(r"/(?:api/v1|apis/batch/v1)/namespaces/([^/]+)/(\w+)(?:/([^/]+))?(/log)?", path)
         if match is None:
-            raise RefusalError(404, "NotFound", f"the server could not find {path}")
+            raise StatusError(404, "NotFound", f"the server could not find {path}")
         namespace, kind, name, log = match.groups()
         if namespace == "forbidden":
-            raise RefusalError(403, "Forbidden", f'{kind} is forbidden: User "u" cannot create resource "{kind}"', kind)
+            raise StatusError(403, "Forbidden", f'{kind} is forbidden: User "u" cannot create resource "{kind}"', kind)
         if namespace != "measuring":
-            raise RefusalError(404, "NotFound", f'namespaces "{namespace}" not found', "namespaces")
+            raise StatusError(404, "NotFound", f'namespaces "{namespace}" not found', "namespaces")
         with self._lock:
             if kind == "pods":
                 return self._pod(name, query, log=bool(log))
@@ -310,7 +308,7 @@ class KubernetesDouble:
             if verb == "POST":
                 return self._create(objects, kind, body)
             if name not in objects:
-                raise RefusalError(404, "NotFound", f'{kind} "{name}" not found', kind)
+                raise StatusError(404, "NotFound", f'{kind} "{name}" not found', kind)
             if verb == "PATCH":
                 _merge(objects[name], body)
             return objects[name]
@@ -321,21 +319,21 @@ class KubernetesDouble:
             return {"kind": "PodList", "apiVersion": "v1", "items": [p.document for p in self.pods if p.job == job]}
         pod = next((p for p in self.pods if p.document["metadata"]["name"] == name), None)
         if pod is None or not log:
-            raise RefusalError(404, "NotFound", f'pods "{name}" not found', "pods")
+            raise StatusError(404, "NotFound", f'pods "{name}" not found', "pods")
         if not pod.log.exists():
-            raise RefusalError(400, "BadRequest", "container is waiting to start")
+            raise StatusError(400, "BadRequest", "container is waiting to start")
         return pod.log.read_bytes()
 
     def _create(self, objects: dict[str, Any], kind: str, body: Any) -> Any:
         name = body["metadata"]["name"]
         if name in objects:
-            raise RefusalError(409, "AlreadyExists", f'{kind} "{name}" already exists', kind)
+            raise StatusError(409, "AlreadyExists", f'{kind} "{name}" already exists', kind)
         try:
             kubernetes_validate.validate(body, VERSION, strict=True)
         except kubernetes_validate.ValidationError as error:
-            raise RefusalError(422, "Invalid", f'{kind} "{name}" is invalid: {error.message}', kind) from None
+            raise StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {error.message}', kind) from None
         if kind == "jobs" and self.quota and body["spec"]["completions"] > self.quota:
-            raise RefusalError(403, "Forbidden", f'jobs "{name}" is forbidden: exceeded quota: compute', kind)
+            raise StatusError(403, "Forbidden", f'jobs "{name}" is forbidden: exceeded quota: compute', kind)
         body["metadata"]["uid"] = str(uuid.uuid4())
         objects[name] = body
         return body
@@ -350,17 +348,17 @@ class KubernetesDouble:
                 if cluster.down:
                     self.close_connection = True
                     return
-                parts = urlsplit(self.path)
+                url = urlsplit(self.path)
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
-                query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+                query = {name: values[0] for name, values in parse_qs(url.query).items()}
                 code = 200
                 try:
-                    reply = cluster.answer(self.command, parts.path, query, body, self.headers.get("Authorization", ""))
-                except RefusalError as refusal:
-                    code, reply = int(str(refusal.document["code"])), refusal.document
-                plain = isinstance(reply, bytes)
-                content = reply if plain else json.dumps(reply).encode()
+                    answer = cluster.answer(self.command, url.path, query, body, self.headers.get("Authorization", ""))
+                except StatusError as error:
+                    code, answer = int(str(error.document["code"])), error.document
+                plain = isinstance(answer, bytes)
+                content = answer if plain else json.dumps(answer).encode()
                 self.send_response(code)
                 self.send_header("Content-Type", "text/plain" if plain else "application/json")
                 self.send_header("Content-Length", str(len(content)))
@@ -376,9 +374,9 @@ class KubernetesDouble:
 
 
 def expand(text: str, variables: dict[str, str]) -> str:
-    """Replace ``$(NAME)`` in a command or a value as a kubelet does before it starts a container.
+    """Replace ``$(NAME)`` in a command or a value, as a kubelet does before it starts a container.
 
-    ``$$`` becomes ``$``, and what is no variable stays as it is; see ``command`` in
+    ``$$`` becomes ``$``, and the name of an unknown variable is not replaced; see ``command`` in
     https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#entrypoint.
     """
     return re.sub(
@@ -388,12 +386,12 @@ def expand(text: str, variables: dict[str, str]) -> str:
     )
 
 
-def _merge(stored: dict[str, Any], change: dict[str, Any]) -> None:
+def _merge(target: dict[str, Any], change: dict[str, Any]) -> None:
     for key, value in change.items():
         if isinstance(value, dict):
-            _merge(stored.setdefault(key, {}), value)
+            _merge(target.setdefault(key, {}), value)
         else:
-            stored[key] = value
+            target[key] = value
 
 
 def _bytes(text: str) -> float:

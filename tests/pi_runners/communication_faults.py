@@ -1,4 +1,4 @@
-"""A program: one of three processes that run every communication pattern with every fault and store the check results.
+"""Program of one of three processes that run every communication pattern with every fault and write the failed checks.
 
 usage: python communication_faults.py FOLDER RANK
 """
@@ -21,22 +21,22 @@ PATTERNS: dict[str, dict[str, Any]] = {
     "parameter_server": {"processes": 3, "payload": "random"},
     "scaling": {"processes": 3},
 }
-DELIVERIES = ("none", "nothing", "zeros", "nan", "some ranks only", "stale", "last element", "middle element")
+DELIVERY_FAULTS = ("none", "nothing", "zeros", "nan", "some ranks only", "stale", "last element", "middle element")
 OPERATORS = ("MAX", "MIN", "PRODUCT", "AVG")
 
 
 class FaultyDistributed:
-    """PyTorch's operations between processes, with a fault in their results."""
+    """PyTorch's operations between processes, with a fault in the delivered tensors."""
 
     def __init__(self, dist: Any, rank: int, fault: str) -> None:
         self._dist, self._rank, self._fault = dist, rank, fault
         self._earlier: dict[Any, Any] = {}
 
-    def send(self, tensor: Any, other: int) -> None:
-        self._dist.send(tensor, other)
+    def send(self, tensor: Any, dst: int) -> None:
+        self._dist.send(tensor, dst)
 
-    def recv(self, tensor: Any, other: int) -> None:
-        self._deliver(tensor, lambda: self._dist.recv(tensor, other), (tensor.numel(), other))
+    def recv(self, tensor: Any, src: int) -> None:
+        self._deliver(tensor, lambda: self._dist.recv(tensor, src), (tensor.numel(), src))
 
     def broadcast(self, tensor: Any, src: int) -> None:
         source = 1 if self._fault == "wrong source" else src
@@ -47,7 +47,7 @@ class FaultyDistributed:
         self._deliver(tensor, lambda: self._reduce(tensor, operator), tensor.numel())
 
     def _reduce(self, tensor: Any, operator: str) -> None:
-        # Gloo does not support the mean.
+        # Gloo does not support the operator AVG.
         name = "SUM" if operator == "AVG" else operator
         self._dist.all_reduce(tensor, getattr(self._dist.ReduceOp, name))
         if operator == "AVG":
@@ -72,45 +72,44 @@ class FaultyDistributed:
 
 def cases() -> list[tuple[str, str, str]]:
     """Return element type, pattern and fault of every case."""
-    pairs = [(pattern, fault) for pattern in PATTERNS for fault in DELIVERIES]
-    pairs += [(pattern, fault) for pattern in ("all_reduce", "scaling") for fault in OPERATORS]
-    pairs.append(("broadcast", "wrong source"))
-    sound = [("bfloat16", pattern, "none") for pattern in PATTERNS]
-    # A step in float16 takes more than a second on processors without instructions for it.
-    sound += [("float16", pattern, "none") for pattern in PATTERNS if pattern != "scaling"]
-    return [*(("float32", pattern, fault) for pattern, fault in pairs), *sound]
+    faulty = [(pattern, fault) for pattern in PATTERNS for fault in DELIVERY_FAULTS]
+    faulty += [(pattern, fault) for pattern in ("all_reduce", "scaling") for fault in OPERATORS]
+    faulty.append(("broadcast", "wrong source"))
+    correct = [("bfloat16", pattern, "none") for pattern in PATTERNS]
+    # A training step in float16 takes more than a second on processors without float16 instructions.
+    correct += [("float16", pattern, "none") for pattern in PATTERNS if pattern != "scaling"]
+    return [*(("float32", pattern, fault) for pattern, fault in faulty), *correct]
 
 
 def main(folder: Path, rank: int) -> None:
-    """Run every case, and write the messages of the checks."""
+    """Run every case, and write the messages of its checks."""
     import torch
     import torch.distributed as dist
 
     from pi_runners.indicators import communication_patterns
 
     torch.set_num_threads(1)
-    store = dist.FileStore(str(folder / "meeting"), PROCESSES)
+    store = dist.FileStore(str(folder / "rendezvous"), PROCESSES)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=PROCESSES, timeout=timedelta(seconds=60))
-    noticed = {}
+    messages = {}
     for dtype, pattern, fault in cases():
         parameters = PATTERNS[pattern]
         request = {"parameters": parameters, "device": "cpu", "dtype": dtype, "settings": {}}
         dist.barrier()
         if rank < parameters["processes"]:
-            program = communication_patterns.PATTERNS[pattern](
-                torch, FaultyDistributed(dist, rank, fault), rank, request
-            )
-            noticed[f"{dtype} {pattern} {fault}"] = [run(program, stretch, calls) for stretch, calls in STRETCHES]
-    (folder / f"noticed-{rank}.json").write_text(json.dumps(noticed))
+            faulty = FaultyDistributed(dist, rank, fault)
+            operation = communication_patterns.PATTERNS[pattern](torch, faulty, rank, request)
+            messages[f"{dtype} {pattern} {fault}"] = [run(operation, stretch, calls) for stretch, calls in STRETCHES]
+    (folder / f"messages-{rank}.json").write_text(json.dumps(messages))
     dist.destroy_process_group()
 
 
 STRETCHES = ((0, 1), (1, 1), (2, 3))
-"""Number and calls of the stretches of each case."""
+"""Number and calls of each stretch of a case."""
 
 
 def run(pattern: Any, stretch: int, calls: int) -> str:
-    """Run one stretch, and return the message of its check."""
+    """Run one stretch, and return the message of its check; empty if it passes."""
     from pi_runners.indicators.communication_patterns import WrongResultError
 
     pattern.prepare(stretch, calls)

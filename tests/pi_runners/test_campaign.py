@@ -46,7 +46,7 @@ class Sink:
 
 
 class NoProcesses:
-    """Fails the test if it is used."""
+    """A runner that must not be called."""
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
         raise AssertionError(job)
@@ -77,7 +77,7 @@ def test_the_first_stack_of_each_framework_is_its_reference() -> None:
     ]
 
 
-def test_only_indicators_that_a_backend_supports_are_planned() -> None:
+def test_only_indicators_and_devices_that_a_backend_supports_are_planned() -> None:
     stacks: list[Switched] = [(lock("numpy==2.0.0"), {}), (lock("tensorflow-cpu==2.18.0"), {})]
 
     arms = plan_arms(stacks, cases("matmul", "training_step"), device="cuda", control=False)
@@ -93,10 +93,10 @@ def test_a_stack_without_a_framework_is_refused() -> None:
         arms_of("six==1.0")
 
 
-def test_settings_that_a_backend_does_not_know_do_not_add_an_arm() -> None:
-    one, other = lock("numpy==2.0.0"), lock("tensorflow-cpu==2.18.0")
+def test_settings_that_a_backend_does_not_support_add_no_arm() -> None:
+    locks = lock("numpy==2.0.0"), lock("tensorflow-cpu==2.18.0")
     switches: tuple[dict[str, Scalar], ...] = ({}, {"xla": "on"})
-    stacks = [(stack, settings) for stack in (one, other) for settings in switches]
+    stacks = [(stack, settings) for stack in locks for settings in switches]
 
     arms = plan_arms(stacks, cases("matmul"), device="cpu", control=False)
 
@@ -120,7 +120,7 @@ def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path
     assert [p.suffix for p in tmp_path.iterdir()] == [".pyz"]
 
 
-def test_stored_runs_are_not_repeated(tmp_path: Path) -> None:
+def test_a_cell_that_is_not_missing_is_not_run_again(tmp_path: Path) -> None:
     block = block_of(arms_of("numpy==2.0.0"), rounds=3)
     sink = Sink()
 
@@ -139,26 +139,26 @@ def test_a_block_started_with_other_stacks_is_refused(tmp_path: Path) -> None:
 
 
 class CrashingProcesses:
-    """Simulates a framework that crashes in one indicator, in every process."""
+    """A runner whose framework crashes in one indicator, in every process."""
 
-    def __init__(self, deadly: str) -> None:
-        self.deadly = deadly
+    def __init__(self, crashing: str) -> None:
+        self.crashing = crashing
         self.requests: list[list[str]] = []
 
     def run(self, job: ProcessRequest) -> ProcessEnd:
         names = [entry["name"] for entry in job.content["indicators"]]
         self.requests.append(names)
-        before = names[: names.index(self.deadly)] if self.deadly in names else names
+        before = names[: names.index(self.crashing)] if self.crashing in names else names
         results = tuple(
             {"number": i, "status": "ok", "samples": [1.0, 1.0], "started": 0.0, "seconds": 1.0, "clock_jump": 0.0}
             for i, _ in enumerate(before)
         )
         return ProcessEnd(
-            results=results, exit_status=-11 if self.deadly in names else 0, error_tail="segmentation fault"
+            results=results, exit_status=-11 if self.crashing in names else 0, error_tail="segmentation fault"
         )
 
 
-def test_indicators_after_a_crash_are_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indicators_after_a_crash_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
@@ -177,7 +177,9 @@ def test_indicators_after_a_crash_are_run_in_another_process(tmp_path: Path, mon
     assert "segmentation fault" in sink.observations[1].failure
 
 
-def test_an_environment_in_which_nothing_runs_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_is_given_up_after_two_processes_without_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Silent(CrashingProcesses):
         def run(self, job: ProcessRequest) -> ProcessEnd:
             self.requests.append([entry["name"] for entry in job.content["indicators"]])
@@ -199,41 +201,41 @@ def test_an_environment_in_which_nothing_runs_is_skipped(tmp_path: Path, monkeyp
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 def test_real_numpy_stacks_are_measured_stored_and_resumed(advisor: Advisor, tmp_path: Path) -> None:
-    arguments = ["pi", "run", "sort", "reduction", "--stack", "numpy<2.4", "--stack", "numpy<2", "--rounds", "2"]
-    quick = ["--samples", "3", "--min-time", "0.002", "-o", "block.jsonl"]
+    command = ["pi", "run", "sort", "reduction", "--stack", "numpy<2.4", "--stack", "numpy<2", "--rounds", "2"]
+    options = ["--samples", "3", "--min-time", "0.002", "-o", "block.jsonl"]
 
-    first = advisor(*arguments, *quick)
+    first = advisor(*command, *options)
     assert first.returncode == 0, first.stderr
     block = first.stderr.partition("block `")[2].partition("`")[0]
-    control = advisor(*arguments, *quick, "--resume", block)
+    resumed = advisor(*command, *options, "--resume", block)
 
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     observations = [r["record"] for r in records if r["kind"] == "observation"]
     stacks = [r["record"]["packages"] for r in records if r["kind"] == "stack"]
-    assert control.returncode == 0, control.stderr
+    assert resumed.returncode == 0, resumed.stderr
     assert len(observations) == 2 * 3 * 3
     assert {o["status"] for o in observations} == {"ok"}
     assert {o["round"] for o in observations} == {0, 1}
     assert len(stacks) == 2
     assert all([p["name"] for p in packages] == ["numpy"] for packages in stacks)
     assert "A/A" in first.stdout
-    summary = json.loads(advisor("pi", "show", block, "--format", "json").stdout)
-    assert len(summary["rows"]) == 3 * 3
-    assert {row["speedup"]["control"] for row in summary["rows"] if row["arm"] == 2} == {True}
-    assert all(row["seconds"]["low"] <= row["seconds"]["median"] <= row["seconds"]["high"] for row in summary["rows"])
+    document = json.loads(advisor("pi", "show", block, "--format", "json").stdout)
+    assert len(document["rows"]) == 3 * 3
+    assert {row["speedup"]["control"] for row in document["rows"] if row["arm"] == 2} == {True}
+    assert all(row["seconds"]["low"] <= row["seconds"]["median"] <= row["seconds"]["high"] for row in document["rows"])
 
 
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
-def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor, tmp_path: Path) -> None:
-    arguments = ["pi", "run", "matmul", "--stack", "numpy<2", "--rounds", "1", "--samples", "2", "--no-aa"]
-    assert advisor(*arguments).returncode == 0
+def test_an_environment_with_changed_packages_is_not_measured(advisor: Advisor, tmp_path: Path) -> None:
+    command = ["pi", "run", "matmul", "--stack", "numpy<2", "--rounds", "1", "--samples", "2", "--no-aa"]
+    assert advisor(*command).returncode == 0
     installed = next((tmp_path / "home" / "cache" / "environments").rglob("numpy-*.dist-info"))
-    # The file is replaced, not changed: uv links the files of an environment to those of its cache.
+    # The file is replaced, because uv links the files of an environment to those of its cache.
     (installed / "METADATA").unlink()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 9.9\n")
 
-    advisor(*arguments, "-o", "block.jsonl")
+    advisor(*command, "-o", "block.jsonl")
 
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     failed = [r["record"] for r in records if r["kind"] == "observation"]
@@ -250,7 +252,7 @@ def test_the_cuda_of_the_system_is_part_of_a_stack_without_cuda_packages(
     monkeypatch.setattr(
         "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
     )
-    # As NVIDIA's images set them.
+    # NVIDIA's container images set these variables.
     monkeypatch.setenv("CUDA_VERSION", "12.8.1")
     monkeypatch.setenv("NV_CUDNN_VERSION", "9.8.0.87-1")
     sink = Sink()
@@ -261,7 +263,7 @@ def test_the_cuda_of_the_system_is_part_of_a_stack_without_cuda_packages(
 
 
 class OneAtATime:
-    """Reports the first indicator of each request, then ends in the given way."""
+    """A runner that returns the result of the first indicator only, and a configured ending."""
 
     def __init__(self, ending: Ending) -> None:
         self.ending = ending
@@ -275,24 +277,24 @@ class OneAtATime:
 
 
 def installed_block(tmp_path: Path, *names: str, rounds: int = 1) -> Block:
-    """A block on an existing interpreter: no environment can be built for its arms."""
+    """Return a block on an existing interpreter, whose arms contain no packages to install."""
     stack = make_stack(
         [PackageVersion(name="numpy", version="2.0.0")], python="3.12.3", platform="manylinux_2_39_x86_64"
     )
     environment = BuiltEnvironment(python=tmp_path / "python", stack=stack)
-    nothing = StackLock(requested=("numpy==2.0.0",), packages=(), python="python", platform=stack.platform)
-    arms = plan_arms([(nothing, {})], cases(*names), device="cpu", control=True)
+    empty_lock = StackLock(requested=("numpy==2.0.0",), packages=(), python="python", platform=stack.platform)
+    arms = plan_arms([(empty_lock, {})], cases(*names), device="cpu", control=True)
     return replace(block_of(arms, rounds=rounds), environment=environment)
 
 
 def test_an_existing_interpreter_is_measured_without_building_an_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("nothing may be built")
+    def fail(*_: object) -> None:
+        raise AssertionError("an existing interpreter must not be built or removed")
 
-    monkeypatch.setattr("pi_runners.campaign.build_environment", refuse)
-    monkeypatch.setattr("pi_runners.campaign.remove_environment", refuse)
+    monkeypatch.setattr("pi_runners.campaign.build_environment", fail)
+    monkeypatch.setattr("pi_runners.campaign.remove_environment", fail)
     block, sink = installed_block(tmp_path, "matmul"), Sink()
 
     run_block(block, sink=sink, runner=CrashingProcesses(""), environments=tmp_path, keep_environments=False)
@@ -302,7 +304,7 @@ def test_an_existing_interpreter_is_measured_without_building_an_environment(
     assert measured_cells(block, sink.observations) == {(0, 0), (0, 1)}
 
 
-def test_a_stopped_process_keeps_its_results_and_stores_nothing_for_other_runs(tmp_path: Path) -> None:
+def test_the_results_of_a_stopped_process_are_stored_and_nothing_for_the_other_indicators(tmp_path: Path) -> None:
     runner, sink = OneAtATime("stopped"), Sink()
 
     count = run_block(
@@ -314,7 +316,7 @@ def test_a_stopped_process_keeps_its_results_and_stores_nothing_for_other_runs(t
     assert runner.requests == [["matmul", "sort", "fft"]]
 
 
-def test_an_indicator_times_out_only_if_it_had_the_whole_time_of_a_process(tmp_path: Path) -> None:
+def test_an_indicator_times_out_only_if_it_was_the_first_of_its_process(tmp_path: Path) -> None:
     runner, sink = OneAtATime("time"), Sink()
     block = installed_block(tmp_path, "matmul", "sort", "fft")
 

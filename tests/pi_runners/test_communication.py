@@ -1,4 +1,4 @@
-"""The communication indicator: wrong operations and killed processes are detected; only operations are timed."""
+"""The communication indicator: it detects wrong results and processes that end, and times the operation only."""
 
 from __future__ import annotations
 
@@ -24,92 +24,94 @@ from tests.pi_runners import communication_faults
 pytest.importorskip("torch")
 
 ROOT = str(Path(pi_runners.__file__).parents[1])
+Messages = dict[str, dict[int, list[str]]]
+"""Messages of the checks, one per stretch, by case and rank."""
+FakeClock = tuple[list[str], Callable[[str, float], None]]
+"""Names of all steps, and a function that adds a step and advances the clock by its seconds."""
 BROADCAST = {"pattern": "broadcast", "processes": 2, "elements": 64}
-TAKE_PART = """
+RANK_PROGRAM = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
 rank = int(sys.argv[3])
-{first}
+{before_import}
 import torch
 import torch.distributed as dist
 {change}
 from pi_runners.indicators.communication_rank import run_rank
 run_rank(*sys.argv[2:])
 """
-"""A program that is one process of the measurement, after a change to its code."""
+"""Program of one process of the measurement, with code before and after the import of PyTorch."""
 
 
 def plan(program: Path) -> SamplingPlan:
     return SamplingPlan(samples=2, min_seconds=0.001, max_warmup_seconds=0.1, archive=str(program))
 
 
-def measured(program: Path, parameters: dict[str, Any] = BROADCAST) -> dict[str, Any]:
+def measure(program: Path, parameters: dict[str, Any] = BROADCAST) -> dict[str, Any]:
     return INDICATORS["communication"].measure(Backend("cpu", "float32", {}), parameters, plan(program))
 
 
-def changed(folder: Path, change: str = "", *, first: str = "") -> Path:
-    """Write the program of a process, with a change to the framework, or with code before its import."""
+def write_rank_program(folder: Path, change: str = "", *, before_import: str = "") -> Path:
+    """Write the program of a process, with a change to PyTorch or code that runs before its import."""
     path = folder / "program.py"
-    path.write_text(TAKE_PART.format(root=ROOT, change=change, first=first))
+    path.write_text(RANK_PROGRAM.format(root=ROOT, change=change, before_import=before_import))
     return path
 
 
 @pytest.fixture(scope="module")
-def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, list[str]]]:
-    """Run every pattern with every fault, and return the messages of the checks of each rank for its stretches."""
+def messages(tmp_path_factory: pytest.TempPathFactory) -> Messages:
+    """Run every pattern with every fault, and return the messages of the checks."""
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, "-I", communication_faults.__file__, str(folder)]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
     ranks = range(communication_faults.PROCESSES)
-    started = [subprocess.Popen([*command, str(rank)], env=environment) for rank in ranks]
+    processes = [subprocess.Popen([*command, str(rank)], env=environment) for rank in ranks]
     try:
-        assert [process.wait(timeout=300) for process in started] == [0 for _ in ranks]
+        assert [process.wait(timeout=300) for process in processes] == [0 for _ in ranks]
     finally:
-        for process in started:
+        for process in processes:
             process.kill()
-    reports: dict[str, dict[int, list[str]]] = {}
+    by_case: Messages = {}
     for rank in ranks:
-        for case, texts in json.loads((folder / f"noticed-{rank}.json").read_text()).items():
-            reports.setdefault(case, {})[rank] = texts
-    return reports
+        for case, texts in json.loads((folder / f"messages-{rank}.json").read_text()).items():
+            by_case.setdefault(case, {})[rank] = texts
+    return by_case
 
 
 @pytest.mark.parametrize("case", [" ".join(case) for case in communication_faults.cases() if case[2] != "none"])
-def test_a_wrong_operation_is_noticed(noticed: dict[str, dict[int, list[str]]], case: str) -> None:
-    assert any(any(texts) for texts in noticed[case].values())
+def test_a_faulty_operation_fails_the_check(messages: Messages, case: str) -> None:
+    assert any(any(texts) for texts in messages[case].values())
 
 
 @pytest.mark.parametrize("case", [" ".join(case) for case in communication_faults.cases() if case[2] == "none"])
-def test_a_right_operation_passes_the_check(noticed: dict[str, dict[int, list[str]]], case: str) -> None:
-    assert not any(any(texts) for texts in noticed[case].values())
+def test_a_correct_operation_passes_the_check(messages: Messages, case: str) -> None:
+    assert not any(any(texts) for texts in messages[case].values())
 
 
 @pytest.mark.parametrize("pattern", communication_faults.PATTERNS)
-def test_the_rank_that_received_nothing_reports_it(noticed: dict[str, dict[int, list[str]]], pattern: str) -> None:
-    texts_by_rank = noticed[f"float32 {pattern} some ranks only"]
+def test_the_rank_that_received_nothing_fails_its_check(messages: Messages, pattern: str) -> None:
+    by_rank = messages[f"float32 {pattern} some ranks only"]
 
-    assert texts_by_rank[1][0].startswith("rank 1 has ")
-    assert not any(texts[0] for rank, texts in texts_by_rank.items() if rank != 1)
+    assert by_rank[1][0].startswith("rank 1 has ")
+    assert not any(texts[0] for rank, texts in by_rank.items() if rank != 1)
 
 
 @pytest.mark.parametrize("pattern", communication_faults.PATTERNS)
-def test_stale_data_of_an_earlier_stretch_is_noticed_in_the_next(
-    noticed: dict[str, dict[int, list[str]]], pattern: str
-) -> None:
-    reports = noticed[f"float32 {pattern} stale"].values()
+def test_a_result_of_an_earlier_stretch_fails_the_check_of_the_next(messages: Messages, pattern: str) -> None:
+    by_rank = messages[f"float32 {pattern} stale"]
 
-    assert any(texts[1] for texts in reports)
+    assert any(texts[1] for texts in by_rank.values())
 
 
 @pytest.mark.parametrize("pattern", ["latency", "bandwidth"])
-def test_messages_between_two_processes_require_exactly_two(pattern: str) -> None:
+def test_point_to_point_patterns_require_exactly_two_processes(pattern: str) -> None:
     complaints = INDICATORS["communication"].complaints({"pattern": pattern, "processes": 3, "elements": 1})
 
     assert complaints == [f"`processes` of `{pattern}` must be 2"]
 
 
 class RecordedPattern:
-    """A pattern on a simulated clock: the operation takes one second, everything around it 100 seconds."""
+    """A pattern on a fake clock: the operation takes one second, everything around it 100 seconds."""
 
     def __init__(self, spend: Callable[[str, float], None], *, size: int = 1, operations: int = 1) -> None:
         self._spend, self.size, self.operations = spend, size, operations
@@ -136,7 +138,7 @@ class RecordedPattern:
 
 
 class RecordedStore:
-    """A store in which the other ranks have recorded their durations."""
+    """A store that contains the durations of the other ranks."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.calls: list[str] = []
@@ -150,21 +152,21 @@ class RecordedStore:
 
 
 @pytest.fixture
-def spent(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Callable[[str, float], None]]:
-    """A list of calls, and a function that records a call and moves the simulated clock."""
-    calls: list[str] = []
+def fake_clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """Replace the clock by one that only the returned function advances."""
+    steps: list[str] = []
     now = [0.0]
 
     def spend(name: str, seconds: float) -> None:
-        calls.append(name)
+        steps.append(name)
         now[0] += seconds
 
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    return calls, spend
+    return steps, spend
 
 
-def test_only_the_operation_is_timed(spent: tuple[list[str], Callable[[str, float], None]]) -> None:
-    calls, spend = spent
+def test_only_the_operation_is_timed(fake_clock: FakeClock) -> None:
+    steps, spend = fake_clock
     pattern = RecordedPattern(spend)
 
     result = Stretches(pattern, pattern, RecordedStore()).lead(
@@ -174,11 +176,11 @@ def test_only_the_operation_is_timed(spent: tuple[list[str], Callable[[str, floa
     assert result["samples"] == [1.0, 1.0]
     assert result["loops"] >= 3
     stretch = ["prepare", "barrier", "synchronise", *["run"] * result["loops"], "synchronise", "check"]
-    assert calls[-2 * len(stretch) :] == stretch * 2
+    assert steps[-2 * len(stretch) :] == stretch * 2
 
 
-def test_the_slowest_rank_counts(spent: tuple[list[str], Callable[[str, float], None]]) -> None:
-    _, spend = spent
+def test_the_time_of_the_slowest_rank_is_the_sample(fake_clock: FakeClock) -> None:
+    _, spend = fake_clock
     pattern = RecordedPattern(spend, size=3)
 
     result = Stretches(pattern, pattern, RecordedStore(2.5)).lead(
@@ -188,8 +190,8 @@ def test_the_slowest_rank_counts(spent: tuple[list[str], Callable[[str, float], 
     assert result["samples"] == [2.5, 2.5]
 
 
-def test_a_sample_of_the_latency_is_half_a_round_trip(spent: tuple[list[str], Callable[[str, float], None]]) -> None:
-    _, spend = spent
+def test_a_latency_sample_is_half_a_round_trip(fake_clock: FakeClock) -> None:
+    _, spend = fake_clock
     pattern = RecordedPattern(spend, operations=2)
 
     result = Stretches(pattern, pattern, RecordedStore()).lead(
@@ -199,15 +201,15 @@ def test_a_sample_of_the_latency_is_half_a_round_trip(spent: tuple[list[str], Ca
     assert result["samples"] == [0.5]
 
 
-def test_the_other_ranks_receive_the_number_of_calls_and_the_end(
-    spent: tuple[list[str], Callable[[str, float], None]],
+def test_the_first_rank_publishes_the_calls_of_every_stretch_and_the_end(
+    fake_clock: FakeClock,
 ) -> None:
-    log, spend = spent
+    steps, spend = fake_clock
     pattern, store = RecordedPattern(spend), RecordedStore()
 
     Stretches(pattern, pattern, store).lead(SamplingPlan(samples=1, min_seconds=3, max_warmup_seconds=10))
 
-    assert sum(int(calls) for calls in store.calls) == log.count("run")
+    assert sum(int(calls) for calls in store.calls) == steps.count("run")
     assert store.calls[-1] == "0"
 
 
@@ -219,55 +221,57 @@ def test_the_other_ranks_receive_the_number_of_calls_and_the_end(
     ],
     ids=lambda p: p["pattern"],
 )
-def test_processes_are_measured_and_their_results_checked(tmp_path: Path, parameters: dict[str, Any]) -> None:
-    result = measured(write_program(tmp_path), parameters)
+def test_two_processes_are_measured_and_their_results_checked(tmp_path: Path, parameters: dict[str, Any]) -> None:
+    result = measure(write_program(tmp_path), parameters)
 
     assert result["status"] == "ok", result["failure"]
     assert 2 <= len(result["samples"]) <= 6
     assert result["error"] <= result["tolerance"]
 
 
-def test_a_broadcast_that_reaches_no_other_process_is_a_wrong_result(tmp_path: Path) -> None:
-    program = changed(tmp_path, "real = dist.broadcast\ndist.broadcast = lambda tensor, src: real(tensor.clone(), src)")
+def test_a_broadcast_that_no_other_process_receives_is_a_wrong_result(tmp_path: Path) -> None:
+    program = write_rank_program(
+        tmp_path, "real = dist.broadcast\ndist.broadcast = lambda tensor, src: real(tensor.clone(), src)"
+    )
 
-    result = measured(program)
+    result = measure(program)
 
     assert result["status"] == "wrong-result"
     assert result["failure"].startswith("rank 1 has 4.0 in element 0 of what rank 0 broadcast, instead of 1.0")
 
 
 def test_a_killed_process_ends_the_measurement_and_is_reported(tmp_path: Path) -> None:
-    program = changed(
+    program = write_rank_program(
         tmp_path,
         "calls = 0\n"
         "real = dist.broadcast\n"
-        "def broadcast(*arguments, **named):\n"
+        "def broadcast(*arguments, **options):\n"
         "    global calls\n"
         "    calls += 1\n"
         "    if rank == 1 and calls == 10:\n"
         "        print('last words of rank', rank, file=sys.stderr, flush=True)\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return real(*arguments, **named)\n"
+        "    return real(*arguments, **options)\n"
         "dist.broadcast = broadcast",
     )
 
-    result = measured(program)
+    result = measure(program)
 
     assert result["status"] == "crashed"
     assert "rank 1 of 2 processes was killed by SIGKILL" in result["failure"]
     assert "last words of rank 1" in result["failure"]
 
 
-def test_a_process_that_exits_before_the_first_barrier_stops_the_others(tmp_path: Path) -> None:
+def test_a_process_that_ends_before_the_rendezvous_ends_the_others(tmp_path: Path) -> None:
     (tmp_path / "pids").mkdir()
-    program = changed(
+    program = write_rank_program(
         tmp_path,
-        first=f"open({str(tmp_path / 'pids')!r} + '/' + str(os.getpid()), 'w').close()\n"
+        before_import=f"open({str(tmp_path / 'pids')!r} + '/' + str(os.getpid()), 'w').close()\n"
         "if rank == 0:\n"
         "    raise RuntimeError('no such library')",
     )
 
-    result = measured(program)
+    result = measure(program)
 
     assert result["status"] == "crashed"
     assert "rank 0 of 2 processes ended with exit status 1" in result["failure"]
@@ -275,25 +279,25 @@ def test_a_process_that_exits_before_the_first_barrier_stops_the_others(tmp_path
     assert not any(is_alive(int(file.name)) for file in (tmp_path / "pids").iterdir())
 
 
-def test_a_rank_that_runs_out_of_memory_is_reported(tmp_path: Path) -> None:
-    program = changed(
+def test_a_rank_without_memory_is_reported_as_out_of_memory(tmp_path: Path) -> None:
+    program = write_rank_program(
         tmp_path,
-        "def refuse(*arguments, **named):\n"
-        "    raise MemoryError('rank 1 has none left')\n"
+        "def refuse(*arguments, **options):\n"
+        "    raise MemoryError('rank 1 has no memory')\n"
         "if rank == 1:\n"
         "    dist.init_process_group = refuse",
     )
 
-    result = measured(program)
+    result = measure(program)
 
     assert result["status"] == "out-of-memory"
-    assert "rank 1 has none left" in result["failure"]
+    assert "rank 1 has no memory" in result["failure"]
 
 
 def test_a_rank_that_ends_without_a_result_is_a_crash(tmp_path: Path) -> None:
-    program = changed(tmp_path, first="if rank == 1:\n    sys.exit(0)")
+    program = write_rank_program(tmp_path, before_import="if rank == 1:\n    sys.exit(0)")
 
-    result = measured(program)
+    result = measure(program)
 
     assert result["status"] == "crashed"
     assert "rank 1 of 2 processes ended with exit status 0" in result["failure"]
@@ -308,7 +312,7 @@ def test_ranks_that_end_with_different_weights_are_a_wrong_result(tmp_path: Path
         "json.dump(document, open(os.path.join(folder, 'rank-' + sys.argv[3] + '.json'), 'w'))"
     )
 
-    result = measured(program, {"pattern": "scaling", "processes": 2})
+    result = measure(program, {"pattern": "scaling", "processes": 2})
 
     assert result["status"] == "wrong-result"
     assert "rank 1 has other weights than rank 0" in result["failure"]
@@ -322,7 +326,7 @@ from pi_runners.indicators import INDICATORS
 plan = SamplingPlan(samples=2, min_seconds=0.001, max_warmup_seconds=0.1, archive={program!r})
 INDICATORS["communication"].measure(Backend("cpu", "float32", {{}}), {parameters!r}, plan)
 """
-"""A program that starts ranks, as the worker does."""
+"""Program that starts the ranks, as the worker does."""
 
 
 @pytest.mark.parametrize(
@@ -350,7 +354,7 @@ def test_no_rank_outlives_the_worker(tmp_path: Path, end_of_the_worker: str, tim
 
     pids = [int(file.name) for file in (tmp_path / "pids").iterdir()]
     assert len(pids) == 2
-    # A kill takes effect after a moment; without it, the processes would sleep for ten minutes.
+    # A killed process takes a moment to end; without the kill, it would sleep for ten minutes.
     for _ in range(3000):
         if not any(is_alive(pid) for pid in pids):
             break

@@ -1,4 +1,4 @@
-"""The indicators on real frameworks: every small case is correct, or the backend reports it as unsupported."""
+"""The indicators on the real frameworks: every small case is correct or reported as unsupported."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ OPERATIONS = (
     *("matmul", "conv1d", "conv2d", "conv3d", "recurrent", "attention", "embedding", "elementwise", "reduction"),
     *("softmax", "normalisation", "fft", "sort"),
 )
-QUICK = ("--rounds", "1", "--samples", "2", "--min-time", "0.001", "--no-aa", "-o", "block.jsonl")
+QUICK_OPTIONS = ("--rounds", "1", "--samples", "2", "--min-time", "0.001", "--no-aa", "-o", "block.jsonl")
 
 
 def measure(advisor: Advisor, folder: Path, *arguments: str) -> list[dict[str, Any]]:
-    completed = advisor("pi", "run", *arguments, *QUICK)
+    completed = advisor("pi", "run", *arguments, *QUICK_OPTIONS)
     assert completed.returncode == 0, completed.stderr
     records = [json.loads(line) for line in (folder / "block.jsonl").read_text().splitlines()]
-    measured = [r["record"] for r in records if r["kind"] == "observation"]
-    assert measured
-    return measured
+    observations = [r["record"] for r in records if r["kind"] == "observation"]
+    assert observations
+    return observations
 
 
 def failures(observations: list[dict[str, Any]]) -> list[str]:
@@ -39,38 +39,38 @@ def failures(observations: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 @pytest.mark.parametrize("stack", ["torch==2.13.0", "tensorflow-cpu", "tensorflow-cpu==2.12.1", "jax", "onnxruntime"])
-def test_every_small_case_runs_or_is_reported_as_unsupported(advisor: Advisor, tmp_path: Path, stack: str) -> None:
-    rest = () if stack == "onnxruntime" else ("training_step", "time_to_quality")
+def test_every_small_case_succeeds_or_is_unsupported(advisor: Advisor, tmp_path: Path, stack: str) -> None:
+    training = () if stack == "onnxruntime" else ("training_step", "time_to_quality")
 
-    measured = measure(advisor, tmp_path, *OPERATIONS, *rest, "memory", "startup", "--stack", stack)
+    observations = measure(advisor, tmp_path, *OPERATIONS, *training, "memory", "startup", "--stack", stack)
 
-    assert failures(measured) == []
-    # Two of the frameworks optimise the copy of STREAM away.
-    assert {o["indicator"]["name"] for o in measured if o["status"] == "unsupported"} <= {"memory"}
+    assert failures(observations) == []
+    # Two of the frameworks optimise STREAM's copy away.
+    assert {o["indicator"]["name"] for o in observations if o["status"] == "unsupported"} <= {"memory"}
 
 
 @pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 @pytest.mark.parametrize("stack", ["torch==2.13.0", "tensorflow-cpu", "jax", "onnxruntime"])
-def test_other_element_types_run_or_are_reported_as_unsupported(advisor: Advisor, tmp_path: Path, stack: str) -> None:
+def test_other_element_types_succeed_or_are_unsupported(advisor: Advisor, tmp_path: Path, stack: str) -> None:
     types = [word for dtype in ("float64", "float16", "bfloat16", "int8") for word in ("--dtype", dtype)]
 
-    measured = measure(advisor, tmp_path, *OPERATIONS, "--stack", stack, *types)
+    observations = measure(advisor, tmp_path, *OPERATIONS, "--stack", stack, *types)
 
-    assert failures(measured) == []
-    ran = {o["indicator"]["dtype"] for o in measured if o["status"] == "ok" and o["indicator"]["name"] == "matmul"}
-    assert {"float64", "float16", "int8"} <= ran
+    assert failures(observations) == []
+    measured = {(o["indicator"]["name"], o["indicator"]["dtype"]) for o in observations if o["status"] == "ok"}
+    assert {("matmul", dtype) for dtype in ("float64", "float16", "int8")} <= measured
 
 
 @pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
-def test_processes_communicate_and_training_scales(advisor: Advisor, tmp_path: Path) -> None:
-    measured = measure(advisor, tmp_path, "communication", "--stack", "torch==2.13.0")
+def test_every_communication_pattern_is_measured(advisor: Advisor, tmp_path: Path) -> None:
+    observations = measure(advisor, tmp_path, "communication", "--stack", "torch==2.13.0")
 
-    assert failures(measured) == []
-    assert {o["indicator"]["parameters"]["pattern"] for o in measured} == {
+    assert failures(observations) == []
+    assert {o["indicator"]["parameters"]["pattern"] for o in observations} == {
         *("all_reduce", "broadcast", "latency", "bandwidth", "parameter_server", "scaling"),
     }
 
@@ -86,25 +86,25 @@ def test_processes_communicate_and_training_scales(advisor: Advisor, tmp_path: P
         ("jax", ("threads=1", "isa=avx2")),
     ],
 )
-def test_settings_change_the_run_and_not_the_result(
+def test_results_are_correct_under_every_setting(
     advisor: Advisor, tmp_path: Path, stack: str, settings: tuple[str, ...]
 ) -> None:
     for setting in settings:
-        measured = measure(
+        observations = measure(
             advisor, tmp_path, "matmul", "conv2d", "--stack", stack, "--settings", setting, "--samples", "3"
         )
 
         name, _, value = setting.partition("=")
-        assert failures(measured) == []
-        assert {str(o["settings"].get(name)) for o in measured} == {"None", value}
+        assert failures(observations) == []
+        assert {str(o["settings"].get(name)) for o in observations} == {"None", value}
 
 
 @pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
-def test_queries_are_sent_by_loadgen(advisor: Advisor, tmp_path: Path) -> None:
-    measured = measure(advisor, tmp_path, "inference", "--stack", "onnxruntime", "--stack", "jax")
+def test_loadgen_sends_the_queries_of_inference(advisor: Advisor, tmp_path: Path) -> None:
+    observations = measure(advisor, tmp_path, "inference", "--stack", "onnxruntime", "--stack", "jax")
 
-    assert failures(measured) == []
-    assert all(o["metrics"]["loadgen"] == 1.0 for o in measured)
-    assert len(measured) == 16
+    assert failures(observations) == []
+    assert all(o["metrics"]["loadgen"] == 1.0 for o in observations)
+    assert len(observations) == 16

@@ -1,3 +1,5 @@
+"""The harness: the archive of the measuring program, its processes, and its clock."""
+
 from __future__ import annotations
 
 import contextlib
@@ -19,7 +21,7 @@ from pi_runners.indicators import INDICATORS
 from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
 
 
-def request(*indicators: str, backend: str = "numpy") -> dict[str, Any]:
+def make_request(*indicators: str, backend: str = "numpy") -> dict[str, Any]:
     return {
         "backend": backend,
         "settings": {},
@@ -33,19 +35,19 @@ def request(*indicators: str, backend: str = "numpy") -> dict[str, Any]:
     }
 
 
-def job(tmp_path: Path, program: str, timeout: float = 60.0) -> ProcessRequest:
+def process_request(tmp_path: Path, program: str, timeout: float = 60.0) -> ProcessRequest:
     path = tmp_path / "program.py"
     path.write_text(program)
     return ProcessRequest(python=Path(sys.executable), program=path, content={}, timeout_seconds=timeout)
 
 
-def test_inputs_are_the_same_everywhere() -> None:
+def test_inputs_depend_on_the_seed_only() -> None:
     assert random_bytes(1, 4) == random_bytes(1, 4)
     assert decode(bytes([0, 255]), "float32") == [-1.0, 1.0]
     assert decode(bytes([0, 255]), "int8") == [-128.0, 127.0]
 
 
-def test_the_device_is_synchronised_before_and_after_the_calls() -> None:
+def test_a_sample_waits_for_the_device_before_and_after_its_calls() -> None:
     calls: list[str] = []
 
     timing.time_calls(lambda: calls.append("run"), lambda _: calls.append("wait"), 2)
@@ -53,9 +55,9 @@ def test_the_device_is_synchronised_before_and_after_the_calls() -> None:
     assert calls == ["wait", "run", "run", "wait"]
 
 
-def test_the_archive_runs_alone_and_writes_a_line_for_each_indicator(tmp_path: Path) -> None:
+def test_the_archive_runs_in_isolation_and_writes_one_line_per_indicator(tmp_path: Path) -> None:
     program = write_program(tmp_path)
-    (tmp_path / "request.json").write_text(json.dumps(request("matmul", "training_step")))
+    (tmp_path / "request.json").write_text(json.dumps(make_request("matmul", "training_step")))
     command = [
         sys.executable,
         "-I",
@@ -74,7 +76,7 @@ def test_the_archive_runs_alone_and_writes_a_line_for_each_indicator(tmp_path: P
     assert documents[0]["environment"]["numpy"]
 
 
-def test_a_framework_that_does_not_import_is_a_result(tmp_path: Path) -> None:
+def test_a_framework_that_cannot_be_imported_is_an_import_error(tmp_path: Path) -> None:
     program = write_program(tmp_path)
     runner = FreshProcesses()
 
@@ -82,7 +84,7 @@ def test_a_framework_that_does_not_import_is_a_result(tmp_path: Path) -> None:
         ProcessRequest(
             python=Path(sys.executable),
             program=program,
-            content=request("matmul", backend="tensorflow"),
+            content=make_request("matmul", backend="tensorflow"),
             timeout_seconds=60,
         )
     )
@@ -91,9 +93,9 @@ def test_a_framework_that_does_not_import_is_a_result(tmp_path: Path) -> None:
     assert "tensorflow" in end.results[0]["failure"]
 
 
-def test_a_crash_keeps_what_was_reported_before_it(tmp_path: Path) -> None:
+def test_the_results_before_a_crash_are_returned(tmp_path: Path) -> None:
     end = FreshProcesses().run(
-        job(
+        process_request(
             tmp_path,
             'import sys, os\nopen(sys.argv[3], \'w\').write(\'{"indicator": "one"}\\n{"indic\')\n'
             "print('about to die', file=sys.stderr, flush=True)\nos.abort()",
@@ -106,39 +108,39 @@ def test_a_crash_keeps_what_was_reported_before_it(tmp_path: Path) -> None:
     assert "about to die" in end.error_tail
 
 
-def test_a_process_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+def test_a_process_that_exceeds_its_time_is_killed_with_its_children(tmp_path: Path) -> None:
     child = tmp_path / "child"
 
     end = FreshProcesses().run(
-        job(
+        process_request(
             tmp_path,
             "import subprocess, sys, time\n"
-            "started = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-            f"open({str(child)!r}, 'w').write(str(started.pid))\n"
+            "process = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+            f"open({str(child)!r}, 'w').write(str(process.pid))\n"
             "time.sleep(600)",
             timeout=5.0,
         )
     )
 
     assert end.ending == "time"
-    # After the kill, the process takes a moment to end, and is a zombie until its new parent reaps it.
+    # A killed process takes a moment to end, and stays a zombie until its new parent reaps it.
     with contextlib.suppress(psutil.NoSuchProcess):
-        child_process = psutil.Process(int(child.read_text()))
-        while child_process.status() != psutil.STATUS_ZOMBIE:
+        process = psutil.Process(int(child.read_text()))
+        while process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.05)
 
 
-def test_the_worker_does_not_inherit_environment_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "leak"))
+def test_the_process_ignores_pythonpath_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "callers-packages"))
 
     end = FreshProcesses().run(
-        job(tmp_path, "import sys, json\nopen(sys.argv[3], 'w').write(json.dumps(sys.path) + '\\n')")
+        process_request(tmp_path, "import sys, json\nopen(sys.argv[3], 'w').write(json.dumps(sys.path) + '\\n')")
     )
 
-    assert not any("leak" in entry for entry in end.results[0])
+    assert not any("callers-packages" in entry for entry in end.results[0])
 
 
-def test_an_unknown_backend_is_unsupported() -> None:
+def test_an_unknown_backend_or_operation_is_unsupported() -> None:
     from pi_runners.backends import make_backend
 
     with pytest.raises(Unsupported):
@@ -154,17 +156,17 @@ def test_a_clock_that_does_not_advance_is_an_error(monkeypatch: pytest.MonkeyPat
         timing.time_calls(lambda: None, lambda _: None, 1)
 
 
-def test_a_change_of_the_system_time_is_reported_and_does_not_change_samples(tmp_path: Path) -> None:
+def test_a_change_of_the_system_time_is_reported_and_affects_no_sample(tmp_path: Path) -> None:
     program = write_program(tmp_path)
-    jumping = tmp_path / "jumping.py"
+    script = tmp_path / "clock_jump.py"
     # The system time is set an hour ahead while the indicator runs.
-    jumping.write_text(
+    script.write_text(
         f"import sys, time\nsys.path.insert(0, {str(program)!r})\nreal, calls = time.time, []\n"
-        "def jumped():\n    calls.append(1)\n    return real() + (3600 if len(calls) > 1 else 0)\n"
-        "time.time = jumped\nfrom pi_runners.harness import worker\nsys.exit(worker.main())\n"
+        "def jumping_time():\n    calls.append(1)\n    return real() + (3600 if len(calls) > 1 else 0)\n"
+        "time.time = jumping_time\nfrom pi_runners.harness import worker\nsys.exit(worker.main())\n"
     )
-    (tmp_path / "request.json").write_text(json.dumps(request("matmul")))
-    command = [sys.executable, str(jumping), "measure", str(tmp_path / "request.json"), str(tmp_path / "out.jsonl")]
+    (tmp_path / "request.json").write_text(json.dumps(make_request("matmul")))
+    command = [sys.executable, str(script), "measure", str(tmp_path / "request.json"), str(tmp_path / "out.jsonl")]
 
     subprocess.run(command, check=True, cwd=tmp_path)
 
@@ -173,9 +175,9 @@ def test_a_change_of_the_system_time_is_reported_and_does_not_change_samples(tmp
     assert max(document["samples"]) < 60
 
 
-def test_a_process_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
+def test_a_process_that_exceeds_the_memory_limit_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
-    path.write_text("import time\nheld = bytearray(400 * 1024 * 1024)\ntime.sleep(600)\n")
+    path.write_text("import time\nbuffer = bytearray(400 * 1024 * 1024)\ntime.sleep(600)\n")
 
     end = FreshProcesses().run(
         ProcessRequest(
@@ -186,9 +188,9 @@ def test_a_process_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
     assert end.ending == "memory"
 
 
-def test_the_machine_is_monitored_during_the_run(tmp_path: Path) -> None:
+def test_the_load_of_the_machine_is_recorded_during_the_run(tmp_path: Path) -> None:
     end = FreshProcesses().run(
-        job(tmp_path, "import time\nstarted = time.time()\nwhile time.time() < started + 2: pass")
+        process_request(tmp_path, "import time\nend = time.time() + 2\nwhile time.time() < end: pass")
     )
 
     figures = [reading.figures for reading in end.readings]
@@ -197,14 +199,14 @@ def test_the_machine_is_monitored_during_the_run(tmp_path: Path) -> None:
     assert max(f["cpu_percent"] for f in figures) > 0
 
 
-def test_a_result_is_released_before_the_next_is_computed() -> None:
+def test_each_result_is_released_before_the_next_is_computed() -> None:
     class Result:
         alive = 0
-        most = 0
+        max_alive = 0
 
         def __init__(self) -> None:
             Result.alive += 1
-            Result.most = max(Result.most, Result.alive)
+            Result.max_alive = max(Result.max_alive, Result.alive)
 
         def __del__(self) -> None:
             Result.alive -= 1
@@ -212,12 +214,12 @@ def test_a_result_is_released_before_the_next_is_computed() -> None:
     timing.measure(Result, lambda _: None, SamplingPlan(samples=3, min_seconds=0.0001, max_warmup_seconds=0.1))
 
     # With two results alive, every call would allocate new memory.
-    assert Result.most == 1
+    assert Result.max_alive == 1
 
 
-def test_a_stopped_process_is_distinguished_from_a_timeout(tmp_path: Path) -> None:
+def test_a_stopped_process_ends_as_stopped_and_no_other_is_started(tmp_path: Path) -> None:
     runner = FreshProcesses()
-    endless = job(tmp_path, "import time\ntime.sleep(600)")
+    endless = process_request(tmp_path, "import time\ntime.sleep(600)")
     threading.Timer(0.3, runner.stop).start()
 
     first = runner.run(endless)

@@ -1,4 +1,4 @@
-"""Every indicator: its parameters, its formulae and its checks."""
+"""Every indicator: its parameters, its formulae and its results on NumPy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_shipped_parameter_set_is_valid(name: str, size: str, case: Parame
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_every_indicator_is_documented(name: str) -> None:
+def test_every_indicator_has_a_description_a_source_and_parameter_sets(name: str) -> None:
     indicator = INDICATORS[name]
 
     assert all((indicator.summary, indicator.corresponds, indicator.flops_formula, indicator.bytes_formula))
@@ -49,7 +49,7 @@ def test_every_indicator_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_larger_sets_need_more_operations(name: str) -> None:
+def test_larger_parameter_sets_need_more_work_and_memory(name: str) -> None:
     indicator = INDICATORS[name]
     work = [
         max(indicator.flops(indicator.complete(c)) + indicator.memory(indicator.complete(c), "float32") for c in cases)
@@ -61,7 +61,7 @@ def test_larger_sets_need_more_operations(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "case"), ON_NUMPY)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_results_of_numpy_match_the_reference(name: str, case: Parameters, dtype: str) -> None:
+def test_results_of_numpy_are_within_the_tolerance(name: str, case: Parameters, dtype: str) -> None:
     measured = INDICATORS[name].measure(NumpyBackend("cpu", dtype, {}), case, PLAN)
 
     assert measured["status"] == "ok", measured
@@ -69,11 +69,11 @@ def test_results_of_numpy_match_the_reference(name: str, case: Parameters, dtype
     assert len(measured["samples"]) >= 2
 
 
-def test_numpy_reports_that_it_uses_im2col() -> None:
+def test_the_convolution_of_numpy_is_recorded_as_im2col() -> None:
     assert INDICATORS["conv2d"].parameters_for({"batch": 1}, "numpy")["algorithm"] == "im2col"
 
 
-def test_operations_that_numpy_lacks_are_unsupported() -> None:
+def test_devices_types_and_directions_that_a_backend_lacks_are_unsupported() -> None:
     with pytest.raises(Unsupported):
         NumpyBackend("cuda", "float32", {})
     with pytest.raises(Unsupported):
@@ -101,7 +101,7 @@ def test_flop_counts_follow_their_formulae() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_are_counted_by_running_them_on_shapes(name: str) -> None:
+def test_the_flops_of_a_model_are_proportional_to_the_batch(name: str) -> None:
     model = MODELS[name]
     once, twice = (model.count(dict(model.sets["small"], batch=batch)) for batch in (1, 2))
 
@@ -109,7 +109,7 @@ def test_models_are_counted_by_running_them_on_shapes(name: str) -> None:
     assert twice[2] == once[2]
 
 
-def test_a_recommender_is_counted_by_hand() -> None:
+def test_the_counts_of_a_recommender_equal_those_computed_by_hand() -> None:
     model = MODELS["recommender"]
 
     flops, _, weights = model.count({"batch": 3, "users": 5, "items": 7, "width": 4, "classes": 2})
@@ -119,7 +119,7 @@ def test_a_recommender_is_counted_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", ["cnn", "transformer", "recommender"])
-def test_a_model_gives_one_row_of_logits_a_sample(name: str) -> None:
+def test_a_model_returns_one_row_of_logits_per_sample(name: str) -> None:
     model, backend = MODELS[name], NumpyBackend("cpu", "float64", {})
     p = model.sets["small"]
 
@@ -151,16 +151,16 @@ def test_invalid_parameters_are_reported(name: str, parameters: Parameters, comp
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_built_in_scenarios_run_without_loadgen(scenario: str) -> None:
+def test_every_inference_scenario_runs_without_loadgen(scenario: str) -> None:
     import time
 
-    metrics = run_scenario(scenario, lambda count: time.sleep(0.0002), 0.02, 0.05, 4, None)
+    result = run_scenario(scenario, lambda count: time.sleep(0.0002), 0.02, 0.05, 4, None)
 
-    assert metrics["loadgen"] == 0.0
-    assert 0.00005 < metrics["seconds"] < 0.05
+    assert result["loadgen"] == 0.0
+    assert 0.00005 < result["seconds"] < 0.05
 
 
-def test_payloads_have_ten_buffers_and_the_skewed_one_is_mostly_large() -> None:
+def test_payloads_have_ten_buffers_and_most_buffers_of_the_skewed_one_are_large() -> None:
     sizes = {payload: buffer_bytes(payload) for payload in ("uniform", "random", "skewed")}
 
     assert all(len(s) == 10 for s in sizes.values())
@@ -168,7 +168,7 @@ def test_payloads_have_ten_buffers_and_the_skewed_one_is_mostly_large() -> None:
     assert buffer_bytes("random") == sizes["random"]
 
 
-def test_deepbench_shapes_have_the_operations_that_deepbench_counts() -> None:
+def test_deepbench_shapes_have_the_number_and_the_flops_of_deepbench() -> None:
     lists = published_shapes()
 
     counted = {name: sum(len(shapes) for shapes in indicators.values()) for name, indicators in lists.items()}
@@ -180,7 +180,7 @@ def test_deepbench_shapes_have_the_operations_that_deepbench_counts() -> None:
     for indicators in lists.values():
         for name, shapes in indicators.items():
             assert all(INDICATORS[name].complaints(shape) == [] for shape in shapes)
-    # Figures computed with the formula of DeepBench.
+    # Result of DeepBench's own formula.
     first = lists["deepbench-training"]["conv2d"][0]
     assert INDICATORS["conv2d"].flops(INDICATORS["conv2d"].complete(first)) == 689638400
     assert len(choose_cases(["matmul"], shapes="deepbench")) == 160 + 75
@@ -188,7 +188,7 @@ def test_deepbench_shapes_have_the_operations_that_deepbench_counts() -> None:
         choose_cases(["matmul"], shapes="shallowbench")
 
 
-def test_the_digits_are_split_into_training_and_test_sets() -> None:
+def test_the_digits_are_split_into_training_and_test_images() -> None:
     from pi_runners.indicators.training import _digits
 
     train, test = _digits()
@@ -199,10 +199,7 @@ def test_the_digits_are_split_into_training_and_test_sets() -> None:
     assert all(len(image) == 64 and min(image) >= 0 and max(image) <= 255 for image in train[0][:50])
 
 
-def test_time_to_quality_counts_failed_runs() -> None:
-    class Untrained(TimeToQuality):
-        """A model that does not learn."""
-
+def test_time_to_quality_counts_the_failed_runs() -> None:
     class NeverLearns(NumpyBackend):
         def train(self, loss: Any, weights: Any, batch: Any, rate: float = 0.0) -> Any:
             from pi_runners.harness.contract import Training
@@ -214,13 +211,13 @@ def test_time_to_quality_counts_failed_runs() -> None:
 
     case = {"percent": 94, "hidden": 8, "batch": 32, "seeds": 3, "epochs": 1}
 
-    measured = Untrained().measure(NeverLearns("cpu", "float32", {}), case, PLAN)
+    measured = TimeToQuality().measure(NeverLearns("cpu", "float32", {}), case, PLAN)
 
     assert measured["status"] == "wrong-result"
     assert measured["metrics"] == {"failed_runs": 3, "runs": 3}
 
 
-def test_a_written_onnx_model_is_valid_for_onnx() -> None:
+def test_an_encoded_onnx_model_passes_the_checker_of_onnx() -> None:
     onnx = pytest.importorskip("onnx")
     graph = Graph()
     x = graph.add_input("float32", (2, 3))
@@ -235,7 +232,7 @@ def test_a_written_onnx_model_is_valid_for_onnx() -> None:
     assert model.graph.node[1].attribute[0].i == -1
 
 
-def test_every_case_has_a_unique_label() -> None:
-    labels = [(name, size, tuple(sorted(case.items()))) for name, size, case in CASES]
+def test_no_case_occurs_twice() -> None:
+    cases = [(name, size, tuple(sorted(case.items()))) for name, size, case in CASES]
 
-    assert len(set(labels)) == len(labels)
+    assert len(set(cases)) == len(cases)

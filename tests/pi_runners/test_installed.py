@@ -1,4 +1,4 @@
-"""Measurements of existing interpreters with their installed packages."""
+"""Measurement of existing interpreters with their installed packages."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from knowledge.domain.stack import PackageVersion, Stack, make_stack
 from pi_runners.environment import BuiltEnvironment, EnvironmentBuildError
 from pi_runners.installed_stack import (
     ArmSpec,
+    RunKey,
     cases_that_fit,
     device_of,
     installed_environment,
@@ -20,7 +21,7 @@ from pi_runners.installed_stack import (
     missing_rounds,
     plan_installed_arms,
 )
-from pi_runners.matrix import Arm, choose_cases
+from pi_runners.matrix import Arm, IndicatorCase, choose_cases
 from tests.knowledge.samples import MACHINE
 
 WITH_GPU = replace(
@@ -53,7 +54,7 @@ def test_the_packages_of_this_interpreter_are_read() -> None:
     assert unreadable == ()
 
 
-def test_the_first_of_two_distributions_counts_and_invalid_versions_are_reported(tmp_path: Path) -> None:
+def test_the_first_distribution_of_a_name_wins_and_versions_that_are_not_valid_are_reported(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, name, version in (
         (first, "torch", "2.11.0"),
@@ -62,9 +63,9 @@ def test_the_first_of_two_distributions_counts_and_invalid_versions_are_reported
         (first, "nvidia-cudnn-cu13", "9.15.1.9"),
         (first, "odd", "not-a-version!"),
     ):
-        place = folder / f"{name}-{version}.dist-info"
-        place.mkdir(parents=True)
-        (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        dist_info = folder / f"{name}-{version}.dist-info"
+        dist_info.mkdir(parents=True)
+        (dist_info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (first / "nameless.dist-info").mkdir()
     python = tmp_path / "python"
     paths = f"import sys; sys.path[:0] = [{str(first)!r}, {str(second)!r}]"
@@ -76,17 +77,17 @@ def test_the_first_of_two_distributions_counts_and_invalid_versions_are_reported
     environment, unreadable = installed_environment(python)
 
     assert environment.stack.version_of("torch") == "2.11.0"
-    # The metadata of PyTorch do not name its CUDA version; the CUDA libraries in the same environment do.
+    # PyTorch's metadata do not contain its CUDA version; those of NVIDIA's packages do.
     assert (environment.stack.cuda, environment.stack.cudnn) == ("13.0", "9.15.1.9")
     assert unreadable == ("odd not-a-version!",)
 
 
-def test_an_interpreter_that_does_not_run_is_refused(tmp_path: Path) -> None:
+def test_an_interpreter_that_cannot_be_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentBuildError, match="cannot be run"):
         installed_environment(tmp_path / "python")
 
 
-def test_each_backend_is_measured_through_one_distribution() -> None:
+def test_one_distribution_is_measured_per_backend() -> None:
     assert installed_frameworks(stack_of(torch="2.11.0", numpy="2.5.2", jax="0.11.2", six="1.0")) == (
         "numpy",
         "torch",
@@ -104,12 +105,12 @@ def test_each_backend_is_measured_through_one_distribution() -> None:
         *(("onnxruntime", "cpu"), ("tensorflow-cpu", "cpu"), ("numpy", "cpu")),
     ],
 )
-def test_a_framework_computes_on_the_gpu_if_its_distribution_can(framework: str, device: str) -> None:
+def test_a_framework_runs_on_the_gpu_if_its_distribution_supports_it(framework: str, device: str) -> None:
     assert device_of(framework, WITH_GPU) == device
     assert device_of(framework, MACHINE) == "cpu"
 
 
-def test_an_arm_whose_settings_have_no_effect_on_the_device_is_omitted() -> None:
+def test_an_arm_with_settings_that_the_device_does_not_support_is_omitted() -> None:
     specs = (ArmSpec(), ArmSpec(settings={"tf32": "on"}, indicators=("matmul",)), ArmSpec())
     on_cpu = arms_of(stack_of(torch="2.11.0"), "torch", *specs)
     on_gpu = arms_of(stack_of(torch="2.11.0"), "torch", *specs, device="cuda")
@@ -124,21 +125,20 @@ def test_an_arm_whose_settings_have_no_effect_on_the_device_is_omitted() -> None
     assert on_gpu[0].label == "torch==2.11.0"
 
 
-def small_machine(gigabytes: float) -> HardwareProfile:
+def machine_with(gigabytes: float) -> HardwareProfile:
     return replace(MACHINE, memory_bytes=int(gigabytes * 1e9))
 
 
 def test_a_case_that_does_not_fit_is_replaced_by_a_smaller_one_and_reported() -> None:
-    plenty, refused_nothing = cases_that_fit(["matmul"], "large", ("float32",), small_machine(1000), device="cpu")
-    some, refused = cases_that_fit(["matmul"], "large", ("float32",), small_machine(0.8), device="cpu")
-    none, _ = cases_that_fit(["matmul"], "large", ("float32",), small_machine(0.001), device="cpu")
+    def fit(gigabytes: float) -> tuple[tuple[IndicatorCase, ...], tuple[str, ...]]:
+        return cases_that_fit(["matmul"], "large", ("float32",), machine_with(gigabytes), device="cpu")
 
-    assert plenty == choose_cases(["matmul"], size="large")
-    assert refused_nothing == ()
-    assert some == choose_cases(["matmul"], size="medium")
-    assert len(refused) == 3
-    assert "GB" in refused[0]
-    assert none == ()
+    assert fit(1000) == (choose_cases(["matmul"], size="large"), ())
+    cases, reports = fit(0.8)
+    assert cases == choose_cases(["matmul"], size="medium")
+    assert len(reports) == 3
+    assert "GB" in reports[0]
+    assert fit(0.001)[0] == ()
 
 
 def test_transfers_are_measured_on_a_gpu_only() -> None:
@@ -146,33 +146,34 @@ def test_transfers_are_measured_on_a_gpu_only() -> None:
     assert len(cases_that_fit(["transfer"], "small", ("float32",), WITH_GPU, device="cuda")[0]) == 2
 
 
-def keys(arms: tuple[Arm, ...], number: int, session: str) -> dict[tuple[int, int, str], str]:
+def sessions_by_run(arms: tuple[Arm, ...], number: int, session: str) -> dict[RunKey, str]:
+    """Return the session of every run of a round."""
     return {(number, arm.number, run.label): session for arm in arms for run in arm.indicators}
 
 
-def test_stored_runs_are_not_measured_again() -> None:
+def test_only_missing_runs_of_a_round_are_planned() -> None:
     arms = arms_of(stack_of(numpy="2.0.0"), "numpy", ArmSpec(), ArmSpec())
-    measured = keys(arms, 0, "here")
+    measured = sessions_by_run(arms, 0, "here")
     last = measured.popitem()[0]
 
-    todo = list(missing_rounds(arms, 2, measured, session="here"))
+    rounds = list(missing_rounds(arms, 2, measured, session="here"))
 
-    assert [number for number, _ in todo] == [0, 1]
-    assert [(s.number, r.label) for s in todo[0][1] for r in s.indicators] == [last[1:]]
-    assert todo[1][1] == arms
-    assert list(missing_rounds(arms, 1, keys(arms, 0, "elsewhere"), session="here")) == []
+    assert [number for number, _ in rounds] == [0, 1]
+    assert [(s.number, r.label) for s in rounds[0][1] for r in s.indicators] == [last[1:]]
+    assert rounds[1][1] == arms
+    assert list(missing_rounds(arms, 1, sessions_by_run(arms, 0, "elsewhere"), session="here")) == []
 
 
-def test_a_round_that_another_session_left_incomplete_is_replaced_by_one_more_but_only_once() -> None:
+def test_an_incomplete_round_of_another_session_is_replaced_by_one_additional_round() -> None:
     arms = arms_of(stack_of(numpy="2.0.0"), "numpy", ArmSpec(), ArmSpec())
-    cut = dict([keys(arms, 1, "elsewhere").popitem()])
-    measured = {**keys(arms, 0, "elsewhere"), **cut}
+    incomplete = dict([sessions_by_run(arms, 1, "elsewhere").popitem()])
+    measured = {**sessions_by_run(arms, 0, "elsewhere"), **incomplete}
 
     once = [number for number, _ in missing_rounds(arms, 3, measured, session="here")]
     twice = [
         number
         for number, _ in missing_rounds(
-            arms, 3, {**measured, **dict([keys(arms, 2, "elsewhere").popitem()])}, session="here"
+            arms, 3, {**measured, **dict([sessions_by_run(arms, 2, "elsewhere").popitem()])}, session="here"
         )
     ]
 

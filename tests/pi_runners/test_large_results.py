@@ -1,4 +1,4 @@
-"""Results that are too large to be read as a whole are checked for values that are not finite, too."""
+"""Results that are too large to be read completely: every element must be finite."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pi_runners.indicators.checks import FINITE, Result
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_one_element_that_is_not_finite_is_detected_in_a_result_of_any_size(framework: str, value: float) -> None:
+def test_one_element_that_is_not_finite_fails_however_large_the_result_is(framework: str, value: float) -> None:
     module = pytest.importorskip(framework)
     backend = make_backend(framework, "cpu", "float32", {})
     shape = (3, FINITE // 2)
     array = module.ones(shape, dtype=module.float32)
 
     assert Result(backend, array, shape).finite()
-    for place in ((0, 0), (1, 4321), (2, shape[1] - 1)):
-        array[place] = value
-        # Only a random part is read; the framework checks that every element is finite.
+    for index in ((0, 0), (1, 4321), (2, shape[1] - 1)):
+        array[index] = value
+        # The check reads random elements only; the framework itself tests every element.
         assert not Result(backend, array, shape).finite()
-        array[place] = 1.0
+        array[index] = 1.0
 
 
-def test_a_framework_that_calls_everything_finite_does_not_hide_a_result_that_is_not(
+def test_a_result_that_is_not_finite_fails_even_if_the_framework_reports_it_as_finite(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     numpy = pytest.importorskip("numpy")

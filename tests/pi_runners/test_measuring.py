@@ -1,4 +1,4 @@
-"""Campaigns on the command line, with a framework that crashes, hangs or exceeds the memory."""
+"""Campaigns on the command line with a faulty framework: it crashes, hangs, or takes too much memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.advisor.campaign.conftest import MATRIX
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
-QUICK = ("--samples", "2", "--min-time", "0.001")
+QUICK_OPTIONS = ("--samples", "2", "--min-time", "0.001")
 
 
 def observations(path: Path) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ def observations(path: Path) -> list[dict[str, Any]]:
         ("import sys\nsys.exit(3)", (), "import-error", "SystemExit: 3"),
         ("import time\ntime.sleep(60)", ("--timeout", "1"), "timed-out", "killed after 1 seconds"),
         (
-            "import time\nheld = bytearray(300_000_000)\ntime.sleep(60)",
+            "import time\nbuffer = bytearray(300_000_000)\ntime.sleep(60)",
             ("--memory-limit", "0.15"),
             "out-of-memory",
             "killed above 1.5e+08 bytes",
@@ -41,7 +41,7 @@ def observations(path: Path) -> list[dict[str, Any]]:
         ("raise ImportError('numpy.core.multiarray failed to import')", (), "import-error", "multiarray"),
     ],
 )
-def test_a_framework_that_misbehaves_is_an_observation(
+def test_the_failure_of_a_framework_is_an_observation(
     advisor: Advisor,
     index: PackageIndex,
     tmp_path: Path,
@@ -54,7 +54,7 @@ def test_a_framework_that_misbehaves_is_an_observation(
 
     completed = advisor(
         *("pi", "run", "sort", "--stack", "numpy", "--rounds", "1", "--no-aa", "--index-url", index.url),
-        *(*QUICK, *options, "-o", "block.jsonl"),
+        *(*QUICK_OPTIONS, *options, "-o", "block.jsonl"),
     )
 
     assert completed.returncode == 0, completed.stderr
@@ -67,7 +67,7 @@ def test_a_framework_that_misbehaves_is_an_observation(
 def test_a_plan_lists_dropped_stacks_and_installs_nothing(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
-    index.add("numpy", "2.1.0", ["nothing-of-that-name"])
+    index.add("numpy", "2.1.0", ["missing-package"])
     index.add("numpy", "2.0.0")
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=2))
 
@@ -79,7 +79,7 @@ def test_a_plan_lists_dropped_stacks_and_installs_nothing(
     assert not (tmp_path / "home" / "cache" / "environments").exists()
 
 
-def test_a_matrix_of_a_million_runs_is_refused_at_once(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+def test_a_matrix_of_a_million_runs_is_refused(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
     index.add("numpy", "2.0.0")
     threads = ", ".join(str(n) for n in range(1, 1001))
     text = MATRIX.format(rounds=1) + f"[settings]\nthreads = [{threads}]\nnuma = [{threads}]\n"
@@ -91,8 +91,10 @@ def test_a_matrix_of_a_million_runs_is_refused_at_once(advisor: Advisor, index: 
     assert "expands to more than 20000 indicator runs per round" in completed.stderr
 
 
-def test_a_matrix_without_a_resolvable_stack_is_refused(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
-    index.add("numpy", "2.0.0", ["nothing-of-that-name"])
+def test_a_matrix_without_a_stack_that_can_be_resolved_is_refused(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("numpy", "2.0.0", ["missing-package"])
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=1))
 
     completed = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
@@ -101,7 +103,7 @@ def test_a_matrix_without_a_resolvable_stack_is_refused(advisor: Advisor, index:
     assert "can be resolved" in completed.stderr
 
 
-def test_a_campaign_killed_at_any_time_can_continue(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
+def test_a_campaign_that_was_killed_is_continued(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
     for version in ("2.0.0", "2.1.0", "2.2.0"):
         index.add("numpy", version, code="raise ImportError('not today')")
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=4))
@@ -128,43 +130,43 @@ def test_a_campaign_killed_at_any_time_can_continue(index: PackageIndex, tmp_pat
         process.wait()
 
     completed = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
-    again = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
+    repeated = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
 
     assert completed.returncode == 0, completed.stderr
     cells = [(o["round"], o["slot"]) for o in observations(tmp_path / "campaign.jsonl")]
     assert sorted(cells) == [(number, arm) for number in range(4) for arm in range(4)]
-    assert "round" not in again.stderr.replace("rounds", "")
+    assert "round" not in repeated.stderr.replace("rounds", "")
     assert not list((tmp_path / "cache" / "environments").glob("*/pyvenv.cfg"))
 
 
-def test_metrics_are_written_for_node_exporter(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+def test_figures_are_written_to_a_file_for_node_exporter(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
     index.add("numpy", "2.0.0", code="raise ImportError('not today')")
-    arguments = ("pi", "run", "sort", "--stack", "numpy", "--rounds", "2", "--index-url", index.url, *QUICK)
+    command = ("pi", "run", "sort", "--stack", "numpy", "--rounds", "2", "--index-url", index.url, *QUICK_OPTIONS)
 
-    completed = advisor(*arguments, "--prometheus", "figures.prom")
-    refused = advisor(*arguments, "--prometheus", "/proc/none/figures.prom")
+    completed = advisor(*command, "--prometheus", "figures.prom")
+    failed = advisor(*command, "--prometheus", "/proc/none/figures.prom")
 
     text = (tmp_path / "figures.prom").read_text()
     assert completed.returncode == 0, completed.stderr
     assert 'seshat_runs_total{status="import-error"} 4.0' in text
-    assert refused.returncode == 4
-    assert "cannot be written" in refused.stderr
+    assert failed.returncode == 4
+    assert "cannot be written" in failed.stderr
 
 
-def test_a_campaign_over_the_disk_budget_is_refused_before_installation(
+def test_a_block_over_the_disk_budget_is_refused_before_anything_is_installed(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
     index.add("numpy", "2.0.0", code="#" * 2_000_000)
-    arguments = ("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url)
+    command = ("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url)
 
-    completed = advisor(*arguments, "--disk-budget", "0.001")
+    completed = advisor(*command, "--disk-budget", "0.001")
 
     assert completed.returncode == 2
     assert "the budget is 0.0 GB" in completed.stderr
     assert not list((tmp_path / "home" / "cache").glob("environments/*"))
 
 
-def test_without_uv_the_error_names_the_extra(
+def test_without_uv_measuring_ends_and_names_the_extra(
     advisor_here: Advisor, index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add("numpy", "2.0.0", code="")
@@ -180,11 +182,13 @@ def test_without_uv_the_error_names_the_extra(
     assert not output.exists()
 
 
-def test_a_full_disk_is_an_error_message(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_and_leaves_no_environment(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pi_runners import environment
     from pi_runners.environment import FullDiskError
 
-    # The message of uv on a full disk; a really full disk would need root.
+    # The message of uv for a full disk: a disk that is full for one process only cannot be made without root.
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\necho 'error: failed to write: No space left on device (os error 28)' >&2\nexit 2\n")
     uv.chmod(0o755)
@@ -196,15 +200,13 @@ def test_a_full_disk_is_an_error_message(index: PackageIndex, tmp_path: Path, mo
     assert list((tmp_path / "environments").iterdir()) == []
 
 
-def test_a_wheel_that_cannot_be_downloaded_stores_no_observation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_that_cannot_be_downloaded_is_a_download_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from knowledge.domain.stack import PackageVersion
     from pi_runners import environment
     from pi_runners.environment import DownloadError, LockedPackage
 
     package = PackageVersion(name="numpy", version="2.0.0")
-    # Port 9 discards: nothing listens there.
+    # No server listens on port 9.
     wheel = "http://127.0.0.1:9/numpy-2.0.0-py3-none-any.whl"
     lock = environment.StackLock(
         requested=("numpy",),

@@ -1,4 +1,4 @@
-"""Estimates of the memory of a run before it starts."""
+"""The estimate of the memory that a run takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pi_runners.indicators.indicator import Operation
 from pi_runners.matrix import IndicatorCase, backends_of, check_fit
 from tests.knowledge.samples import MACHINE
 
-_LARGEST_MEMORY = 8 * 2**30
+_FREE_BYTES = 8 * 2**30
 _SECONDS = 1200
 _CHILD = """
 import json, resource, sys
@@ -26,7 +26,7 @@ from pi_runners.harness.contract import SamplingPlan
 from pi_runners.indicators import INDICATORS, inference
 
 backend, name, parameters, archive = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
-# LoadGen repeats queries that were computed and checked before.
+# LoadGen only repeats computations that were checked before it starts.
 inference.run_scenario = lambda *_: {"seconds": 1.0}
 plan = SamplingPlan(samples=1, min_seconds=1e-6, max_warmup_seconds=1e-6, archive=archive)
 measured = INDICATORS[name].measure(make_backend(backend, "cpu", "float32", {}), parameters, plan)
@@ -42,7 +42,7 @@ def estimate(name: str, case: Parameters, backend: str) -> float:
 
 
 def backend_for(name: str, case: Parameters) -> str:
-    """NumPy for operations that it has, and PyTorch for the rest, whole models among them."""
+    """Return NumPy for the operations that it supports, and PyTorch for other operations and models."""
     indicator = INDICATORS[name]
     return "numpy" if isinstance(indicator, Operation) and indicator.supports(case, "numpy") else "torch"
 
@@ -52,13 +52,13 @@ LARGE = [
     for name, indicator in INDICATORS.items()
     if "cpu" in indicator.devices
     for case in indicator.sets["large"]
-    if estimate(name, case, backend_for(name, case)) <= _LARGEST_MEMORY
+    if estimate(name, case, backend_for(name, case)) <= _FREE_BYTES
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "case"), LARGE)
-def test_a_large_case_uses_about_the_predicted_memory(name: str, case: Parameters, tmp_path: Path) -> None:
+def test_the_memory_of_a_large_case_agrees_with_the_estimate(name: str, case: Parameters, tmp_path: Path) -> None:
     backend = backend_for(name, case)
     pytest.importorskip(backend)
 
@@ -72,22 +72,22 @@ def test_a_large_case_uses_about_the_predicted_memory(name: str, case: Parameter
     )
 
     measured = json.loads(completed.stdout.splitlines()[-1])
-    foretold = estimate(name, case, backend)
+    estimated = estimate(name, case, backend)
     assert measured["status"] == "ok", measured
-    assert measured["peak"] <= foretold * 1.2
-    # With several processes, the peak is that of the largest process.
+    assert measured["peak"] <= estimated * 1.2
+    # The peak of several processes is that of the largest process.
     if isinstance(INDICATORS[name], Operation):
-        assert measured["peak"] >= foretold / 3
+        assert measured["peak"] >= estimated / 3
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_every_case_has_a_memory_estimate(name: str) -> None:
+def test_every_case_has_a_positive_memory_estimate(name: str) -> None:
     for cases in INDICATORS[name].sets.values():
         for case in cases:
             assert estimate(name, case, "numpy") > 0
 
 
-def test_a_case_larger_than_the_free_memory_is_refused() -> None:
+def test_a_case_that_does_not_fit_into_free_memory_is_refused() -> None:
     case = IndicatorCase(name="memory", parameters={"kernel": "add", "elements": 2**28})
 
     check_fit([case], ["float32"], MACHINE, device="cpu", free_bytes=64e9)
@@ -95,7 +95,7 @@ def test_a_case_larger_than_the_free_memory_is_refused() -> None:
         check_fit([case], ["float32"], MACHINE, device="cpu", free_bytes=1e9)
 
 
-def test_the_memory_of_im2col_is_counted_only_for_numpy() -> None:
+def test_the_memory_of_im2col_is_added_for_numpy_only() -> None:
     case = IndicatorCase(name="conv3d", parameters=INDICATORS["conv3d"].sets["large"][0])
 
     check_fit([case], ["float32"], MACHINE, device="cpu", backends=["torch"], free_bytes=16e9)
@@ -103,7 +103,7 @@ def test_the_memory_of_im2col_is_counted_only_for_numpy() -> None:
         check_fit([case], ["float32"], MACHINE, device="cpu", backends=["numpy", "torch"], free_bytes=16e9)
 
 
-def test_the_backends_of_stacks_are_known_before_they_are_locked() -> None:
+def test_the_backends_of_stacks_are_read_from_their_requirements() -> None:
     assert backends_of(["numpy==2.0", "torch numpy", "six", "numpy>>1"]) == ("numpy", "torch")
 
 
@@ -118,7 +118,9 @@ def test_the_backends_of_stacks_are_known_before_they_are_locked() -> None:
         ("conv1d", {"batch": 2, "channels": 3, "filters": 4, "size": 8, "kernel": 5}, "torch", 0),
     ],
 )
-def test_the_extra_memory_of_a_backend_is_estimated(name: str, case: Parameters, backend: str, arrays: int) -> None:
+def test_the_additional_memory_of_a_backend_is_estimated(
+    name: str, case: Parameters, backend: str, arrays: int
+) -> None:
     indicator = INDICATORS[name]
 
     assert indicator.extra_memory(indicator.complete(case), "float32", backend) == 4 * arrays

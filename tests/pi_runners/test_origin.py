@@ -1,4 +1,4 @@
-"""Errors of the harness are distinguished from errors of the framework."""
+"""The origin of an error: the harness or the framework."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ ENTRY = {"name": "matmul", "parameters": {"m": 4, "n": 4, "k": 4}, "device": "cp
 
 
 def raised(action: Callable[[], object]) -> BaseException:
-    with pytest.raises(BaseException) as caught:
+    with pytest.raises(BaseException) as info:
         action()
-    return caught.value
+    return info.value
 
 
 def framework() -> ModuleType:
-    """A module outside this project and the standard library."""
+    """Return a module outside this project and the standard library."""
     module = ModuleType("framework")
     text = "def fail(error):\n    raise error\n"
     exec(compile(text, "/opt/site-packages/framework/__init__.py", "exec"), module.__dict__)
@@ -42,7 +42,9 @@ def framework() -> ModuleType:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no kernel"), AttributeError("inside"), SystemExit(3), MemoryError()])
-def test_an_exception_of_a_framework_is_its_error(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_inside_a_framework_is_an_error_of_the_framework(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fail = framework().fail
     monkeypatch.setattr(NumpyBackend, "matmul", lambda self, *_: fail(error))
 
@@ -56,12 +58,12 @@ def test_an_exception_of_a_framework_is_its_error(error: BaseException, monkeypa
     [
         (AttributeError("module 'numpy' has no attribute 'gone'"), "harness-error"),
         (TypeError("unexpected keyword"), "harness-error"),
-        # C code has no frame: it raises this error for a computation that it does not support.
+        # C code has no Python frame: it raises these errors for a computation that it does not support.
         (RuntimeError("could not create a primitive"), "error"),
         (NotImplementedError("not implemented for 'Half'"), "unsupported"),
     ],
 )
-def test_the_status_of_an_exception_in_a_backend_depends_on_its_type(
+def test_an_error_in_the_code_of_a_backend_is_classified_by_its_type(
     error: Exception, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: Backend, *_: Any) -> None:
@@ -80,7 +82,7 @@ def test_the_status_of_an_exception_in_a_backend_depends_on_its_type(
         (matmul, "_WORK", None, "TypeError"),
     ],
 )
-def test_inputs_and_checks_that_fail_are_errors_of_the_harness(
+def test_an_error_in_inputs_or_checks_is_an_error_of_the_harness(
     module: ModuleType, name: str, value: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, value)
@@ -100,7 +102,7 @@ def test_a_clock_that_does_not_advance_is_an_error_of_the_harness(monkeypatch: p
     assert "clock" in document["failure"]
 
 
-def test_an_exception_of_the_standard_library_belongs_to_its_caller() -> None:
+def test_an_error_in_the_standard_library_belongs_to_its_caller() -> None:
     def by_framework() -> None:
         module = framework()
         module.__dict__["statistics"] = statistics
@@ -114,7 +116,7 @@ def test_an_exception_of_the_standard_library_belongs_to_its_caller() -> None:
     assert is_ours(raised(lambda: contract.product(None)))  # type: ignore[arg-type]
 
 
-def test_an_exception_of_an_instrument_is_an_error_of_the_harness(tmp_path: Path) -> None:
+def test_an_error_in_a_measuring_tool_is_an_error_of_the_harness(tmp_path: Path) -> None:
     module = ModuleType("loadgen")
     exec(compile("def go():\n    raise ValueError\n", str(tmp_path / "loadgen.py"), "exec"), module.__dict__)
 
@@ -122,11 +124,11 @@ def test_an_exception_of_an_instrument_is_an_error_of_the_harness(tmp_path: Path
     assert not is_ours(raised(module.go))
 
 
-def test_an_interrupt_is_not_an_error_of_a_version() -> None:
+def test_an_interrupt_is_not_an_error_of_the_framework() -> None:
     assert is_ours(KeyboardInterrupt())
 
 
-def test_chunks_of_random_bytes_equal_one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_bytes_do_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [random_bytes(7, count) for count in (0, 1, 1023, 4097)]
 
     monkeypatch.setattr(contract, "_CHUNK_BYTES", 256)
@@ -135,12 +137,12 @@ def test_chunks_of_random_bytes_equal_one_draw(monkeypatch: pytest.MonkeyPatch) 
     assert json.dumps([len(w) for w in whole]) == "[0, 1, 1023, 4097]"
 
 
-def test_more_bytes_than_the_maximum_of_one_draw_are_generated() -> None:
+def test_more_bytes_can_be_generated_than_one_call_of_the_generator_returns() -> None:
     assert len(random_bytes(1, 2**28 + 5)) == 2**28 + 5
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no kernel"), MemoryError(), SystemError("inside")])
-def test_an_error_in_the_reference_of_a_check_is_not_an_error_of_the_version(
+def test_an_error_in_the_reference_of_a_check_is_an_error_of_the_harness(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail = framework().fail
@@ -162,18 +164,18 @@ def test_an_error_in_the_reference_of_a_check_is_not_an_error_of_the_version(
 @pytest.mark.parametrize(
     ("error", "status"), [(ImportError("libcudart.so.13"), "import-error"), (AttributeError("ours"), "harness-error")]
 )
-def test_an_import_error_belongs_to_the_framework_unless_the_harness_caused_it(
+def test_an_error_while_a_framework_is_imported_is_an_import_error_unless_it_is_of_the_harness(
     error: Exception, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(*_: object) -> Backend:
-        return framework().fail(error) if status == "import-error" else own()
+        return framework().fail(error) if status == "import-error" else fail_in_harness()
 
-    def own() -> Backend:
+    def fail_in_harness() -> Backend:
         raise error
 
     monkeypatch.setattr(worker, "make_backend", make)
-    for function in (make, own):
-        # They represent code of this program.
+    for function in (make, fail_in_harness):
+        # Both functions count as code of the harness.
         monkeypatch.setitem(function.__globals__, "__name__", "pi_runners.backends")
 
     assert worker.run_indicator(REQUEST, ENTRY)["status"] == status

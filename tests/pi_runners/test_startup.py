@@ -20,7 +20,7 @@ from pi_runners.indicators import INDICATORS, startup
 
 ROOT = str(Path(pi_runners.__file__).parents[1])
 REQUEST = json.dumps({"backend": "numpy", "device": "cpu", "dtype": "float32", "settings": {}, "n": 16})
-FAULTY = """
+FAULTY_PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
 import numpy as np
@@ -36,13 +36,13 @@ main()
 """
 
 
-def measured(program: Path) -> dict[str, Any]:
+def measure(program: Path) -> dict[str, Any]:
     plan = SamplingPlan(samples=1, min_seconds=0.001, max_warmup_seconds=0.1, archive=str(program))
     return INDICATORS["startup"].measure(NumpyBackend("cpu", "float32", {}), {"n": 16}, plan)
 
 
-def test_a_framework_starts_and_its_first_result_is_right(tmp_path: Path) -> None:
-    result = measured(write_program(tmp_path))
+def test_the_parts_of_the_startup_of_a_framework_are_measured(tmp_path: Path) -> None:
+    result = measure(write_program(tmp_path))
 
     assert result["status"] == "ok"
     assert 0 <= result["error"] <= result["tolerance"]
@@ -69,18 +69,18 @@ def test_a_framework_starts_and_its_first_result_is_right(tmp_path: Path) -> Non
         "result = result.T",
     ],
 )
-def test_a_wrong_first_result_is_noticed(tmp_path: Path, change: str) -> None:
+def test_a_wrong_first_result_fails_the_check(tmp_path: Path, change: str) -> None:
     program = tmp_path / "program.py"
-    program.write_text(FAULTY.format(root=ROOT, change=change))
+    program.write_text(FAULTY_PROGRAM.format(root=ROOT, change=change))
 
-    result = measured(program)
+    result = measure(program)
 
     assert result["status"] == "wrong-result"
     assert "samples" not in result
 
 
 class SlowBackend(NumpyBackend):
-    """NumPy on a simulated clock, which every step advances by a different amount."""
+    """NumPy on a fake clock: every step takes a different time."""
 
     spend: Callable[[float], None]
 

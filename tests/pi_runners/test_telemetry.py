@@ -1,4 +1,4 @@
-"""Telemetry: summaries of readings, and the values of an NVIDIA driver (a fake driver without a GPU)."""
+"""Telemetry: summaries of readings, and readings of a fake NVIDIA driver."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import pytest
 from pi_runners.telemetry import Reading, Sampler, _read_gpus, summarise
 
 
-def test_readings_of_a_stretch_are_summarised() -> None:
+def test_readings_of_an_interval_are_summarised() -> None:
     readings = [
         Reading(time=float(t), figures={"gpu_percent": 10.0 * t, "throttled": float(t == 3)}) for t in range(10)
     ]
 
     figures = summarise(readings, 2.0, 4.0)
 
-    # The reading of second 5 is a mean over the interval before it.
+    # The reading at second 5 describes the second before it.
     assert figures == {"gpu_percent_mean": 35.0, "gpu_percent_max": 50.0, "throttled": 1.0}
     assert summarise(readings, 5.0, 6.0)["throttled"] == 0.0
     assert summarise([], 0.0, 1.0) == {}
 
 
 class NVMLError(Exception):
-    """Raised by the fake driver."""
+    """Error of the driver."""
 
 
 def fake_driver(reasons: int) -> Any:
@@ -48,7 +48,7 @@ def fake_driver(reasons: int) -> Any:
 
 
 @pytest.mark.parametrize(("reasons", "throttled"), [(0x0, 0.0), (0x1, 0.0), (0x4, 1.0), (0x40, 1.0)])
-def test_a_gpu_that_slows_itself_down_is_flagged(reasons: int, throttled: float) -> None:
+def test_throttling_of_a_gpu_is_reported(reasons: int, throttled: float) -> None:
     figures = _read_gpus(fake_driver(reasons), [0, 1])
 
     assert figures == {
@@ -62,7 +62,7 @@ def test_a_gpu_that_slows_itself_down_is_flagged(reasons: int, throttled: float)
     }
 
 
-def test_a_reading_counts_only_for_what_ran_in_the_interval_before_it() -> None:
+def test_a_reading_counts_only_for_the_interval_before_it() -> None:
     readings = [Reading(time=t / 4, seconds=0.25, figures={"gpu_power_watts": float(t)}) for t in range(40)]
 
     figures = summarise(readings, 2.0, 3.0)
@@ -85,15 +85,15 @@ def test_the_machine_can_be_read_more_often_than_once_a_second() -> None:
     ("reasons", "power", "heat"),
     [(0x4, 1.0, 0.0), (0x80, 1.0, 0.0), (0x20, 0.0, 1.0), (0x44, 1.0, 1.0), (0x8, 0.0, 0.0)],
 )
-def test_throttling_by_power_and_by_heat_is_distinguished(reasons: int, power: float, heat: float) -> None:
-    figures = _read_gpus(fake_driver(reasons), [0])
+def test_throttling_by_power_and_by_heat_are_distinguished(reasons: int, power: float, heat: float) -> None:
+    reading = Reading(time=0.0, figures=_read_gpus(fake_driver(reasons), [0]))
 
-    summary = summarise([Reading(time=0.0, figures=figures)], 0.0, 1.0)
+    figures = summarise([reading], 0.0, 1.0)
 
-    assert (summary["throttled"], summary["throttled_by_power"], summary["throttled_by_heat"]) == (1.0, power, heat)
+    assert (figures["throttled"], figures["throttled_by_power"], figures["throttled_by_heat"]) == (1.0, power, heat)
 
 
-def test_values_that_an_older_nvidia_python_package_lacks_are_omitted() -> None:
+def test_a_figure_that_an_older_package_of_nvidia_lacks_is_omitted() -> None:
     driver = fake_driver(0)
     del driver.nvmlDeviceGetCurrentClocksThrottleReasons
 

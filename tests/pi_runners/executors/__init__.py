@@ -1,1 +1,1 @@
-"""The contract of executors, and tests of each executor."""
+"""Tests of the executors: the contract that all share, and the parts of each one."""

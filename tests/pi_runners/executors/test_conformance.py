@@ -1,4 +1,4 @@
-"""The contract of executors, for every executor."""
+"""The contract of executors, checked on each of them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def on_kubernetes(cluster: KubernetesDouble) -> KubernetesExecutor:
 
 
 @pytest.fixture
-def batch(tmp_path: Path) -> MakeBatch:
-    """Make a batch that runs a line of Python for each task, in which ``task`` is its number."""
+def make_batch(tmp_path: Path) -> MakeBatch:
+    """Return a function that makes a batch, which runs a line of Python for each task; ``task`` is its number."""
 
     def make(
         code: str, tasks: tuple[int, ...] = (0,), *, seconds: float | None = None, memory_bytes: float | None = None
@@ -71,109 +71,113 @@ def wait(
     return statuses
 
 
-def finished(executor: Executor, batch: Batch, handle: str, seconds: float = 90) -> dict[int, TaskStatus]:
+def wait_until_final(executor: Executor, batch: Batch, handle: str, seconds: float = 90) -> dict[int, TaskStatus]:
     return {status.task: status for status in wait(executor, batch, handle, lambda s: s.final, seconds)}
 
 
-def test_successful_tasks_are_done_and_their_output_is_stored(executor: Executor, batch: MakeBatch) -> None:
-    task_batch = batch("print('task', task)", (3, 7))
-    handle = executor.submit(task_batch)
+def test_tasks_that_succeed_are_done_and_their_output_is_stored(executor: Executor, make_batch: MakeBatch) -> None:
+    batch = make_batch("print('task', task)", (3, 7))
+    handle = executor.submit(batch)
 
-    statuses = finished(executor, task_batch, handle)
+    statuses = wait_until_final(executor, batch, handle)
 
     assert {task: status.state for task, status in statuses.items()} == {3: "done", 7: "done"}
     assert all(status.node for status in statuses.values())
-    assert [executor.output(task_batch, handle, task).split() for task in (3, 7)] == [["task", "3"], ["task", "7"]]
+    assert [executor.output(batch, handle, task).split() for task in (3, 7)] == [["task", "3"], ["task", "7"]]
 
 
-def test_a_command_reaches_the_task_unchanged(executor: Executor, batch: MakeBatch) -> None:
-    task_batch = batch("print('''$HOME `id` \"q\" \\\\ {x}''')")
-    handle = executor.submit(task_batch)
+def test_special_characters_of_a_command_are_passed_unchanged(executor: Executor, make_batch: MakeBatch) -> None:
+    batch = make_batch("print('''$HOME `id` \"q\" \\\\ {x}''')")
+    handle = executor.submit(batch)
 
-    finished(executor, task_batch, handle)
+    wait_until_final(executor, batch, handle)
 
-    assert executor.output(task_batch, handle, 0).strip() == '$HOME `id` "q" \\ {x}'
+    assert executor.output(batch, handle, 0).strip() == '$HOME `id` "q" \\ {x}'
 
 
-def test_a_crashed_task_fails_with_a_reason_and_other_tasks_succeed(executor: Executor, batch: MakeBatch) -> None:
-    task_batch = batch("task == 1 and sys.exit(3)", (0, 1, 2))
-    handle = executor.submit(task_batch)
+def test_a_crashed_task_is_failed_with_a_reason_and_other_tasks_are_unaffected(
+    executor: Executor, make_batch: MakeBatch
+) -> None:
+    batch = make_batch("task == 1 and sys.exit(3)", (0, 1, 2))
+    handle = executor.submit(batch)
 
-    statuses = finished(executor, task_batch, handle)
+    statuses = wait_until_final(executor, batch, handle)
 
     assert [statuses[task].state for task in (0, 1, 2)] == ["done", "failed", "done"]
     assert statuses[1].reason
 
 
-def test_a_killed_task_fails(executor: Executor, batch: MakeBatch) -> None:
-    task_batch = batch("os.kill(os.getpid(), 9)")
+def test_a_killed_task_is_failed(executor: Executor, make_batch: MakeBatch) -> None:
+    batch = make_batch("os.kill(os.getpid(), 9)")
 
-    statuses = finished(executor, task_batch, executor.submit(task_batch))
+    statuses = wait_until_final(executor, batch, executor.submit(batch))
 
     assert statuses[0].state == "failed"
 
 
-def test_a_task_that_exceeds_its_time_is_terminated(batch: MakeBatch, kubernetes: KubernetesDouble) -> None:
-    _beyond_its_time(LocalExecutor(), batch)
-    _beyond_its_time(on_kubernetes(kubernetes), batch)
+def test_a_task_over_its_time_limit_is_ended(make_batch: MakeBatch, kubernetes: KubernetesDouble) -> None:
+    _check_time_limit(LocalExecutor(), make_batch)
+    _check_time_limit(on_kubernetes(kubernetes), make_batch)
 
 
-def test_a_task_that_exceeds_its_memory_is_terminated(executor: Executor, batch: MakeBatch) -> None:
-    task_batch = batch("held = b'x' * 300_000_000; time.sleep(60)", memory_bytes=150e6)
+def test_a_task_over_its_memory_limit_is_ended(executor: Executor, make_batch: MakeBatch) -> None:
+    batch = make_batch("buffer = b'x' * 300_000_000; time.sleep(60)", memory_bytes=150e6)
 
-    statuses = finished(executor, task_batch, executor.submit(task_batch))
+    statuses = wait_until_final(executor, batch, executor.submit(batch))
 
-    assert statuses[0].state == "out-of-memory"
-    assert "memory" in statuses[0].reason or "bytes" in statuses[0].reason
+    assert (statuses[0].state, "memory" in statuses[0].reason or "bytes" in statuses[0].reason) == (
+        "out-of-memory",
+        True,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
-def test_a_task_that_exceeds_its_time_is_terminated_by_slurm(batch: MakeBatch) -> None:
-    # Slurm counts whole minutes, and looks twice a minute.
-    _beyond_its_time(SlurmExecutor(), batch)
+def test_a_task_over_its_time_limit_is_ended_by_slurm(make_batch: MakeBatch) -> None:
+    # Slurm rounds time limits up to minutes, and checks them every 30 seconds.
+    _check_time_limit(SlurmExecutor(), make_batch)
 
 
-def _beyond_its_time(executor: Executor, batch: MakeBatch) -> None:
-    task_batch = batch("time.sleep(600)", seconds=1)
-    statuses = finished(executor, task_batch, executor.submit(task_batch), seconds=180)
+def _check_time_limit(executor: Executor, make_batch: MakeBatch) -> None:
+    batch = make_batch("time.sleep(600)", seconds=1)
+    statuses = wait_until_final(executor, batch, executor.submit(batch), seconds=180)
     assert statuses[0].state == "timed-out"
 
 
-def test_running_tasks_are_cancelled_and_finished_tasks_keep_their_state(executor: Executor, batch: MakeBatch) -> None:
-    task_batch = batch("task == 0 or time.sleep(600)", (0, 1, 2, 3))
-    handle = executor.submit(task_batch)
-    wait(executor, task_batch, handle, lambda s: s.final if s.task == 0 else s.task > 1 or s.state == "running")
+def test_cancelling_a_batch_ends_its_tasks_and_keeps_finished_ones(executor: Executor, make_batch: MakeBatch) -> None:
+    batch = make_batch("task == 0 or time.sleep(600)", (0, 1, 2, 3))
+    handle = executor.submit(batch)
+    wait(executor, batch, handle, lambda s: s.final if s.task == 0 else s.task > 1 or s.state == "running")
 
-    executor.cancel(task_batch, handle)
-    executor.cancel(task_batch, handle)
-    statuses = finished(executor, task_batch, handle)
+    executor.cancel(batch, handle)
+    executor.cancel(batch, handle)
+    statuses = wait_until_final(executor, batch, handle)
 
     assert [statuses[task].state for task in (0, 1, 2, 3)] == ["done", "cancelled", "cancelled", "cancelled"]
 
 
-def test_submitting_twice_runs_once(executor: Executor, batch: MakeBatch, tmp_path: Path) -> None:
-    task_batch = batch(f"open(r'{tmp_path}/ran', 'a').write('x'); time.sleep(1)")
+def test_a_batch_that_is_submitted_again_runs_once(executor: Executor, make_batch: MakeBatch, tmp_path: Path) -> None:
+    batch = make_batch(f"open(r'{tmp_path}/ran', 'a').write('x'); time.sleep(1)")
 
-    first = executor.submit(task_batch)
-    again = executor.submit(task_batch)
-    finished(executor, task_batch, first)
-    at_last = executor.submit(task_batch)
+    first = executor.submit(batch)
+    second = executor.submit(batch)
+    wait_until_final(executor, batch, first)
+    third = executor.submit(batch)
 
-    assert first == again == at_last
+    assert first == second == third
     time.sleep(1)
     assert (tmp_path / "ran").read_text() == "x"
 
 
-def test_another_process_can_monitor_a_submitted_batch(executor: Executor, batch: MakeBatch) -> None:
-    task_batch = batch("time.sleep(1)", (0, 1))
-    handle = executor.submit(task_batch)
+def test_another_executor_can_poll_a_submitted_batch(executor: Executor, make_batch: MakeBatch) -> None:
+    batch = make_batch("time.sleep(1)", (0, 1))
+    handle = executor.submit(batch)
 
     another = copy.copy(executor)
-    statuses = finished(another, task_batch, handle)
+    statuses = wait_until_final(another, batch, handle)
 
     assert [status.state for status in statuses.values()] == ["done", "done"]
-    assert finished(another, task_batch, handle) == statuses
+    assert wait_until_final(another, batch, handle) == statuses
 
 
 def _processes_of(batch: Batch) -> Iterator[psutil.Process]:
@@ -185,126 +189,126 @@ def _processes_of(batch: Batch) -> Iterator[psutil.Process]:
             continue
 
 
-def test_the_tasks_of_a_machine_that_stops_are_lost(batch: MakeBatch) -> None:
+def test_tasks_of_a_machine_that_goes_down_are_lost(make_batch: MakeBatch) -> None:
     executor = LocalExecutor()
-    task_batch = batch("task == 0 or time.sleep(600)", (0, 1, 2))
-    handle = executor.submit(task_batch)
-    wait(executor, task_batch, handle, lambda s: s.final if s.task == 0 else s.task == 2 or s.state == "running")
+    batch = make_batch("task == 0 or time.sleep(600)", (0, 1, 2))
+    handle = executor.submit(batch)
+    wait(executor, batch, handle, lambda s: s.final if s.task == 0 else s.task == 2 or s.state == "running")
 
-    for process in list(_processes_of(task_batch)):
-        for victim in (*process.children(recursive=True), process):
-            victim.send_signal(signal.SIGKILL)
-    statuses = finished(executor, task_batch, handle)
+    for process in list(_processes_of(batch)):
+        for member in (*process.children(recursive=True), process):
+            member.send_signal(signal.SIGKILL)
+    statuses = wait_until_final(executor, batch, handle)
 
     assert [statuses[task].state for task in (0, 1, 2)] == ["done", "lost", "lost"]
 
 
-def test_a_task_whose_supervisor_died_is_running_until_it_ends(batch: MakeBatch, tmp_path: Path) -> None:
+def test_a_running_task_without_a_supervisor_is_not_lost_until_it_ends(make_batch: MakeBatch, tmp_path: Path) -> None:
     executor = LocalExecutor()
-    task_batch = batch(f"time.sleep(3); open(r'{tmp_path}/ended', 'w').close()")
-    handle = executor.submit(task_batch)
-    wait(executor, task_batch, handle, lambda s: s.state == "running")
+    batch = make_batch(f"time.sleep(3); open(r'{tmp_path}/ended', 'w').close()")
+    handle = executor.submit(batch)
+    wait(executor, batch, handle, lambda s: s.state == "running")
 
-    for process in _processes_of(task_batch):
+    for process in _processes_of(batch):
         process.send_signal(signal.SIGKILL)
     time.sleep(0.3)
-    then = executor.poll(task_batch, handle)
-    statuses = finished(executor, task_batch, handle)
+    before = executor.poll(batch, handle)
+    statuses = wait_until_final(executor, batch, handle)
 
-    assert then[0].state == "running"
+    assert before[0].state == "running"
     assert statuses[0].state == "lost"
     assert (tmp_path / "ended").exists()
 
 
-def test_the_task_of_a_lost_node_runs_again(slurm: Cluster, batch: MakeBatch, tmp_path: Path) -> None:
+def test_the_task_of_a_failed_node_runs_again(slurm: Cluster, make_batch: MakeBatch, tmp_path: Path) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    task_batch = batch(f"f = open(r'{tmp_path}/ran', 'a'); f.write('x'); f.close(); time.sleep(3)")
-    handle = executor.submit(task_batch)
-    (running,) = wait(executor, task_batch, handle, lambda s: s.state == "running")
+    batch = make_batch(f"f = open(r'{tmp_path}/ran', 'a'); f.write('x'); f.close(); time.sleep(3)")
+    handle = executor.submit(batch)
+    (running,) = wait(executor, batch, handle, lambda s: s.state == "running")
     while not (tmp_path / "ran").exists():
         time.sleep(0.1)
 
     slurm.kill_node(running.node)
     slurm.start_node(running.node)
-    statuses = finished(executor, task_batch, handle)
+    statuses = wait_until_final(executor, batch, handle)
 
     assert statuses[0].state == "done"
     assert (tmp_path / "ran").read_text() == "xx"
 
 
-def test_states_that_the_cluster_no_longer_has_are_read_from_files_of_tasks(slurm: Cluster, batch: MakeBatch) -> None:
+def test_the_states_of_a_job_that_slurm_no_longer_lists_are_read_from_the_folder_of_the_batch(
+    slurm: Cluster, make_batch: MakeBatch
+) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    task_batch = batch("sys.exit(task)", (0, 1))
-    finished(executor, task_batch, executor.submit(task_batch))
+    batch = make_batch("sys.exit(task)", (0, 1))
+    wait_until_final(executor, batch, executor.submit(batch))
 
-    statuses = executor.poll(task_batch, "4000000")
+    statuses = executor.poll(batch, "4000000")
 
     assert [(s.state, s.node != "") for s in statuses] == [("done", True), ("failed", True)]
 
 
-# A node kills jobs that its controller does not know; the script of the job may still record the kill.
-ENDED_BY_ITS_NODE = ("lost", "failed")
+# A node ends jobs that its controller does not know; the script of the job may still write that it was killed.
+ENDED_BY_NODE = ("lost", "failed")
 
 
-def _until_allowed(tmp_path: Path) -> str:
-    """Return the code of a task that records its start, and waits for a file before it ends."""
-    started, allowed = tmp_path / "started", tmp_path / "allowed"
-    return (
-        f"f = open(r'{started}', 'a'); f.write('x'); f.close()\nwhile not os.path.exists(r'{allowed}'): time.sleep(0.1)"
-    )
+def _wait_for_file(tmp_path: Path) -> str:
+    """Return the code of a task that writes to `starts` and runs until the file `end` exists."""
+    starts, end = tmp_path / "starts", tmp_path / "end"
+    return f"f = open(r'{starts}', 'a'); f.write('x'); f.close()\nwhile not os.path.exists(r'{end}'): time.sleep(0.1)"
 
 
-def test_a_restarted_controller_knows_the_jobs_that_it_had_saved(
-    slurm: Cluster, batch: MakeBatch, tmp_path: Path
+def test_a_restarted_controller_continues_the_jobs_that_it_had_saved(
+    slurm: Cluster, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    task_batch = batch(_until_allowed(tmp_path))
-    handle = executor.submit(task_batch)
-    wait(executor, task_batch, handle, lambda s: s.state == "running")
+    batch = make_batch(_wait_for_file(tmp_path))
+    handle = executor.submit(batch)
+    wait(executor, batch, handle, lambda s: s.state == "running")
     slurm.wait_until_saved(handle)
 
     slurm.kill_controller()
     slurm.start_controller()
-    (then,) = executor.poll(task_batch, handle)
-    again = executor.submit(task_batch)
-    (tmp_path / "allowed").touch()
-    statuses = finished(executor, task_batch, handle)
+    (status,) = executor.poll(batch, handle)
+    resubmitted = executor.submit(batch)
+    (tmp_path / "end").touch()
+    statuses = wait_until_final(executor, batch, handle)
 
-    assert then.state == "running"
-    assert again == handle
+    assert status.state == "running"
+    assert resubmitted == handle
     assert statuses[0].state == "done"
-    assert (tmp_path / "started").read_text() == "x"
+    assert (tmp_path / "starts").read_text() == "x"
 
 
-def test_a_job_that_a_killed_controller_had_not_saved_does_not_count_as_done(
-    slurm: Cluster, batch: MakeBatch, tmp_path: Path
+def test_a_job_that_a_killed_controller_had_not_saved_is_not_done(
+    slurm: Cluster, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    task_batch = batch(_until_allowed(tmp_path))
-    handle = executor.submit(task_batch)
-    wait(executor, task_batch, handle, lambda s: s.state == "running")
+    batch = make_batch(_wait_for_file(tmp_path))
+    handle = executor.submit(batch)
+    wait(executor, batch, handle, lambda s: s.state == "running")
 
     slurm.kill_controller()
     slurm.forget_jobs()
     slurm.start_controller()
-    statuses = finished(executor, task_batch, handle)
+    statuses = wait_until_final(executor, batch, handle)
 
-    assert statuses[0].state in ENDED_BY_ITS_NODE
-    assert executor.find(task_batch) is None
+    assert statuses[0].state in ENDED_BY_NODE
+    assert executor.find(batch) is None
 
 
-def test_a_job_of_another_batch_with_the_same_number_is_not_changed(slurm: Cluster, batch: MakeBatch) -> None:
+def test_a_job_of_another_batch_with_the_same_number_is_not_cancelled(slurm: Cluster, make_batch: MakeBatch) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    removed, other = batch("time.sleep(600)"), batch("time.sleep(600)")
-    first = executor.submit(removed)
-    wait(executor, removed, first, lambda s: s.state == "running")
+    lost, other = make_batch("time.sleep(600)"), make_batch("time.sleep(600)")
+    first = executor.submit(lost)
+    wait(executor, lost, first, lambda s: s.state == "running")
     slurm.kill_controller()
     slurm.forget_jobs()
     slurm.start_controller()
-    # A controller that has lost its jobs numbers them from one again.
+    # A controller without saved jobs numbers them from one again.
     numbers = [executor.submit(other)]
     while int(numbers[-1]) < int(first):
-        numbers.append(executor.submit(other := batch("time.sleep(600)")))
+        numbers.append(executor.submit(other := make_batch("time.sleep(600)")))
 
     (status,) = executor.poll(removed, first)
     executor.cancel(removed, first)
@@ -312,5 +316,5 @@ def test_a_job_of_another_batch_with_the_same_number_is_not_changed(slurm: Clust
     executor.cancel(other, numbers[-1])
 
     assert numbers[-1] == first
-    assert status.state in ENDED_BY_ITS_NODE
+    assert status.state in ENDED_BY_NODE
     assert untouched.state in ("queued", "running")

@@ -1,4 +1,4 @@
-"""Special characters of shells, sbatch and Kubernetes in names, paths and commands are not interpreted."""
+"""Special characters of shells, sbatch and Kubernetes in names, paths and commands are passed unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pi_runners.executors.local import LocalExecutor
 from pi_runners.executors.manifests import KubernetesOptions, manifests
 from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 from tests.kubernetes_double.cluster import expand
-from tests.pi_runners.executors.test_conformance import executor, finished
+from tests.pi_runners.executors.test_conformance import executor, wait_until_final
 
 __all__ = ["executor"]
 
@@ -54,13 +54,13 @@ WORDS = st.lists(
     ),
     max_size=6,
 )
-FEW = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def batch_in(folder: Path, *words: str, tasks: tuple[int, ...] = (7,)) -> Batch:
     """Return a batch whose tasks print their arguments, as JSON."""
     code = "import json, sys; print(json.dumps(sys.argv[1:]))"
-    # A new name each time: an engine runs a batch of the same name only once.
+    # A new name each time, because an executor runs the batch of a name once.
     return Batch(
         name=f"test-{uuid.uuid4().hex[:12]}",
         command=(sys.executable, "-c", code, *words),
@@ -70,33 +70,33 @@ def batch_in(folder: Path, *words: str, tasks: tuple[int, ...] = (7,)) -> Batch:
     )
 
 
-def printing(folder: Path, words: list[str]) -> Batch:
-    """Return a batch that prints its arguments, each with a zero byte at its end: faster than starting Python."""
+def printf_batch(folder: Path, words: list[str]) -> Batch:
+    """Return a batch that prints its arguments, each followed by a zero byte: faster than starting Python."""
     return Batch(
         name="test-hostile", command=("printf", "%s\\0", *words, "{task}"), tasks=(3, 7), folder=folder, home=folder
     )
 
 
-def printed(output: bytes) -> list[str]:
+def split_output(output: bytes) -> list[str]:
     return output.decode().split("\0")[:-1]
 
 
-@FEW
+@SETTINGS
 @given(words=WORDS)
 @example(words=list(HOSTILE))
-def test_a_shell_passes_every_word_on_unchanged(words: list[str]) -> None:
-    batch = printing(Path("/x"), words)
+def test_a_shell_passes_every_word_unchanged(words: list[str]) -> None:
+    batch = printf_batch(Path("/x"), words)
 
     run = subprocess.run(["/bin/sh", "-c", f"n=7; {shell_command(batch, '$n')}"], capture_output=True)
 
-    assert printed(run.stdout) == [*("7" if word == "{task}" else word for word in words), "7"]
+    assert split_output(run.stdout) == [*("7" if word == "{task}" else word for word in words), "7"]
 
 
-@FEW
+@SETTINGS
 @given(words=WORDS)
 @example(words=list(HOSTILE))
-def test_kubernetes_passes_every_word_on_unchanged(words: list[str]) -> None:
-    config, job = manifests(printing(Path("/x"), words), KubernetesOptions(image="x"), None)
+def test_kubernetes_passes_every_word_unchanged(words: list[str]) -> None:
+    config, job = manifests(printf_batch(Path("/x"), words), KubernetesOptions(image="x"), None)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     variables = {"JOB_COMPLETION_INDEX": "1", "HOME": "/wrong", "PATH": os.environ["PATH"]}
     for entry in container["env"]:
@@ -104,14 +104,14 @@ def test_kubernetes_passes_every_word_on_unchanged(words: list[str]) -> None:
 
     run = subprocess.run([expand(word, variables) for word in container["command"]], capture_output=True, env=variables)
 
-    assert printed(run.stdout) == [*("7" if word == "{task}" else word for word in words), "7"]
+    assert split_output(run.stdout) == [*("7" if word == "{task}" else word for word in words), "7"]
     for manifest in (config, job):
         kubernetes_validate.validate(json.loads(json.dumps(manifest)), "1.33", strict=True)
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an ``srun`` that runs the command after its options, like the one of Slurm."""
+def srun_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an ``srun`` that runs the command after its options, as that of Slurm."""
     folder = tmp_path_factory.mktemp("bin")
     program = folder / "srun"
     program.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
@@ -119,22 +119,22 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@FEW
+@SETTINGS
 @given(words=WORDS, name=st.one_of(st.sampled_from(HOSTILE), st.text(max_size=10)), cache=st.sampled_from(HOSTILE))
-def test_a_job_script_passes_every_word_on_unchanged_and_sets_no_option(
-    words: list[str], name: str, cache: str, step: Path, tmp_path_factory: pytest.TempPathFactory
+def test_a_job_script_passes_every_word_unchanged_and_sets_no_option(
+    words: list[str], name: str, cache: str, srun_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     name = re.sub(r"[/\x00\ud800-\udfff]", "", name).strip(".")[:50] or "plain"
     folder = tmp_path_factory.mktemp("job") / name
     folder.mkdir()
-    batch = printing(folder, words)
+    batch = printf_batch(folder, words)
     script = SlurmExecutor(SlurmOptions(cpu_bind=cache, uv_cache=cache)).script(batch)
     variables = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_JOB_ID": "1", "SLURMD_NODENAME": "n1"}
-    variables["PATH"] = f"{step}:{os.environ['PATH']}"
+    variables["PATH"] = f"{srun_folder}:{os.environ['PATH']}"
 
     run = subprocess.run(["/bin/bash", "-c", script], capture_output=True, env=variables, cwd="/")
 
-    assert printed(run.stdout) == [*("7" if word == "{task}" else word for word in words), "7"]
+    assert split_output(run.stdout) == [*("7" if word == "{task}" else word for word in words), "7"]
     assert run.stderr == b""
     assert [path.name for path in folder.iterdir()] == ["exit-7"]
     assert (folder / "exit-7").read_text() == "0 n1\n"
@@ -143,9 +143,9 @@ def test_a_job_script_passes_every_word_on_unchanged_and_sets_no_option(
     assert (first, second.startswith("#")) == ("#!/bin/bash", False)
 
 
-@FEW
+@SETTINGS
 @given(text=st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_characters="\x00"), max_size=20)))
-def test_an_option_of_slurm_is_one_argument(text: str) -> None:
+def test_an_option_of_slurm_stays_one_word(text: str) -> None:
     batch = batch_in(Path("/shared/x"), "{task}")
     options = SlurmOptions(
         partition=text, account=text, qos=text, constraint=text, gres=text, nodelist=text, memory=text
@@ -159,9 +159,9 @@ def test_an_option_of_slurm_is_one_argument(text: str) -> None:
     assert "#SBATCH" not in SlurmExecutor(options).script(batch)
 
 
-@FEW
+@SETTINGS
 @given(title=st.one_of(st.sampled_from(HOSTILE), st.text(max_size=60)), place=st.sampled_from(HOSTILE))
-def test_every_campaign_has_a_batch_name_that_engines_accept(title: str, place: str) -> None:
+def test_the_batch_of_every_campaign_has_a_name_that_engines_accept(title: str, place: str) -> None:
     from types import SimpleNamespace
 
     plan = SimpleNamespace(name=f"{title}-1234abcd-1")
@@ -177,12 +177,12 @@ def test_every_campaign_has_a_batch_name_that_engines_accept(title: str, place: 
 
     batch = batch_of(CampaignDirectory(Path("/c") / (place or "x")), plan, engine, number="001", tasks=(0,))  # type: ignore[arg-type]
 
-    # A label and a Job's name: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
+    # Rules for labels and names of Jobs: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", batch.name)
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "A", "a_b", "a,b", "a b", "a\n", "x" * 51, "é"])
-def test_a_name_that_some_engine_does_not_support_is_refused(name: str) -> None:
+def test_a_batch_name_that_an_engine_does_not_support_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="is not a valid name of a batch"):
         replace(batch_in(Path("/x"), "{task}"), name=name)
 
@@ -204,31 +204,31 @@ def test_a_node_selector_without_a_label_is_refused(selector: str) -> None:
         manifests(batch_in(Path("/x"), "{task}"), KubernetesOptions(image="x", node_selector=selector), None)
 
 
-def test_hostile_words_and_folders_reach_every_executor_unchanged(executor: Executor, tmp_path: Path) -> None:
+def test_hostile_words_and_folders_work_on_every_executor(executor: Executor, tmp_path: Path) -> None:
     folder = tmp_path / "a b'c\"d $(id) `id` %j {task}\n#SBATCH --hold ü" / "-engine"
-    task_batch = batch_in(folder, *HOSTILE, "{task}")
+    batch = batch_in(folder, *HOSTILE, "{task}")
 
-    handle = executor.submit(task_batch)
-    statuses = finished(executor, task_batch, handle)
+    handle = executor.submit(batch)
+    statuses = wait_until_final(executor, batch, handle)
 
-    assert [s.state for s in statuses.values()] == ["done"], executor.output(task_batch, handle, 7)
-    assert json.loads(executor.output(task_batch, handle, 7)) == [*HOSTILE, "7"]
+    assert [s.state for s in statuses.values()] == ["done"], executor.output(batch, handle, 7)
+    assert json.loads(executor.output(batch, handle, 7)) == [*HOSTILE, "7"]
 
 
 @pytest.mark.usefixtures("slurm")
-def test_an_option_that_holds_options_is_refused_by_slurm(tmp_path: Path) -> None:
+def test_slurm_refuses_an_option_that_contains_other_options(tmp_path: Path) -> None:
     executor = SlurmExecutor(SlurmOptions(partition="pi --hold\n#SBATCH --job-name=other"))
 
     with pytest.raises(RefusedError, match="partition"):
         executor.submit(batch_in(tmp_path / "x", "{task}"))
 
 
-def test_a_folder_that_slurm_would_interpret_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_a_backslash_is_refused_for_slurm(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="backslash"):
         SlurmExecutor().arguments(batch_in(tmp_path / "a\\b", "{task}"))
 
 
-def test_a_campaign_folder_with_a_separator_of_mounts_is_refused() -> None:
+def test_a_home_with_a_colon_is_refused_for_containers() -> None:
     executor = SlurmExecutor(SlurmOptions(container_image="image"))
 
     with pytest.raises(InputError, match="colon or a comma"):

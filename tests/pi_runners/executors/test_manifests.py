@@ -1,4 +1,4 @@
-"""Kubernetes manifests: valid for the supported versions, with only the permissions that a measurement requires."""
+"""Kubernetes manifests: valid for all supported versions, with the least privileges that a measurement needs."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def batch(tmp_path: Path) -> Batch:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("options", [KubernetesOptions(image="x"), ALL], ids=["least", "all"])
-def test_manifests_fit_the_published_schemas(batch: Batch, version: str, options: KubernetesOptions) -> None:
+@pytest.mark.parametrize("options", [KubernetesOptions(image="x"), ALL], ids=["minimal", "all"])
+def test_manifests_match_the_published_schemas(batch: Batch, version: str, options: KubernetesOptions) -> None:
     for hardware in (None, MACHINE, H200):
         for manifest in manifests(batch, options, hardware):
             kubernetes_validate.validate(json.loads(json.dumps(manifest)), version, strict=True)
 
 
-def test_an_invalid_manifest_is_rejected_by_the_schemas(batch: Batch) -> None:
+def test_an_invalid_manifest_does_not_match_the_schema(batch: Batch) -> None:
     job = manifests(batch, ALL, H200)[1]
     job["spec"]["completion"] = 4
 
@@ -76,7 +76,7 @@ def _pod(batch: Batch, options: KubernetesOptions = ALL) -> dict[str, Any]:
     return pod
 
 
-def test_pods_have_only_the_permissions_that_measurements_require(batch: Batch) -> None:
+def test_pods_have_the_least_privileges_that_measuring_needs(batch: Batch) -> None:
     pod = _pod(batch)
     (container,) = pod["containers"]
 
@@ -97,7 +97,7 @@ def test_pods_have_only_the_permissions_that_measurements_require(batch: Batch) 
     }
 
 
-def test_a_pod_has_exclusive_resources(batch: Batch) -> None:
+def test_a_pod_has_its_node_and_resources_to_itself(batch: Batch) -> None:
     pod = _pod(batch)
     (container,) = pod["containers"]
     expected = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "2"}
@@ -108,7 +108,7 @@ def test_a_pod_has_exclusive_resources(batch: Batch) -> None:
     assert {t["key"] for t in pod["tolerations"]} == {"dedicated", "nvidia.com/gpu"}
 
 
-def test_nodes_are_chosen_by_the_hardware_profile(batch: Batch) -> None:
+def test_nodes_are_selected_by_the_hardware_profile(batch: Batch) -> None:
     required = _pod(batch)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     (term,) = required["nodeSelectorTerms"]
 
@@ -120,7 +120,7 @@ def test_nodes_are_chosen_by_the_hardware_profile(batch: Batch) -> None:
     }
 
 
-def test_failures_are_distinguished_and_finished_jobs_are_removed(batch: Batch) -> None:
+def test_disruptions_are_ignored_failures_fail_the_index_and_finished_jobs_are_deleted(batch: Batch) -> None:
     spec = manifests(batch, ALL, None)[1]["spec"]
     rules = spec["podFailurePolicy"]["rules"]
 
@@ -132,7 +132,7 @@ def test_failures_are_distinguished_and_finished_jobs_are_removed(batch: Batch) 
     assert spec["template"]["spec"]["activeDeadlineSeconds"] == 5400
 
 
-def test_a_token_comes_only_from_a_secret(batch: Batch) -> None:
+def test_the_token_is_read_from_a_secret(batch: Batch) -> None:
     (container,) = _pod(batch)["containers"]
     (token,) = [e for e in container["env"] if e["name"] == "ADVISOR_TOKEN"]
 
@@ -147,7 +147,7 @@ def test_a_plan_that_is_too_large_is_refused(batch: Batch, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_manifests_of_the_how_to_guide_match_the_schemas(version: str) -> None:
+def test_the_manifests_of_the_guide_match_the_published_schemas(version: str) -> None:
     folder = Path(__file__).parents[3] / "docs" / "how-to" / "kubernetes"
     kinds = []
     for path in sorted(folder.rglob("*.yaml")):
