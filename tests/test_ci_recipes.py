@@ -1,4 +1,4 @@
-"""What the documentation gives to CI systems is run: exactly its commands, with the variables that a platform sets."""
+"""The documented CI recipes: their exact commands run with the variables that each platform sets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[1]
 ACTION = ROOT / ".github" / "actions" / "advise" / "action.yml"
 TEMPLATE = ROOT / "templates" / "advisor.gitlab-ci.yml"
 RECIPE = ROOT / "docs" / "how-to" / "gate-ci.md"
-INSTALLS_AGAIN = pytest.mark.slow
-"""Each recipe installs the program with all that it requires: half a minute of processor time."""
+SLOW = pytest.mark.slow
+"""Marks slow tests: each recipe installs the program and its requirements, in half a minute of processor time."""
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder, and return what it says."""
+    """Run git in a directory and return its output."""
     own = ("-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "protocol.file.allow=always")
     result = subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True, text=True)
     return result.stdout.strip()
@@ -60,7 +60,7 @@ def clone(index: PackageIndex, tmp_path: Path, network: None) -> Path:
 
 @pytest.fixture
 def variables(tmp_path: Path, first_knowledge: Path) -> dict[str, str]:
-    """What every platform sets; what this program requires is there already, so that only itself is installed."""
+    """Variables that every platform sets; the requirements are installed already, so only the program is installed."""
     return {
         **{k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "GITHUB_", "CI_"))},
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -76,17 +76,17 @@ def base_of(clone: Path) -> str:
     return git(clone, "ls-remote", "origin", "refs/heads/main").split()[0]
 
 
-def excuse(clone: Path) -> None:
-    """Let the change except its own finding."""
+def add_exception(clone: Path) -> None:
+    """Add an exception for the change's own finding to the change."""
     with (clone / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "ADV006", reason = "trust me" }]\n')
     git(clone, "commit", "-qam", "excuse")
 
 
-def ambush(clone: Path) -> Path:
-    """Let the change bring modules and an environment that write a file where they run; return the file."""
-    ran = clone.parent / "ran"
-    code = f"open({str(ran)!r}, 'w').close()\n"
+def add_hostile_modules(clone: Path) -> Path:
+    """Add modules and an environment to the change that write a file if they run; return the file."""
+    marker = clone.parent / "ran"
+    code = f"open({str(marker)!r}, 'w').close()\n"
     for name in ("venv", "pip", "ensurepip", "advisor"):
         (clone / name).mkdir()
         (clone / name / "__init__.py").write_text(code)
@@ -97,7 +97,7 @@ def ambush(clone: Path) -> Path:
     (packages / "x.pth").write_text(f"import builtins; builtins.{code}")
     git(clone, "add", "-Af")
     git(clone, "commit", "-qm", "ambush")
-    return ran
+    return marker
 
 
 def test_the_action_and_the_template_are_valid() -> None:
@@ -109,7 +109,7 @@ def test_the_action_and_the_template_are_valid() -> None:
 
 
 def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, str]) -> tuple[int, str, Path]:
-    """Run the steps of the composite action as the runner does; return exit code, log and the temporary folder."""
+    """Run the steps of the composite action like GitHub's runner; return exit code, log and temporary directory."""
     action = yaml.safe_load(ACTION.read_text())
     temporary = clone.parent / "runner"
     temporary.mkdir()
@@ -117,9 +117,9 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
     values |= {f"inputs.{name}": value for name, value in inputs.items()}
     context = {"github.action_path": str(ACTION.parent), **values}
 
-    def filled(text: str) -> str:
-        found = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
-        return filled(found) if found != text else found
+    def substitute(text: str) -> str:
+        replaced = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
+        return substitute(replaced) if replaced != text else replaced
 
     log, code = "", 0
     platform = {
@@ -130,9 +130,9 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
         "RUNNER_TEMP": str(temporary),
     }
     for step in action["runs"]["steps"]:
-        if step.get("if") == "inputs.base != ''" and not filled("${{ inputs.base }}"):
+        if step.get("if") == "inputs.base != ''" and not substitute("${{ inputs.base }}"):
             continue
-        own = {key: filled(value) for key, value in step.get("env", {}).items()}
+        own = {key: substitute(value) for key, value in step.get("env", {}).items()}
         result = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             cwd=clone,
@@ -147,13 +147,13 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
     return code, log, temporary
 
 
-def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables: dict[str, str]) -> None:
-    excuse(clone)
-    ran = ambush(clone)
+def test_the_github_action_annotates_the_line_and_writes_a_summary(clone: Path, variables: dict[str, str]) -> None:
+    add_exception(clone)
+    marker = add_hostile_modules(clone)
     code, log, temporary = run_action(clone, variables, {"base": base_of(clone)})
 
     assert code == 1, log
-    assert not ran.exists()
+    assert not marker.exists()
     assert "::error file=requirements.txt,line=2,title=ADV006 abi-break::" in log
     assert "::warning file=pyproject.toml,line=7,title=ADV028 policy-changed::" in log
     assert "ADV006" in (temporary / "summary.md").read_text()
@@ -161,16 +161,16 @@ def test_the_github_action_annotates_the_line_and_sums_up(clone: Path, variables
     assert json.loads((temporary / "advisor.sarif").read_text())["version"] == "2.1.0"
 
 
-@INSTALLS_AGAIN
-def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str, str]) -> None:
-    excuse(clone)
-    ran = ambush(clone)
+@SLOW
+def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str, str]) -> None:
+    add_exception(clone)
+    marker = add_hostile_modules(clone)
     job: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
     platform = {
         "CI_PROJECT_DIR": str(clone),
         "CI_PROJECT_PATH": "group/project",
         "CI_MERGE_REQUEST_PROJECT_PATH": "group/project",
-        # The author chose the commit that the change starts from, with an exception that is gone since.
+        # The author of the change chose its start commit, which has an exception that was removed since.
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": git(clone, "rev-parse", "HEAD"),
         "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
         "GITLAB_CI": "true",
@@ -187,7 +187,7 @@ def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str
     )
 
     assert result.returncode == 1, result.stderr
-    assert not ran.exists()
+    assert not marker.exists()
     issues = json.loads((clone / job["artifacts"]["reports"]["codequality"]).read_text())
     assert [(i["check_name"], i["location"]["lines"]["begin"]) for i in issues if i["severity"] == "critical"] == [
         ("ADV006", 2)
@@ -195,10 +195,10 @@ def test_the_gitlab_template_leaves_its_reports(clone: Path, variables: dict[str
     assert (clone / job["artifacts"]["reports"]["junit"]).read_text().startswith("<?xml")
 
 
-@INSTALLS_AGAIN
-def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str]) -> None:
-    excuse(clone)
-    ran = ambush(clone)
+@SLOW
+def test_the_shell_recipe_fails_for_the_change(clone: Path, variables: dict[str, str]) -> None:
+    add_exception(clone)
+    marker = add_hostile_modules(clone)
     recipe = RECIPE.read_text().partition("## Any other CI")[2].partition("```sh\n")[2].partition("```")[0]
 
     result = subprocess.run(
@@ -211,12 +211,12 @@ def test_the_shell_recipe_stops_the_change(clone: Path, variables: dict[str, str
     )
 
     assert result.returncode == 1, result.stderr
-    assert not ran.exists()
+    assert not marker.exists()
     assert "requirements.txt:2: error: ADV006" in result.stdout
     assert {"advisor.xml", "advisor.sarif"} <= {path.name for path in clone.iterdir()}
 
 
-@INSTALLS_AGAIN
+@SLOW
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="pre-commit takes hooks from a git repository")
 def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
     with (clone / "pyproject.toml").open("a") as file:

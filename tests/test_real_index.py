@@ -1,4 +1,4 @@
-"""The whole way on the configured package index: a real lock, installed by pip and by uv."""
+"""Tests with the configured package index: real locks, installed by pip and uv, and real measurements."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def run(*command: object) -> str:
     return result.stdout
 
 
-def installed(python: Path) -> dict[str, str]:
+def list_packages(python: Path) -> dict[str, str]:
     listed = json.loads(run(find_uv(), "pip", "list", "--python", python, "--format", "json"))
     return {entry["name"].lower(): entry["version"] for entry in listed}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A small real project."""
+    """A small project with real packages."""
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\ndependencies = ["pandas", "threadpoolctl"]\n')
     return tmp_path
 
@@ -52,7 +52,7 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
         run(find_uv(), "venv", "--python", sys.executable, project / name)
     python = {name: project / name / "bin" / "python" for name in ("with-uv", "with-uv-lock", "with-pip")}
     run(find_uv(), "pip", "install", "pip>=26.1", "--python", python["with-pip"])
-    before = installed(python["with-pip"])
+    before = list_packages(python["with-pip"])
 
     run(
         find_uv(),
@@ -72,14 +72,14 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
     assert re.search(r"^pandas==.*\n.*\n    # via mine \(pyproject.toml\)$", lock, re.MULTILINE)
     assert re.search(r"^numpy==.*\n.*\n    # via pandas$", lock, re.MULTILINE)
     assert stack.keys() >= {"numpy", "pandas", "threadpoolctl"}
-    assert installed(python["with-uv"]) == stack
-    assert installed(python["with-uv-lock"]) == stack
-    assert {k: v for k, v in installed(python["with-pip"]).items() if k not in before} == stack
+    assert list_packages(python["with-uv"]) == stack
+    assert list_packages(python["with-uv-lock"]) == stack
+    assert {k: v for k, v in list_packages(python["with-pip"]).items() if k not in before} == stack
 
 
-def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path) -> None:
+def test_offline_advice_is_identical_byte_for_byte(advisor: Advisor, project: Path) -> None:
     advisor("advise", ".", "--hardware", "h200", "--python", "3.12")
-    # The lock that was written is what the next advice is compared with.
+    # The second run compares its advice with the lock of the first.
     online = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json")
     lock = (project / "pylock.toml").read_bytes()
     offline = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json", "--offline")
@@ -89,7 +89,7 @@ def test_the_advice_holds_offline_byte_for_byte(advisor: Advisor, project: Path)
     assert (project / "pylock.toml").read_bytes() == lock
 
 
-def test_default_pytorch_builds_carry_the_cuda_that_the_rules_say(tmp_path: Path) -> None:
+def test_default_pytorch_builds_have_the_cuda_version_of_the_rules(tmp_path: Path) -> None:
     client = IndexClient(read_configuration(tmp_path), cache=DiskCache(tmp_path))
     rules = [r for r in shipped_rules() if isinstance(r, CapabilityRule) and r.package == "torch" and r.default]
     wheels: dict[Version, DistributionFile] = {}
@@ -102,16 +102,16 @@ def test_default_pytorch_builds_carry_the_cuda_that_the_rules_say(tmp_path: Path
     for version, file in sorted(wheels.items()):
         for rule in rules:
             if version.local is None and version in SpecifierSet(rule.versions):
-                carried = [
+                runtimes = [
                     r for r in client.metadata(file).requires if re.match("nvidia-cuda-runtime|cuda-tool", r.name)
                 ]
-                assert [str(r.specifier).startswith(f"=={rule.cuda}.") for r in carried] == [True], (version, carried)
+                assert [str(r.specifier).startswith(f"=={rule.cuda}.") for r in runtimes] == [True], (version, runtimes)
                 checked += 1
     assert checked >= len(rules)
 
 
 @pytest.mark.slow
-def test_a_v100_is_given_the_newest_pytorch_that_still_knows_it(advisor: Advisor, project: Path) -> None:
+def test_the_newest_pytorch_with_support_for_the_v100_is_recommended(advisor: Advisor, project: Path) -> None:
     (project / "requirements.txt").write_text("torch\n")
 
     result = advisor("advise", "-r", "requirements.txt", "--hardware", "v100", "--python", "3.12", "--format", "json")

@@ -31,37 +31,37 @@ def main() -> int:
         "--most-seconds", type=float, default=MOST_SECONDS, help="processor time after which an input is ended"
     )
     options.add_argument("--jobs", type=int, default=2, help="with `all`: how many parsers at a time")
-    chosen = options.parse_args()
-    if chosen.parser == "all":
-        reports = list(_run_all(chosen))
-        print(f"Seed {chosen.seed}:\n\n{table(reports)}")
+    arguments = options.parse_args()
+    if arguments.parser == "all":
+        reports = list(_run_all(arguments))
+        print(f"Seed {arguments.seed}:\n\n{table(reports)}")
         return int(any(report.failures for report in reports))
-    print(f"{chosen.parser}: seed {chosen.seed}", file=sys.stderr, flush=True)
+    print(f"{arguments.parser}: seed {arguments.seed}", file=sys.stderr, flush=True)
     report = run(
-        chosen.parser,
-        PARSERS[chosen.parser],
-        seed=chosen.seed,
-        inputs=chosen.inputs,
-        first=chosen.first,
-        most_seconds=chosen.most_seconds,
-        keep=chosen.keep,
+        arguments.parser,
+        PARSERS[arguments.parser],
+        seed=arguments.seed,
+        inputs=arguments.inputs,
+        first=arguments.first,
+        most_seconds=arguments.most_seconds,
+        keep=arguments.keep,
     )
     print(json.dumps(asdict(report)))
     return int(bool(report.failures))
 
 
-def _run_all(chosen: argparse.Namespace) -> Iterator[Report]:
+def _run_all(arguments: argparse.Namespace) -> Iterator[Report]:
     def run_one(name: str) -> Report:
         command = [sys.executable, "-m", "tests.fuzz", name]
         for option in ("inputs", "seed", "first", "most_seconds"):
-            command += [f"--{option.replace('_', '-')}", str(getattr(chosen, option))]
-        if chosen.keep is not None:
-            command += ["--keep", str(chosen.keep / name)]
+            command += [f"--{option.replace('_', '-')}", str(getattr(arguments, option))]
+        if arguments.keep is not None:
+            command += ["--keep", str(arguments.keep / name)]
         result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         print(result.stdout, end="", file=sys.stderr, flush=True)
         return Report(**json.loads(result.stdout))
 
-    with ThreadPoolExecutor(chosen.jobs) as pool:
+    with ThreadPoolExecutor(arguments.jobs) as pool:
         yield from pool.map(run_one, PARSERS)
 
 

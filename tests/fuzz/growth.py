@@ -112,13 +112,13 @@ def main() -> None:
     options.add_argument("parser", choices=GROWING)
     options.add_argument("name")
     options.add_argument("--bytes", type=int, help="about how long it is (default: the longest that is read)")
-    chosen = options.parse_args()
-    content = GROWING[chosen.parser][chosen.name](chosen.bytes or _LONGEST.get(chosen.parser, PAGE_BYTES))
+    arguments = options.parse_args()
+    content = GROWING[arguments.parser][arguments.name](arguments.bytes or _LONGEST.get(arguments.parser, PAGE_BYTES))
     refused = ""
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
         try:
-            PARSERS[chosen.parser].read(content, Path(folder))
+            PARSERS[arguments.parser].read(content, Path(folder))
         except Documented as error:
             refused = str(error)[:200]
         seconds = time.process_time() - began

@@ -100,8 +100,8 @@ class _Task:
 
 def draw(seeds: list[bytes], kind: str, seed: int, number: int) -> bytes:
     """Return one input: it depends on the seed and its number only."""
-    drawn = random.Random(f"{seed}:{number}")
-    return mutate(drawn.choice(seeds), kind, drawn)
+    generator = random.Random(f"{seed}:{number}")
+    return mutate(generator.choice(seeds), kind, generator)
 
 
 def run(
@@ -153,7 +153,7 @@ def run(
                 task.store(f"ended-{progress.number}", task.draw())
                 progress.failed += 1
                 progress.number += 1
-        noted = [json.loads(line) for line in task.failures.read_text(encoding="utf-8").split("\n")[:-1]]
+        notes = [json.loads(line) for line in task.failures.read_text(encoding="utf-8").split("\n")[:-1]]
     return Report(
         parser=name,
         seed=seed,
@@ -162,7 +162,7 @@ def run(
         failed=progress.failed,
         longest_seconds=round(progress.longest, 3),
         peak_bytes=peak,
-        failures=dict(reversed(noted)),
+        failures=dict(reversed(notes)),
     )
 
 
@@ -208,9 +208,9 @@ def _read_all(task: _Task) -> None:
                 task.note(about, str(error)[:200])
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        taken = time.process_time() - began
-        if taken > progress.longest:
-            progress.longest = taken
+        seconds = time.process_time() - began
+        if seconds > progress.longest:
+            progress.longest = seconds
             task.store("slowest", content)
         if _peak() > peak:
             peak = _peak()

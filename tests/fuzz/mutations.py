@@ -74,10 +74,10 @@ def mutate(content: bytes, kind: str, random: random.Random) -> bytes:
 
 def flip(content: bytes, random: random.Random) -> bytes:
     """Change some bits."""
-    found = bytearray(content)
-    for _ in range(random.choice((1, 1, 2, 8)) if found else 0):
-        found[random.randrange(len(found))] ^= 1 << random.randrange(8)
-    return bytes(found)
+    damaged = bytearray(content)
+    for _ in range(random.choice((1, 1, 2, 8)) if damaged else 0):
+        damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
+    return bytes(damaged)
 
 
 def truncate(content: bytes, random: random.Random) -> bytes:
@@ -127,10 +127,10 @@ def _insert(content: bytes, random: random.Random) -> bytes:
 
 
 def _number(content: bytes, random: random.Random) -> bytes:
-    found = list(_NUMBER.finditer(content))
-    if not found:
+    matches = list(_NUMBER.finditer(content))
+    if not matches:
         return content
-    place = random.choice(found)
+    place = random.choice(matches)
     word = random.choice((*(str(number) for number in _NUMBERS), "", "9" * 5000, "x", "1e5", "\u0663", "\u00b2"))
     return content[: place.start()] + word.encode() + content[place.end() :]
 
@@ -208,20 +208,20 @@ def change_tree(tree: Any, random: random.Random) -> Any:
     if not places or random.random() < 0.02:
         return _value(random)
     # Large documents are mostly lists of files; what stands once in them is as interesting.
-    found, key = random.choice(sorted(places, key=lambda p: str(p[1]))[:: max(1, len(places) // 400)])
+    container, key = random.choice(sorted(places, key=lambda p: str(p[1]))[:: max(1, len(places) // 400)])
     way = random.randrange(6)
     if way == 0:
-        del found[key]
-    elif way == 1 and isinstance(found, dict):
-        found[random.choice((_text(random), str(key).upper(), f" {key}"))] = found.pop(key)
-    elif way == 2 and isinstance(found, list):
-        found.insert(key, found[key])
+        del container[key]
+    elif way == 1 and isinstance(container, dict):
+        container[random.choice((_text(random), str(key).upper(), f" {key}"))] = container.pop(key)
+    elif way == 2 and isinstance(container, list):
+        container.insert(key, container[key])
     elif way == 3:
-        found[key] = random.choice(([found[key]], {"a": found[key]}, str(found[key])))
+        container[key] = random.choice(([container[key]], {"a": container[key]}, str(container[key])))
     elif way == 4:
-        found[key] = str(found[key]) + _text(random)
+        container[key] = str(container[key]) + _text(random)
     else:
-        found[key] = _value(random)
+        container[key] = _value(random)
     return tree
 
 

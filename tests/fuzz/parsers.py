@@ -103,8 +103,8 @@ def _read_constraints(content: bytes, folder: Path) -> None:
     path = folder / "constraints.txt"
     path.write_bytes(content)
     (folder / "requirements.txt").write_text("numpy\n", encoding="utf-8")
-    found = read_project(folder, constraints=[path], overrides=[path])
-    _evaluate(root.requirement for root in found.roots)
+    project = read_project(folder, constraints=[path], overrides=[path])
+    _evaluate(root.requirement for root in project.roots)
 
 
 def _lock(name: str) -> Callable[[bytes, Path], object]:
@@ -116,7 +116,7 @@ def _lock(name: str) -> Callable[[bytes, Path], object]:
     return read
 
 
-class _OneAnswer:
+class _ConstantTransport:
     """A transport of an index that gives the same answer to every request."""
 
     def __init__(self, answer: IndexResponse) -> None:
@@ -128,7 +128,7 @@ class _OneAnswer:
 
 def _page(content_type: str) -> Callable[[bytes, Path], object]:
     def read(content: bytes, folder: Path) -> None:
-        transport = _OneAnswer(IndexResponse(status=200, body=content, content_type=content_type, etag=""))
+        transport = _ConstantTransport(IndexResponse(status=200, body=content, content_type=content_type, etag=""))
         configuration = IndexConfiguration(default="https://index.example/simple/")
         cache = DiskCache(folder / "cache")
         for _ in range(2):  # From the index, then from the cache.
@@ -138,15 +138,18 @@ def _page(content_type: str) -> Callable[[bytes, Path], object]:
     return read
 
 
-def _distribution(filename: str, *, beside: bool = False) -> Callable[[bytes, Path], object]:
+def _distribution(filename: str, *, separate: bool = False) -> Callable[[bytes, Path], object]:
     def read(content: bytes, folder: Path) -> None:
         path = folder / filename
-        (folder / f"{filename}.metadata" if beside else path).write_bytes(content)
+        (folder / f"{filename}.metadata" if separate else path).write_bytes(content)
         file = DistributionFile(
-            filename=filename, url=url_of_path(path), index=url_of_path(folder), metadata_sha256="" if beside else None
+            filename=filename,
+            url=url_of_path(path),
+            index=url_of_path(folder),
+            metadata_sha256="" if separate else None,
         )
         distributions = Distributions(cast(Transport, None), DiskCache(folder / "cache"), offline=True)
-        if not beside and filename.endswith(".whl"):
+        if not separate and filename.endswith(".whl"):
             distributions.unpacked_size(file)
         _evaluate(distributions.metadata(file).requires)
 
@@ -156,8 +159,9 @@ def _distribution(filename: str, *, beside: bool = False) -> Callable[[bytes, Pa
 def _read_observations(content: bytes, folder: Path) -> None:
     path = str(folder / "observations.jsonl")
     damaged: list[DamagedLine] = []
-    kept = tuple(read_observations(read_lines(content, where=path, damaged=damaged), where=path, damaged=damaged))
-    observation_file(kept)
+    lines = read_lines(content, where=path, damaged=damaged)
+    observations = tuple(read_observations(lines, where=path, damaged=damaged))
+    observation_file(observations)
     tuple(read_observations(read_lines(content, where=path), where=path))
 
 
@@ -168,11 +172,11 @@ def _read_folder(content: bytes, folder: Path) -> None:
 
 
 def _read_results(path: Path) -> None:
-    found = read_results(path)
-    observation_file(found.observations)
-    if found.skipped:
+    results = read_results(path)
+    observation_file(results.observations)
+    if results.skipped:
         # A tree is read without the files that are listed so; here they are the ones that were damaged.
-        raise InputError(found.skipped[0].reason)
+        raise InputError(results.skipped[0].reason)
 
 
 def _read_mlperf_log(content: bytes, folder: Path) -> None:
@@ -296,7 +300,7 @@ PARSERS: dict[str, Parser] = {
     "json-page": Parser(seeds=lambda: [documents.JSON_PAGE], kind="json", read=_page(_JSON_TYPE)),
     "html-page": Parser(seeds=lambda: [documents.HTML_PAGE], kind="lines", read=_page("text/html; charset=utf-8")),
     "metadata": Parser(
-        seeds=lambda: [documents.METADATA], kind="lines", read=_distribution("own-1.0-py3-none-any.whl", beside=True)
+        seeds=lambda: [documents.METADATA], kind="lines", read=_distribution("own-1.0-py3-none-any.whl", separate=True)
     ),
     "wheel": Parser(seeds=lambda: [documents.wheel()], kind="archive", read=_distribution("own-1.0-py3-none-any.whl")),
     "sdist": Parser(seeds=documents.sdists, kind="archive", read=_distribution("own-1.0.tar.gz")),

@@ -66,8 +66,8 @@ def test_ten_thousand_damaged_documents_stay_within_the_limits(name: str, tmp_pa
     command += ["--most-seconds", str(ENDLESS_SECONDS)]
     result = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
     print(result.stderr, result.stdout)
-    found = Report(**json.loads(result.stdout))
+    report = Report(**json.loads(result.stdout))
 
-    assert found.inputs == 10_000
-    assert found.failures == {}, f"the inputs are in {tmp_path}"
-    assert found.peak_bytes <= MOST_BYTES
+    assert report.inputs == 10_000
+    assert report.failures == {}, f"the inputs are in {tmp_path}"
+    assert report.peak_bytes <= MOST_BYTES

@@ -47,7 +47,7 @@ def test_a_large_document_stays_within_the_limits(parser: str, name: str) -> Non
     assert json.loads(result.stdout)["peak_bytes"] <= MOST_BYTES, result.stdout
 
 
-class Answering(PackageIndex):
+class HeaderIndex(PackageIndex):
     """An index that adds headers to every answer, and begins with an error where it is given one."""
 
     extra: dict[str, str]
@@ -55,13 +55,13 @@ class Answering(PackageIndex):
 
     def answer(self, path: str, headers: dict[str, str]) -> tuple[int, bytes, str, dict[str, str]]:
         status, body, kind, more = super().answer(path, headers)
-        self.first, given = 200, self.first
-        return status if given == 200 else given, body, kind, {**more, **self.extra}
+        self.first, first_status = 200, self.first
+        return first_status if status == 200 else status, body, kind, {**more, **self.extra}
 
 
 @pytest.fixture(scope="module")
-def answering() -> Iterator[Answering]:
-    with Answering(separate_metadata=False) as index:
+def header_index() -> Iterator[HeaderIndex]:
+    with HeaderIndex(separate_metadata=False) as index:
         index.add("a", "1.0", ["b>=1"], code="")
         yield index
 
@@ -79,9 +79,11 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_damaged_header_is_no_traceback(answering: Answering, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_header_is_no_traceback(
+    header_index: HeaderIndex, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
-    configuration = IndexConfiguration(default=answering.url, timeout_seconds=5.0)
+    configuration = IndexConfiguration(default=header_index.url, timeout_seconds=5.0)
     # One for all: it takes longer to load the trusted authorities than to read an answer.
     transport = Transport(configuration, {})
 
@@ -90,12 +92,12 @@ def test_a_damaged_header_is_no_traceback(answering: Answering, name: str, monke
     def check(number: int, first: int) -> None:
         value = mutate(HEADERS[name], "lines", random.Random(number))[:8000]
         text = "".join(c for c in value.decode("latin-1") if c not in "\r\n")
-        answering.extra, answering.first = {name: text}, first
+        header_index.extra, header_index.first = {name: text}, first
         with tempfile.TemporaryDirectory() as folder:
             cache = DiskCache(Path(folder))
             pages = Pages(configuration, transport, cache, offline=False, refresh=False)
             try:
-                for file in pages.read(canonicalize_name("a"), answering.url).files:
+                for file in pages.read(canonicalize_name("a"), header_index.url).files:
                     Distributions(transport, cache, offline=False).metadata(file)
             except Documented as error:
                 assert str(error).strip()

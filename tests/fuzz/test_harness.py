@@ -37,7 +37,7 @@ for function in (read, read_nothing):
     report = run("made-up", parser, seed=seed, inputs=len(inputs), most_seconds=0.5)
     print(json.dumps(asdict(report)), flush=True)
 """
-TROUBLES = {
+FAILURES = {
     "while True: pass": "too much processor time",
     "re.match('(a|a)*$', 'a' * 60 + 'b')": "too much processor time",
     "os.kill(os.getpid(), signal.SIGSEGV)": "the process ended with SIGSEGV",
@@ -48,10 +48,10 @@ TROUBLES = {
 
 
 @pytest.fixture(scope="module")
-def done() -> subprocess.CompletedProcess[str]:
+def run() -> subprocess.CompletedProcess[str]:
     """Return a run in which one input after the other goes wrong, and then one that reads no valid document."""
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(["pass", *TROUBLES])],
+        [sys.executable, "-c", PROGRAM, json.dumps(["pass", *FAILURES])],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],
@@ -60,19 +60,19 @@ def done() -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_goes_wrong_is_named_and_the_next_inputs_are_read(done: subprocess.CompletedProcess[str]) -> None:
-    found = Report(**json.loads(done.stdout))
+def test_what_goes_wrong_is_named_and_the_next_inputs_are_read(run: subprocess.CompletedProcess[str]) -> None:
+    report = Report(**json.loads(run.stdout))
 
-    assert (found.inputs, found.failed, found.refused) == (len(TROUBLES) + 6, len(TROUBLES), 0)
-    numbers = {end: number for number, end in reversed([*enumerate(TROUBLES.values(), start=1)])}
-    assert {about.partition(" in ")[0]: message.split()[:2] for about, message in found.failures.items()} == {
+    assert (report.inputs, report.failed, report.refused) == (len(FAILURES) + 6, len(FAILURES), 0)
+    numbers = {end: number for number, end in reversed([*enumerate(FAILURES.values(), start=1)])}
+    assert {about.partition(" in ")[0]: message.split()[:2] for about, message in report.failures.items()} == {
         end: ["input", str(number)] for end, number in numbers.items()
     }
 
 
-def test_a_valid_document_that_cannot_be_read_ends_the_run(done: subprocess.CompletedProcess[str]) -> None:
-    assert done.returncode == 1
-    assert "a valid document of `made-up` was not read: the process ended with 70" in done.stderr
+def test_a_valid_document_that_cannot_be_read_ends_the_run(run: subprocess.CompletedProcess[str]) -> None:
+    assert run.returncode == 1
+    assert "a valid document of `made-up` was not read: the process ended with 70" in run.stderr
 
 
 def test_the_watchdog_of_tests_ends_what_is_endless() -> None:
