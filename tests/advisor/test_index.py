@@ -227,7 +227,7 @@ def test_an_unreachable_index_is_an_error(index: PackageIndex, tmp_path: Path) -
     index.__enter__()
 
 
-@pytest.mark.parametrize("garbage", ["", "{", "[]", '{"files": 3}', '{"meta": {"api-version": "9.0"}, "files": []}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"files": 3}', '{"meta": {"api-version": "9.0"}, "files": []}'])
 def test_another_document_is_not_a_page(index: PackageIndex, tmp_path: Path, text: str) -> None:
     index.page_text = text
 

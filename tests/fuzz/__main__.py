@@ -1,6 +1,6 @@
-"""Gives many damaged documents to a parser: `python -m tests.fuzz PARSER --inputs 10000 --seed N`.
+"""Run a parser on many damaged documents: `python -m tests.fuzz PARSER --inputs 10000 --seed N`.
 
-`all` reads with each parser and prints a table in Markdown. The exit code is 1 where an input failed.
+`all` runs every parser and prints a Markdown table. The exit code is 1 if an input failed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from tests.fuzz.parsers import PARSERS
 
 
 def main() -> int:
-    """Print as JSON what became of the inputs of one parser, or of all as a table."""
+    """Print the report of one parser as JSON, or the reports of all parsers as a table."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("parser", choices=[*PARSERS, "all"])
     options.add_argument("--inputs", type=int, default=10_000)
     options.add_argument("--seed", type=int, default=secrets.randbits(32))
-    options.add_argument("--first", type=int, default=0, help="number of the first input, to repeat one: --inputs 1")
-    options.add_argument("--keep", type=Path, help="folder for the inputs that failed, the slowest and the largest")
     options.add_argument(
-        "--most-seconds", type=float, default=MOST_SECONDS, help="processor time after which an input is ended"
+        "--first", type=int, default=0, help="number of the first input; with --inputs 1, to repeat a single one"
     )
-    options.add_argument("--jobs", type=int, default=2, help="with `all`: how many parsers at a time")
+    options.add_argument("--keep", type=Path, help="directory for failed inputs, the slowest one and the largest one")
+    options.add_argument(
+        "--most-seconds", type=float, default=MOST_SECONDS, help="limit of processor time of an input, in seconds"
+    )
+    options.add_argument("--jobs", type=int, default=2, help="with `all`: number of concurrent parsers")
     arguments = options.parse_args()
     if arguments.parser == "all":
         reports = list(_run_all(arguments))

@@ -1,4 +1,4 @@
-"""Valid documents of every format that is parsed, to be damaged."""
+"""Valid documents of every parsed format, from which damaged ones are generated."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def make_zip(files: Mapping[str, bytes], *, deflated: bool = False) -> bytes:
 
 
 def make_tar(files: Mapping[str, bytes], *, compression: str = "") -> bytes:
-    """Return a tar archive, compressed by ``gz``, ``bz2`` or ``xz`` where that is wanted."""
+    """Return a tar archive, optionally compressed by ``gz``, ``bz2`` or ``xz``."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, content in files.items():
@@ -272,9 +272,9 @@ def matrices() -> list[bytes]:
 
 
 def shortened(lock: bytes, *, toml: bool) -> bytes:
-    """Return a lock with one entry of each kind: those of a long list mostly have the same keys.
+    """Return a lock with one entry of each kind: most entries of a long list have the same keys.
 
-    A damaged place is then more often one that matters, and an input takes a tenth of the time.
+    Damage then hits different keys more often, and an input takes a tenth of the time.
     """
     tree = tomllib.loads(lock.decode()) if toml else json.loads(lock)
     return (tomli_w.dumps(_shortened(tree)) if toml else json.dumps(_shortened(tree))).encode()

@@ -1,4 +1,4 @@
-"""The parsers of untrusted documents, each with valid documents to damage, read as the command line reads them."""
+"""The parsers of untrusted documents, called as by the command line, each with valid documents to damage."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ LOCKS = ROOT / "tests" / "fixtures" / "locks"
 REPOSITORIES = ROOT / "tests" / "repositories"
 
 Documented = (AdvisorError, MetadataError)
-"""What a parser may raise: the command line says it in one sentence (`MetadataError`: and leaves a candidate out)."""
+"""Errors that a parser may raise: the command line prints them (`MetadataError`: a candidate is left out)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parser:
-    """A parser with what it is tested with.
+    """A parser and its test data.
 
     Attributes:
         seeds: Valid documents.
-        kind: How they are damaged, see :func:`tests.fuzz.mutations.mutate`.
-        read: Reads a document in an empty folder; raises only what is documented.
+        kind: Kind of damage, see :func:`tests.fuzz.mutations.mutate`.
+        read: Reads a document in an empty directory; raises only documented errors.
     """
 
     seeds: Callable[[], Iterable[bytes]]
@@ -72,7 +72,7 @@ def _target() -> Target:
 
 
 def _evaluate(requirements: Iterable[Requirement]) -> None:
-    """Do with requirements what the search for a stack does."""
+    """Evaluate requirements like the search for a stack."""
     for requirement in requirements:
         requirement.specifier.contains(Version("1.0"), prereleases=True)
         if requirement.marker is not None:
@@ -117,7 +117,7 @@ def _lock(name: str) -> Callable[[bytes, Path], object]:
 
 
 class _ConstantTransport:
-    """A transport of an index that gives the same answer to every request."""
+    """A transport of an index with the same response to every request."""
 
     def __init__(self, answer: IndexResponse) -> None:
         self._answer = answer
@@ -131,7 +131,7 @@ def _page(content_type: str) -> Callable[[bytes, Path], object]:
         transport = _ConstantTransport(IndexResponse(status=200, body=content, content_type=content_type, etag=""))
         configuration = IndexConfiguration(default="https://index.example/simple/")
         cache = DiskCache(folder / "cache")
-        for _ in range(2):  # From the index, then from the cache.
+        for _ in range(2):  # First from the index, then from the cache.
             pages = Pages(configuration, cast(Transport, transport), cache, offline=False, refresh=False)
             assert pages.read(canonicalize_name("numpy"), configuration.default).files is not None
 
@@ -175,7 +175,7 @@ def _read_results(path: Path) -> None:
     results = read_results(path)
     observation_file(results.observations)
     if results.skipped:
-        # A tree is read without the files that are listed so; here they are the ones that were damaged.
+        # A tree is read without skipped files; here, the skipped file is the damaged one.
         raise InputError(results.skipped[0].reason)
 
 
@@ -227,7 +227,7 @@ def _deliver(content: bytes, folder: Path) -> None:
 
 
 async def _post(app: FastAPI, content: bytes, token: str) -> int:
-    """Deliver a body without a socket; an error that the service does not answer itself is raised here."""
+    """Deliver a body without a socket; an error that the service does not handle is raised here."""
     sent: list[MutableMapping[str, Any]] = []
     headers = {"authorization": f"Bearer {token}", "content-type": "application/x-ndjson"}
     scope = {
@@ -263,7 +263,7 @@ def _lock_seeds(name: str) -> Callable[[], Iterable[bytes]]:
 
 
 def _read_tar_sdist(content: bytes, folder: Path) -> None:
-    """Damage in the archive itself, which its compression would hide behind a wrong checksum."""
+    """Read an uncompressed sdist: in a compressed one, all damage would be a wrong checksum."""
     _distribution("own-1.0.tar.gz")(gzip.compress(content, 1, mtime=0), folder)
 
 

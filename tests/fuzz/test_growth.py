@@ -1,4 +1,4 @@
-"""Large documents stay within the limits of time and memory, and no header of an answer is a traceback."""
+"""Large documents stay within the limits of time and memory; damaged headers of responses are read or refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = [(parser, name) for parser, names in GROWING.items() for name in names]
 
 
 @pytest.mark.parametrize(("parser", "name"), KINDS)
-def test_a_grown_document_is_no_traceback(parser: str, name: str) -> None:
+def test_a_large_document_is_read_or_refused(parser: str, name: str) -> None:
     read(parser, GROWING[parser][name](2**17))
 
 
@@ -39,7 +39,7 @@ def test_a_grown_document_is_no_traceback(parser: str, name: str) -> None:
 @pytest.mark.parametrize(("parser", "name"), KINDS)
 def test_a_large_document_stays_within_the_limits(parser: str, name: str) -> None:
     command = [sys.executable, "-m", "tests.fuzz.growth", parser, name]
-    # The seconds that it prints are for a person; here only what does not end fails.
+    # The printed seconds are only information: this test fails only for endless documents.
     result = subprocess.run(
         command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True, timeout=ENDLESS_SECONDS
     )
@@ -48,7 +48,7 @@ def test_a_large_document_stays_within_the_limits(parser: str, name: str) -> Non
 
 
 class HeaderIndex(PackageIndex):
-    """An index that adds headers to every answer, and begins with an error where it is given one."""
+    """An index that adds headers to every response; its first response may be an error."""
 
     extra: dict[str, str]
     first: int
@@ -79,12 +79,12 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_damaged_header_is_no_traceback(
+def test_a_damaged_header_is_read_or_refused(
     header_index: HeaderIndex, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     configuration = IndexConfiguration(default=header_index.url, timeout_seconds=5.0)
-    # One for all: it takes longer to load the trusted authorities than to read an answer.
+    # One client for all: loading the trusted certificates takes longer than reading a response.
     transport = Transport(configuration, {})
 
     @settings(max_examples=15, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
