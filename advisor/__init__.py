@@ -1,1 +1,1 @@
-"""Turns a project and a hardware profile into the best provable lock."""
+"""Computes the lock with the best score for a project on given hardware, with a proof that it is optimal."""

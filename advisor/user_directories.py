@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def cache_directory(directory: Path | None) -> Path:
-    """Return the cache directory: the chosen one, or the user's; a temporary one where that cannot be created.
+    """Return the cache directory: the given one, or the user's; a temporary one where that cannot be created.
 
     Raises:
         UnavailableError: If no directory can be written at all.

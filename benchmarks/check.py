@@ -30,12 +30,12 @@ def run(*arguments: str, folder: Path, cache: Path) -> tuple[float, float, str]:
     before, began = os.times(), time.perf_counter()
     command = [sys.executable, "-c", "from advisor.cli.app import main; main()", *arguments]
     variables = {**os.environ, "ADVISOR_CACHE_DIR": str(cache), "ADVISOR_KNOWLEDGE": str(cache / "knowledge.sqlite")}
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1):
-        raise SystemExit(done.stderr)
+    completed = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    if completed.returncode not in (0, 1):
+        raise SystemExit(completed.stderr)
     after = os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return cpu, time.perf_counter() - began, done.stdout
+    return cpu, time.perf_counter() - began, completed.stdout
 
 
 def main() -> None:
@@ -45,9 +45,9 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as name:
         folder, cache = Path(name), Path(name) / "cache"
-        named = ", ".join(f'"{root}"' for root in ROOTS)
+        dependencies = ", ".join(f'"{root}"' for root in ROOTS)
         (folder / "pyproject.toml").write_text(
-            f'[project]\nname = "p"\nversion = "1"\ndependencies = [{named}]\n'
+            f'[project]\nname = "p"\nversion = "1"\ndependencies = [{dependencies}]\n'
             '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\nworkload = "equal"\n'
         )
         run("advise", "-o", "pylock.toml", folder=folder, cache=cache)

@@ -41,21 +41,21 @@ class Outcome:
     Attributes:
         seconds: Durations of the calls, by kind of call.
         acknowledged: Observations whose storage was acknowledged, by block.
-        found: Observations that were there afterwards, by block.
+        stored: Observations in the knowledge base afterwards, by block.
         torn: Reads that returned a part of a transaction, one sentence each.
         damage: One sentence for each record of the knowledge base that is damaged.
     """
 
     seconds: dict[str, list[float]]
     acknowledged: dict[str, int]
-    found: dict[str, int]
+    stored: dict[str, int]
     torn: tuple[str, ...]
     damage: tuple[str, ...]
 
 
-def write(number: int, address: str, until: float, done: Any) -> None:
+def write(number: int, address: str, until: float, results: Any) -> None:
     """Add observations until a time of the monotonic clock; report durations and acknowledged observations."""
-    taken: dict[str, list[float]] = {"add": []}
+    durations: dict[str, list[float]] = {"add": []}
     acknowledged: dict[str, int] = defaultdict(int)
     with open_knowledge_base(address, shipped=False) as store:
         turn = 0
@@ -67,36 +67,36 @@ def write(number: int, address: str, until: float, done: Any) -> None:
             batch = [observation(round=r, block=name) for name in (own, shared) for r in rounds]
             started = time.perf_counter()
             store.add(batch)
-            taken["add"].append(time.perf_counter() - started)
+            durations["add"].append(time.perf_counter() - started)
             acknowledged[own] += HALF
             acknowledged[shared] += HALF
             turn += 1
-    done.put((taken, dict(acknowledged), []))
+    results.put((durations, dict(acknowledged), []))
 
 
-def read(number: int, address: str, until: float, done: Any) -> None:
+def read(number: int, address: str, until: float, results: Any) -> None:
     """Read until a time of the monotonic clock; report durations and inconsistent reads."""
-    taken: dict[str, list[float]] = {"list blocks": [], "first observation": [], "whole block": []}
+    durations: dict[str, list[float]] = {"list blocks": [], "first observation": [], "whole block": []}
     torn: list[str] = []
     with open_knowledge_base(address, shipped=False) as store:
         turn = number
-        while not taken["whole block"] or time.monotonic() < until:
+        while not durations["whole block"] or time.monotonic() < until:
             started = time.perf_counter()
             blocks = store.blocks()
-            taken["list blocks"].append(time.perf_counter() - started)
+            durations["list blocks"].append(time.perf_counter() - started)
             if not blocks:
                 continue
             turn += 1
             block = blocks[turn % len(blocks)]
             started = time.perf_counter()
-            found = store.observations(block=block.name)
-            next(found)
-            taken["first observation"].append(time.perf_counter() - started)
-            count = 1 + sum(1 for _ in found)
-            taken["whole block"].append(time.perf_counter() - started)
+            observations = store.observations(block=block.name)
+            next(observations)
+            durations["first observation"].append(time.perf_counter() - started)
+            count = 1 + sum(1 for _ in observations)
+            durations["whole block"].append(time.perf_counter() - started)
             if count % HALF or count < block.observations:
                 torn.append(f"block `{block.name}`: {count} observations, after {block.observations}")
-    done.put((taken, {}, torn))
+    results.put((durations, {}, torn))
 
 
 def measure(address: str, seconds: float, *, writers: int = WRITERS, readers: int = READERS) -> Outcome:
@@ -110,20 +110,20 @@ def measure(address: str, seconds: float, *, writers: int = WRITERS, readers: in
     """
     open_knowledge_base(address, shipped=False).close()
     context = multiprocessing.get_context("fork")
-    done = context.Queue()
+    queue = context.Queue()
     until = time.monotonic() + seconds
     roles: list[tuple[Callable[..., None], int]] = [(write, n) for n in range(writers)]
     roles += [(read, n) for n in range(readers)]
-    processes = [context.Process(target=role, args=(n, address, until, done), daemon=True) for role, n in roles]
+    processes = [context.Process(target=role, args=(n, address, until, queue), daemon=True) for role, n in roles]
     for process in processes:
         process.start()
-    results = [done.get(timeout=seconds + 300) for _ in processes]
+    results = [queue.get(timeout=seconds + 300) for _ in processes]
     for process in processes:
         process.join()
     spent: dict[str, list[float]] = defaultdict(list)
     acknowledged: dict[str, int] = defaultdict(int)
-    for taken, blocks, _ in results:
-        for name, values in taken.items():
+    for durations, blocks, _ in results:
+        for name, values in durations.items():
             spent[name] += values
         for name, count in blocks.items():
             # Several writers add to a shared block.
@@ -132,7 +132,7 @@ def measure(address: str, seconds: float, *, writers: int = WRITERS, readers: in
         return Outcome(
             seconds=dict(spent),
             acknowledged=dict(acknowledged),
-            found={block.name: block.observations for block in store.blocks()},
+            stored={block.name: block.observations for block in store.blocks()},
             torn=tuple(text for _, _, texts in results for text in texts),
             damage=tuple(store.find_damage()),
         )
@@ -147,11 +147,11 @@ def show(label: str, outcome: Outcome) -> None:
         ]
         cells = [label, name, str(len(ordered)), *(f"{ms:.0f} ms" for ms in milliseconds)]
         print(f"| {' | '.join(cells)} |", flush=True)
-    acknowledged, found = Counter(outcome.acknowledged), Counter(outcome.found)
+    acknowledged, stored = Counter(outcome.acknowledged), Counter(outcome.stored)
     # Subtracted block by block: a surplus in one hides no loss in another.
-    surplus = (found - acknowledged).total()
+    surplus = (stored - acknowledged).total()
     print(
-        f"{label}: {acknowledged.total()} observations acknowledged, {(acknowledged - found).total()} lost, "
+        f"{label}: {acknowledged.total()} observations acknowledged, {(acknowledged - stored).total()} lost, "
         f"{f'{surplus} that nobody acknowledged, ' if surplus else ''}"
         f"{len(outcome.torn)} torn readings, {len(outcome.damage)} damages",
         flush=True,
@@ -165,17 +165,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("seconds", type=float, nargs="?", default=60.0)
     parser.add_argument("--folder", type=Path, help="Folder for the databases (default: the one for temporary files)")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     print("| database | call | calls | median | 99th percentile | longest |")
     print("| --- | --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory(dir=asked.folder) as scratch:
-        show("SQLite", measure(f"sqlite:///{scratch}/knowledge.sqlite", asked.seconds))
-    with tempfile.TemporaryDirectory(dir=asked.folder) as scratch:
+    with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
+        show("SQLite", measure(f"sqlite:///{scratch}/knowledge.sqlite", options.seconds))
+    with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
         # The server runs as another user where this runs as root.
         os.chmod(scratch, 0o755)
         server = pgserver.get_server(Path(scratch) / "server")
         try:
-            show("PostgreSQL", measure(server.get_uri(), asked.seconds))
+            show("PostgreSQL", measure(server.get_uri(), options.seconds))
         finally:
             server.cleanup()
 

@@ -74,13 +74,13 @@ class Rows:
 
     def _order(self, choices: list[int]) -> list[int]:
         """Return Booleans "this one or a later one" for the choices of a package."""
-        made = [self._new() for _ in choices]
-        for place, (choice, here) in enumerate(zip(choices, made, strict=True)):
-            later = made[place + 1 : place + 2]
+        variables = [self._new() for _ in choices]
+        for place, (choice, here) in enumerate(zip(choices, variables, strict=True)):
+            later = variables[place + 1 : place + 2]
             self.clauses += [[-choice, here], [-here, choice, *later]]
             for following in later:
                 self.clauses += [[-choice, -following], [-following, here]]
-        return made
+        return variables
 
     def _require(
         self, q: str, admitted: tuple[str, ...], choices: list[int], encoding: str, at_least: dict[str, list[int]]
@@ -135,15 +135,15 @@ def _cpsat(rows: Rows, seconds: float, *, presolve: bool) -> tuple[int | None, i
     solver.parameters.cp_model_presolve = presolve
     solver.parameters.max_time_in_seconds = seconds
     status = solver.solve(model)
-    found = round(solver.objective_value) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
-    return found, round(solver.best_objective_bound)
+    objective = round(solver.objective_value) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
+    return objective, round(solver.best_objective_bound)
 
 
 def _highs(rows: Rows, seconds: float) -> tuple[int | None, int | None]:
     import highspy
 
-    made: Any = highspy.Highs
-    model = made()
+    create_model: Any = highspy.Highs
+    model = create_model()
     model.silent()
     model.setOptionValue("threads", 1)
     model.setOptionValue("time_limit", seconds)
@@ -184,8 +184,8 @@ def _rc2(rows: Rows) -> tuple[int | None, int | None]:
             formula.append([number if reward > 0 else -number], weight=abs(reward))
     with RC2(formula) as solver:
         solver.compute()
-        found = base - solver.cost if solver.cost is not None else None
-    return found, found
+        objective = base - solver.cost if solver.cost is not None else None
+    return objective, objective
 
 
 def main() -> None:
@@ -208,8 +208,8 @@ def main() -> None:
         for method in METHODS:
             command = [sys.executable, __file__, str(file), "--method", method, "--seconds", str(options.seconds)]
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds * 2, check=True)
-                line = done.stdout.strip()
+                run = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds * 2, check=True)
+                line = run.stdout.strip()
             except subprocess.TimeoutExpired:
                 line = f"none | unknown | over {options.seconds * 2:.0f}"
             print(f"| {file.stem} | {method} | {line} |", flush=True)

@@ -19,11 +19,11 @@ Cell = tuple[int, str]
 
 def medians(store: SqlKnowledgeBase, block: str) -> dict[Cell, list[float]]:
     """Return the logarithms of the rounds' medians by arm and indicator."""
-    found: dict[Cell, list[float]] = defaultdict(list)
+    logarithms: dict[Cell, list[float]] = defaultdict(list)
     for o in store.observations(block=block):
         if o.median is not None:
-            found[o.arm, o.indicator.label].append(math.log(o.median))
-    return found
+            logarithms[o.arm, o.indicator.label].append(math.log(o.median))
+    return logarithms
 
 
 def main() -> None:

@@ -62,13 +62,13 @@ def nearest(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
     """Predict what the nearest version shown did at the same indicator; the reference did nothing."""
     every = sorted({v for c in [*shown, *asked] for v in (c.side.version, c.reference.version)}, key=place)
     order = {v: i for i, v in enumerate(every)}
-    found = []
+    means = []
     for a in asked:
         options = [(abs(order[a.side.version] - order[c.side.version]), c.mean) for c in shown if c.label == a.label]
         options.append((abs(order[a.side.version] - order[a.reference.version]), 0.0))
         closest = min(distance for distance, _ in options)
-        found.append(statistics.fmean(mean for distance, mean in options if distance == closest))
-    return np.array(found)
+        means.append(statistics.fmean(mean for distance, mean in options if distance == closest))
+    return np.array(means)
 
 
 def mean_of_package(shown: Sequence[Contrast], asked: Sequence[Contrast]) -> Array:
@@ -113,37 +113,38 @@ def leave_out(
         groups: What is hidden, in turn.
         new: Whether to predict only indicators that were not shown, or only those that were; by default all.
     """
-    found: dict[str, list[float]] = defaultdict(list)
+    predictions: dict[str, list[float]] = defaultdict(list)
     for hidden in groups:
-        shown = [c for c in contrasts if not hidden(c)]
-        known = {c.label for c in shown}
-        asked = [c for c in contrasts if hidden(c) and plain(c) and new in (None, c.label not in known)]
-        simple = [c for c in shown if plain(c)]
-        if not asked or len(simple) < 3:
+        training = [c for c in contrasts if not hidden(c)]
+        labels = {c.label for c in training}
+        held_out = [c for c in contrasts if hidden(c) and plain(c) and new in (None, c.label not in labels)]
+        simple = [c for c in training if plain(c)]
+        if not held_out or len(simple) < 3:
             continue
-        mean, deviation = predict_held_out(shown, asked)
-        found["truth"] += [c.mean for c in asked]
-        found["error"] += [c.error for c in asked]
-        found["model"] += list(mean)
-        found["deviation"] += list(deviation)
+        mean, deviation = predict_held_out(training, held_out)
+        predictions["truth"] += [c.mean for c in held_out]
+        predictions["error"] += [c.error for c in held_out]
+        predictions["model"] += list(mean)
+        predictions["deviation"] += list(deviation)
         for name, predict in BASELINES.items():
-            found[name] += list(predict(simple, asked))
-    return found
+            predictions[name] += list(predict(simple, held_out))
+    return predictions
 
 
-def report(title: str, found: dict[str, list[float]]) -> None:
+def report(title: str, predictions: dict[str, list[float]]) -> None:
     """Print errors, rank correlations and coverage."""
-    inside = np.abs(np.array(found["model"]) - np.array(found["truth"])) <= HALF * np.array(found["deviation"])
+    errors_of_all = np.array(predictions["model"]) - np.array(predictions["truth"])
+    inside = np.abs(errors_of_all) <= HALF * np.array(predictions["deviation"])
     # Imprecise contrasts do not show which method predicts better.
-    clear = np.array(found["error"]) <= CLEAR
-    found = {name: list(np.array(values)[clear]) for name, values in found.items()}
-    truth = np.array(found["truth"])
-    errors = {m: np.array(found[m]) - truth for m in ("model", *BASELINES)}
+    clear = np.array(predictions["error"]) <= CLEAR
+    precise = {name: np.array(values)[clear] for name, values in predictions.items()}
+    truth = precise["truth"]
+    errors = {m: precise[m] - truth for m in ("model", *BASELINES)}
     cells = [f"{math.sqrt(float(np.mean(e**2))):.3f}" for e in errors.values()]
     middles = [f"{float(np.median(np.abs(e))):.3f}" for e in errors.values()]
     ranks = []
     for method in errors:
-        values = np.array(found[method])
+        values = precise[method]
         ranks.append(f"{spearmanr(values, truth).statistic:.2f}" if np.ptp(values) > 0 else "-")
     print(f"| {title} | {len(truth)} of {len(clear)} | {' | '.join(cells)} | {inside.mean():.0%} |")
     print(f"| median | | {' | '.join(middles)} | |")
@@ -172,10 +173,10 @@ def errors_of_left_out_versions(groups: dict[str, list[Contrast]]) -> None:
     for framework, contrasts in groups.items():
         references = {c.reference.version for c in contrasts}
         versions = sorted({c.side.version for c in contrasts if plain(c)} - references, key=place)
-        found = leave_out(contrasts, [hide_version(v) for v in versions])
-        if found:
-            report(f"versions of {framework}", found)
-        for name, values in found.items():
+        predictions = leave_out(contrasts, [hide_version(v) for v in versions])
+        if predictions:
+            report(f"versions of {framework}", predictions)
+        for name, values in predictions.items():
             whole[name] += values
     report("all versions", whole)
 
@@ -198,7 +199,7 @@ def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:
 
     A label is a benchmark with the targets that both rounds trained to; a block is a machine with a benchmark.
     """
-    found = []
+    contrasts = []
     for gain in software_gains(score_submissions(observations)):
         versions = [s.observation.stack.version_of(s.observation.framework) for s in (gain.later, gain.earlier)]
         indexes = {p.index for s in (gain.later, gain.earlier) for p in s.observation.stack.packages}
@@ -206,7 +207,7 @@ def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:
             continue
         hardware = gain.later.hardware
         later, earlier = (Side(version=str(v), companions={}, settings={}) for v in versions)
-        found.append(
+        contrasts.append(
             Contrast(
                 block=f"{hardware.name} x {hardware.nodes} {gain.later.benchmark} {gain.later.round_}",
                 arm=1,
@@ -226,7 +227,7 @@ def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:
                 is_control=False,
             )
         )
-    return found
+    return contrasts
 
 
 def errors_on_mlperf(observations: Iterable[Observation]) -> None:
@@ -261,7 +262,7 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
     Methods are shown the even rounds of every block and judged by the odd ones: else the luck of what was shown would
     count as truth.
     """
-    lost: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    regrets: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     generator = random.Random(20261121)
     shown_half = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
     judging_half = by_framework(evidence_of(o for o in observations if o.round % 2).contrasts)
@@ -274,12 +275,12 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
                 continue
             for _ in range(draws):
                 hidden = set(generator.sample([v for v in versions if v not in references], max(1, len(versions) // 4)))
-                shown = [c for c in every if not hidden & {c.side.version, c.reference.version}]
-                for name, value in regret_of_choices(inside, shown, versions, risks).items():
-                    lost[name] += value
+                training = [c for c in every if not hidden & {c.side.version, c.reference.version}]
+                for name, value in regret_of_choices(inside, training, versions, risks).items():
+                    regrets[name] += value
     print("\n| method | choices | choices other than the newest | mean regret | 90th percentile | worst |")
     print("| --- | --- | --- | --- | --- | --- |")
-    for name, choices in lost.items():
+    for name, choices in regrets.items():
         values, left = [value for value, _ in choices], sum(moved for _, moved in choices)
         mean, high = statistics.fmean(values), float(np.quantile(values, 0.9))
         print(f"| {name} | {len(values)} | {left} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
@@ -290,7 +291,7 @@ def regret_of_choices(
 ) -> dict[str, list[tuple[float, bool]]]:
     """Return the regret of each method's choice for each workload, and whether it left the newest version."""
     process = GaussianProcess(shown)
-    lost: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    regrets: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     simple = [c for c in shown if plain(c)]
     reference = inside[0].reference
     sides: dict[str, Side] = {c.side.version: c.side for c in inside} | {reference.version: reference}
@@ -300,8 +301,8 @@ def regret_of_choices(
             continue
         # What was not compared for every version would make those without it look as fast as the reference.
         complete = {c.label for c in inside if sum(d.label == c.label for d in inside) == len(versions) - 1}
-        wanted = [c for c in inside if c.family in families and c.label in complete]
-        labels = sorted({(c.label, c.family) for c in wanted})
+        measured = [c for c in inside if c.family in families and c.label in complete]
+        labels = sorted({(c.label, c.family) for c in measured})
         if not labels:
             continue
         total = sum(workload.weights[f] for f in {family for _, family in labels})
@@ -309,7 +310,7 @@ def regret_of_choices(
             label: workload.weights[family] / total / sum(f == family for _, f in labels) for label, family in labels
         }
         truth, doubt = dict.fromkeys(versions, 0.0), dict.fromkeys(versions, 0.0)
-        for c in wanted:
+        for c in measured:
             truth[c.side.version] += share[c.label] * c.mean
             doubt[c.side.version] += (share[c.label] * c.error) ** 2
         if max(doubt.values()) > CLEAR_CHOICE**2:
@@ -317,12 +318,12 @@ def regret_of_choices(
         best = max(truth.values())
 
         def note(name: str, version: str, best: float = best, truth: Mapping[str, float] = truth) -> None:
-            lost[name].append((math.expm1(best - truth[version]), version != versions[-1]))
+            regrets[name].append((math.expm1(best - truth[version]), version != versions[-1]))
 
         shares = {(label, family): share[label] for label, family in labels}
-        found = process.posterior([Term(side=sides[v]) for v in versions], shares, inside[0].machine)
+        posterior = process.posterior([Term(side=sides[v]) for v in versions], shares, inside[0].machine)
         # The newest is what the advice departs from.
-        gained = found.difference_from(range(len(versions)), len(versions) - 1)
+        gained = posterior.difference_from(range(len(versions)), len(versions) - 1)
         widened = process.amplitudes.widening**2 * gained.variance
         # What gains less than a step counts as none, as in the advice.
         steps = {f"model, risk {risk:g}": np.trunc((gained.mean - risk / 2 * widened) / SPEED_STEP) for risk in risks}
@@ -330,16 +331,16 @@ def regret_of_choices(
         gains = [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(gained.mean, widened, strict=True)]
         steps["as shipped"] = np.array([speed_steps(gain, comparisons) for gain in gains])
         for name, counted in steps.items():
-            chosen = max((float(step), i) for i, step in enumerate(counted))[1]
-            note(name, versions[chosen])
+            best_index = max((float(step), i) for i, step in enumerate(counted))[1]
+            note(name, versions[best_index])
         note("newest", versions[-1])
         for name in ("nearest", "mean", "ridge"):
             guessed = dict.fromkeys(versions, 0.0)
-            for c, value in zip(wanted, BASELINES[name](simple, wanted), strict=True):
+            for c, value in zip(measured, BASELINES[name](simple, measured), strict=True):
                 guessed[c.side.version] += value * share[c.label]
             chosen_version = max(versions, key=lambda v: (guessed[v], place(v)))
             note(name, chosen_version)
-    return lost
+    return regrets
 
 
 def by_framework(contrasts: Iterable[Contrast]) -> dict[str, list[Contrast]]:
@@ -355,19 +356,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", choices=["versions", "machines", "mlperf", "advice"])
     parser.add_argument("--draws", type=int, default=5)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         observations = list(store.observations())
     groups = by_framework(evidence_of(observations).contrasts)
     heads()
-    if asked.only in (None, "versions"):
+    if options.only in (None, "versions"):
         errors_of_left_out_versions(groups)
-    if asked.only in (None, "machines"):
+    if options.only in (None, "machines"):
         errors_of_left_out_machines(groups)
-    if asked.only in (None, "mlperf"):
+    if options.only in (None, "mlperf"):
         errors_on_mlperf(observations)
-    if asked.only in (None, "advice"):
-        regret(observations, draws=asked.draws, risks=(0, 1, 4, 16, 64, 256))
+    if options.only in (None, "advice"):
+        regret(observations, draws=options.draws, risks=(0, 1, 4, 16, 64, 256))
 
 
 if __name__ == "__main__":

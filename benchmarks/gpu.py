@@ -67,9 +67,9 @@ class Tally:
 
     def add(self, observations: Iterable[Observation]) -> None:
         """Write observations."""
-        taken = tuple(observations)
-        self._folder.add(taken)
-        for o in taken:
+        batch = tuple(observations)
+        self._folder.add(batch)
+        for o in batch:
             self.statuses[o.status] += 1
             if o.status != "ok":
                 reason = (o.failure.strip().splitlines() or [""])[-1][:200]
@@ -220,8 +220,8 @@ def _run(options: Any, started: float) -> int:
     runner = FreshProcesses(interval_seconds=_TELEMETRY_SECONDS if hardware.gpu else 1.0)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: runner.stop())
-    left = options.minutes * 60 - _ENDING_SECONDS - (time.monotonic() - started)
-    timer = threading.Timer(max(0.0, left), runner.stop)
+    remaining_seconds = options.minutes * 60 - _ENDING_SECONDS - (time.monotonic() - started)
+    timer = threading.Timer(max(0.0, remaining_seconds), runner.stop)
     timer.daemon = True
     timer.start()
     tally = measure_piece(planned, folder, runner, session=session)

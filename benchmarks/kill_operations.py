@@ -177,15 +177,15 @@ class _Lock(Operation):
         return folder
 
     def outcome(self, folder: Path, variant: int) -> object:
-        found = (folder / "pylock.toml").read_bytes()
-        self._after.setdefault(variant, found)
-        return found
+        content = (folder / "pylock.toml").read_bytes()
+        self._after.setdefault(variant, content)
+        return content
 
     def state(self, folder: Path, variant: int, output: str) -> str:
-        found = (folder / "pylock.toml").read_bytes()
-        if found not in (self.before, self._after[variant]):
-            raise ViolationError(f"the lock is neither the old nor the new one, but {len(found)} other bytes")
-        return OLD if found == self.before else NEW
+        content = (folder / "pylock.toml").read_bytes()
+        if content not in (self.before, self._after[variant]):
+            raise ViolationError(f"the lock is neither the old nor the new one, but {len(content)} other bytes")
+        return OLD if content == self.before else NEW
 
 
 class _Import(Operation):
@@ -201,10 +201,10 @@ class _Import(Operation):
         self._files = scratch / "files"
         self._files.mkdir()
         for name, size in zip(self.blocks, self.sizes, strict=True):
-            found = [observation(block=name, round=r, seconds=1.0 + r / size) for r in range(size)]
+            observations = [observation(block=name, round=r, seconds=1.0 + r / size) for r in range(size)]
             # One observation of each file is implausible, and is quarantined.
-            found.append(replace(observation(block=name, round=size), started_at="1999-01-01T00:00:00Z"))
-            (self._files / f"{name}.jsonl").write_bytes(observation_file(found))
+            observations.append(replace(observation(block=name, round=size), started_at="1999-01-01T00:00:00Z"))
+            (self._files / f"{name}.jsonl").write_bytes(observation_file(observations))
         self._knowledge = knowledge
 
     def prepare(self, folder: Path, variant: int) -> None:
@@ -224,12 +224,12 @@ class _Import(Operation):
     def state(self, folder: Path, variant: int, output: str) -> str:
         if not knowledge_in(folder).exists():
             return self._checked(output, 0)
-        found = knowledge_of(folder)
-        quarantined = len(found["quarantine"])
+        knowledge = knowledge_of(folder)
+        quarantined = len(knowledge["quarantine"])
         for place, (name, size) in enumerate(zip(self.blocks, self.sizes, strict=True)):
             # A file is one transaction, with its quarantined observations.
             expected = size if place < quarantined else 0
-            if (there := found["blocks"].get(name, (0,))[0]) != expected:
+            if (there := knowledge["blocks"].get(name, (0,))[0]) != expected:
                 raise ViolationError(
                     f"block `{name}` has {there} of {size} observations, and {quarantined} are quarantined"
                 )
@@ -323,24 +323,24 @@ class _Campaign(Operation):
     def kill(self, folder: Path, number: int, process: subprocess.Popen[bytes]) -> bool:
         victim = self.victims[number // 2 % len(self.victims)]
         words = {"supervisor": "pi_runners.executors.supervisor", "worker": "work"}
-        found = [psutil.Process(process.pid)] if victim == "coordinator" and process.poll() is None else []
+        victims = [psutil.Process(process.pid)] if victim == "coordinator" and process.poll() is None else []
         if victim != "coordinator":
-            found = _processes(folder, words.get(victim, ""))
-        for one in found:
+            victims = _processes(folder, words.get(victim, ""))
+        for one in victims:
             with suppress(psutil.Error):
                 one.send_signal(signal.SIGKILL)
-        return bool(found)
+        return bool(victims)
 
     def repeat(self, folder: Path, variant: int, process: subprocess.Popen[bytes], output: Path) -> None:
         self._bench(folder).finish(process, *self._OPTIONS)
 
     def outcome(self, folder: Path, variant: int) -> object:
-        found = self._bench(folder).cells
-        if found != all_cells(self.rounds, self.arms):
-            raise ViolationError(f"the rounds and arms {found} are stored, which is not each of them once")
+        cells = self._bench(folder).cells
+        if cells != all_cells(self.rounds, self.arms):
+            raise ViolationError(f"the rounds and arms {cells} are stored, which is not each of them once")
         if entries := knowledge_of(folder)["quarantine"]:
             raise ViolationError(f"{len(entries)} observations are quarantined: {entries[0][2]}")
-        return found
+        return cells
 
     def state(self, folder: Path, variant: int, output: str) -> str:
         # Not from a copy: those processes that were not killed may write.
@@ -350,14 +350,14 @@ class _Campaign(Operation):
 
 def _processes(folder: Path, word: str) -> list[psutil.Process]:
     """Return the processes of a folder, those with a word in their command, the newest first."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             words = process.cmdline()
             inside = str(folder) in " ".join(words) or process.cwd() == str(folder)
             if inside and process.pid != os.getpid() and (not word or word in words):
-                found.append(process)
-    return sorted(found, key=lambda p: -p.pid)
+                processes.append(process)
+    return sorted(processes, key=lambda p: -p.pid)
 
 
 OPERATIONS: dict[str, type[_Lock] | type[_Import] | type[_Migration] | type[_Campaign]] = {

@@ -98,7 +98,7 @@ def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) ->
         variant = number // 2 % operation.variants
         if variant not in unharmed:
             unharmed[variant] = _unharmed(operation, scratch / f"unharmed-{variant}", variant)
-        known = unharmed[variant]
+        reference = unharmed[variant]
         folder = scratch / f"killed-{number}"
         output = scratch / f"output-{number}"
         operation.prepare(folder, variant)
@@ -106,19 +106,19 @@ def kill_often(operation: Operation, scratch: Path, *, kills: int, seed: int) ->
         process = operation.start(folder, variant, output)
         started = time.monotonic()
         if number % 2:
-            moment = known.writing_seconds * generator.random() ** operation.nearness
+            moment = reference.writing_seconds * generator.random() ** operation.nearness
             while process.poll() is None and _stamp(operation, folder) == before:
                 time.sleep(_POLL_SECONDS)
             time.sleep(moment)
         else:
-            moment = generator.uniform(0.0, known.seconds)
+            moment = generator.uniform(0.0, reference.seconds)
             time.sleep(max(0.0, started + moment - time.monotonic()))
         running += operation.kill(folder, number, process)
         try:
             strays += bool(list(folder.glob(".*")))
             states[operation.state(folder, variant, output.read_text(errors="replace"))] += 1
             operation.repeat(folder, variant, process, output)
-            if operation.outcome(folder, variant) != known.outcome:
+            if operation.outcome(folder, variant) != reference.outcome:
                 raise ViolationError("repeating it comes to something else than the run that nobody killed")
         except Exception as error:
             # Whatever the state makes the program or this one do is wrong.
@@ -158,13 +158,13 @@ def _unharmed(operation: Operation, folder: Path, variant: int) -> Unharmed:
 def _stamp(operation: Operation, folder: Path) -> tuple[tuple[str, int], ...]:
     """Return what changes when something is written in the operation's directory."""
     watched = operation.watched(folder)
-    found = [(".", watched.stat().st_mtime_ns)]
+    entries = [(".", watched.stat().st_mtime_ns)]
     for path in watched.iterdir():
         try:
-            found.append((path.name, path.stat().st_mtime_ns if path.is_file() else 0))
+            entries.append((path.name, path.stat().st_mtime_ns if path.is_file() else 0))
         except FileNotFoundError:
             continue
-    return tuple(sorted(found))
+    return tuple(sorted(entries))
 
 
 def main() -> None:

@@ -143,11 +143,11 @@ def agreement(folder: Path, repetitions: int) -> None:
     """Print the ratio of our medians to those of two established timers, measured in turn."""
     archive = write_program(folder)
     built = build_environment(lock("torch==2.13.0"), folder)
-    asked = json.dumps([[c.name, dict(c.parameters)] for c in CASES])
-    command = [str(built.python), "-I", "-c", _TORCH, str(archive), asked, str(repetitions)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    cases = json.dumps([[c.name, dict(c.parameters)] for c in CASES])
+    command = [str(built.python), "-I", "-c", _TORCH, str(archive), cases, str(repetitions)]
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
     print("torch.utils.benchmark, same process, in turn")
-    for line in done.stdout.splitlines():
+    for line in completed.stdout.splitlines():
         name, _, pairs = json.loads(line)
         _print_ratio(name, [p[0] for p in pairs], [p[1] for p in pairs])
     print("pyperf, NumPy, fresh processes, in turn")
@@ -180,8 +180,8 @@ def _pyperf_median(python: Path, archive: Path, case: IndicatorCase, folder: Pat
     output.unlink(missing_ok=True)
     subprocess.run([str(python), str(script), "-q", "-o", str(output)], capture_output=True, check=True)
     program = "import pyperf, sys; print(pyperf.Benchmark.load(sys.argv[1]).median())"
-    done = subprocess.run([str(python), "-c", program, str(output)], capture_output=True, text=True, check=True)
-    return float(done.stdout)
+    completed = subprocess.run([str(python), "-c", program, str(output)], capture_output=True, text=True, check=True)
+    return float(completed.stdout)
 
 
 def _print_ratio(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
@@ -202,18 +202,18 @@ def comparisons(folder: Path, blocks: int) -> None:
     first, control = plan_arms([(lock("numpy"), {})], CASES, device="cpu", control=True)
     arms = (first, control, replace(control, number=2, settings={"injected": PERCENT}))
     runner = SlowingProcesses(slow_program(archive, folder))
-    found: list[Comparison] = []
+    results: list[Comparison] = []
     for number in range(blocks):
         sink = Sink()
         block = Block(name=f"b{number}", arms=arms, rounds=ROUNDS, hardware=hardware, samples=10, min_seconds=0.01)
         run_block(block, sink=sink, runner=runner, environments=folder)
         # One comparison at the 5 % level: undo the correction for the number of comparisons.
         count = 2 * len(CASES)
-        found += compare_block(sink.observations, confidence=1 - 0.05 * count)
+        results += compare_block(sink.observations, confidence=1 - 0.05 * count)
         print(f"  block {number + 1}/{blocks}", file=sys.stderr, flush=True)
-    controls = [c for c in found if c.is_control]
-    slowed = [c for c in found if not c.is_control]
-    noise = sorted(c.standard_error * math.sqrt(c.rounds) for c in found)
+    controls = [c for c in results if c.is_control]
+    slowed = [c for c in results if not c.is_control]
+    noise = sorted(c.standard_error * math.sqrt(c.rounds) for c in results)
     print(f"{ROUNDS} rounds, {len(CASES)} indicators, {blocks} blocks of 3 arms (reference, itself again, slowed)")
     print(
         f"noise: standard deviation of a round's log ratio {noise[len(noise) // 2]:.1%} in the median, "

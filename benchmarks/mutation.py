@@ -77,11 +77,11 @@ def fewer_examples(test: str, most: int) -> str:
 
 def results(copy: Path) -> dict[str, str | None]:
     """Return the result of each mutant; none of those that did not run."""
-    found: dict[str, str | None] = {}
+    outcomes: dict[str, str | None] = {}
     for path in sorted((copy / "mutants").rglob("*.meta")):
         for name, status in json.loads(path.read_text())["exit_code_by_key"].items():
-            found[name] = None if status is None else RESULTS.get(status, "timed out")
-    return found
+            outcomes[name] = None if status is None else RESULTS.get(status, "timed out")
+    return outcomes
 
 
 def mutmut(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -43,7 +43,7 @@ class SyntheticSource:
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         """Return the candidates of a package, newest first."""
         if name not in self._candidates:
-            found = [
+            matches = [
                 Candidate(
                     name=name,
                     version=Version(number),
@@ -51,8 +51,8 @@ class SyntheticSource:
                 )
                 for number in self._packages[name]
             ]
-            self._candidates[name] = tuple(sorted(found, reverse=True))
-            self.fetched.update(c.file.url for c in found)
+            self._candidates[name] = tuple(sorted(matches, reverse=True))
+            self.fetched.update(c.file.url for c in matches)
         return self._candidates[name]
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...]:
@@ -110,7 +110,7 @@ def prove(document: dict[str, Any], effort: Effort) -> tuple[Decimal, Decimal]:
         roots=tuple(RootRequirement(requirement=Requirement(name), origin="direct") for name in document["direct"]),
         target=make_target(python="3.12", platform="manylinux_2_28_x86_64", hardware=machine),
     )
-    found = optimise(
+    optimum = optimise(
         problem,
         SyntheticSource(packages),
         objectives=objectives,
@@ -121,7 +121,7 @@ def prove(document: dict[str, Any], effort: Effort) -> tuple[Decimal, Decimal]:
         explicit=max(map(len, packages.values())),
         rewarded=map(NormalizedName, packages),
     )
-    return -found.bounds[0].value / scale, -found.bounds[0].bound / scale
+    return -optimum.bounds[0].value / scale, -optimum.bounds[0].bound / scale
 
 
 def main() -> None:

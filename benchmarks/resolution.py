@@ -65,14 +65,14 @@ def commands(requirements: Path, cache: Path, *, pip: bool, cold: bool) -> dict[
         "--cache-dir",
         str(cache / "uv"),
     ]
-    found = {"advisor": advisor, "uv": uv}
+    commands_by_tool = {"advisor": advisor, "uv": uv}
     if not cold:
-        found["advisor --offline"] = [*advisor, "--offline"]
+        commands_by_tool["advisor --offline"] = [*advisor, "--offline"]
     if pip:
         cached = ["--cache-dir", str(cache / "pip")]
         line = [*("install", "--dry-run", "--ignore-installed", "--quiet"), *cached, "-r", str(requirements)]
-        found["pip"] = [sys.executable, "-m", "pip", *line]
-    return found
+        commands_by_tool["pip"] = [sys.executable, "-m", "pip", *line]
+    return commands_by_tool
 
 
 def measure(command: list[str]) -> Run:

@@ -80,8 +80,8 @@ def _student(value: Array, variance: Array, degrees: float, *, moderated: bool) 
         # The arms of each indicator share what their spreads have in common.
         of_indicators = variance.reshape(-1, ARMS, INDICATORS).swapaxes(1, 2).reshape(-1, ARMS)
         priors = [estimate_prior([(float(v), degrees) for v in row]) for row in of_indicators]
-        found = [[p.moderate(float(v), degrees) for v in row] for p, row in zip(priors, of_indicators, strict=True)]
-        spread = np.array(found).reshape(-1, INDICATORS, ARMS, 2).swapaxes(1, 2).reshape(*value.shape, 2)
+        estimates = [[p.moderate(float(v), degrees) for v in row] for p, row in zip(priors, of_indicators, strict=True)]
+        spread = np.array(estimates).reshape(-1, INDICATORS, ARMS, 2).swapaxes(1, 2).reshape(*value.shape, 2)
         variance, every = spread[..., 0], spread[..., 1]
     half = np.sqrt(variance) * stdtrit(every, TAIL)
     return value, value - half, value + half
@@ -95,10 +95,10 @@ def mean(ratios: Array, *, moderated: bool) -> Interval:
 
 def trimmed(ratios: Array, *, moderated: bool) -> Interval:
     """What the program does: the trimmed mean with its Winsorised variance."""
-    found = [[locate(row) for row in block] for block in ratios.tolist()]
-    value = np.array([[one.value for one in row] for row in found])
-    variance = np.array([[one.variance for one in row] for row in found]) / ratios.shape[-1]
-    return _student(value, variance, found[0][0].degrees, moderated=moderated)
+    estimates = [[locate(row) for row in block] for block in ratios.tolist()]
+    value = np.array([[one.value for one in row] for row in estimates])
+    variance = np.array([[one.variance for one in row] for row in estimates]) / ratios.shape[-1]
+    return _student(value, variance, estimates[0][0].degrees, moderated=moderated)
 
 
 def hodges_lehmann(ratios: Array) -> Interval:
@@ -155,10 +155,10 @@ def compare_estimators(blocks: int) -> Iterator[str]:
             for name, estimate in ESTIMATORS.items():
                 value, low, high = estimate(ratios)
                 covered = np.mean((low <= 0) & (high >= 0))
-                found = np.mean(low + EFFECT > 0)
+                detected = np.mean(low + EFFECT > 0)
                 error = math.sqrt(float(np.mean(value**2)))
                 yield (
-                    f"| {rounds} | {disturbed:.0%} | {name} | {covered:.1%} | {found:.1%} | "
+                    f"| {rounds} | {disturbed:.0%} | {name} | {covered:.1%} | {detected:.1%} | "
                     f"{np.median(high - low):.3f} | {error:.4f} |"
                 )
 
@@ -197,22 +197,22 @@ def controls() -> Iterator[str]:
     """Yield, for each shipped block, how many of its A/A controls are called different at the 5 % level."""
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         for block in store.blocks():
-            found = [c for c in compare_block(store.observations(block=block.name)) if c.is_control]
-            if found:
-                wrong = sum(abs(c.mean) > stdtrit(c.degrees, TAIL) * c.standard_error for c in found)
-                yield f"{block.name}: {wrong} of {len(found)} A/A controls, {found[0].rounds} rounds"
+            aa_controls = [c for c in compare_block(store.observations(block=block.name)) if c.is_control]
+            if aa_controls:
+                wrong = sum(abs(c.mean) > stdtrit(c.degrees, TAIL) * c.standard_error for c in aa_controls)
+                yield f"{block.name}: {wrong} of {len(aa_controls)} A/A controls, {aa_controls[0].rounds} rounds"
 
 
 def constants() -> Iterator[str]:
     """Yield what the trimmed mean of normal differences costs, and how well its variance is known."""
     generator = np.random.default_rng(0)
     for rounds in range(2, 13):
-        found = [locate(row) for row in generator.normal(size=(40_000, rounds)).tolist()]
-        values, variances = np.array([f.value for f in found]), np.array([f.variance for f in found])
+        estimates = [locate(row) for row in generator.normal(size=(40_000, rounds)).tolist()]
+        values, variances = np.array([f.value for f in estimates]), np.array([f.variance for f in estimates])
         yield (
             f"{rounds} rounds: variance over that of the mean {rounds * values.var():.3f}, over its own "
             f"estimate {rounds * values.var() / variances.mean():.3f}; degrees of freedom "
-            f"{2 * variances.mean() ** 2 / variances.var():.2f}, taken as {found[0].degrees:.2f}"
+            f"{2 * variances.mean() ** 2 / variances.var():.2f}, taken as {estimates[0].degrees:.2f}"
         )
 
 
@@ -223,11 +223,13 @@ def main() -> None:
     parser.add_argument("--levels", action="store_true")
     parser.add_argument("--shipped", action="store_true")
     parser.add_argument("--constants", action="store_true")
-    asked = parser.parse_args()
-    if asked.levels:
-        lines = levels(asked.blocks)
+    options = parser.parse_args()
+    if options.levels:
+        lines = levels(options.blocks)
     else:
-        lines = controls() if asked.shipped else constants() if asked.constants else compare_estimators(asked.blocks)
+        lines = (
+            controls() if options.shipped else constants() if options.constants else compare_estimators(options.blocks)
+        )
     for line in lines:
         print(line, flush=True)
 

@@ -66,25 +66,25 @@ def arms_of(observations: Iterable[Observation]) -> Iterator[list[Rounds]]:
 
 def spread(cells: Iterable[list[Rounds]], choose: Choice) -> tuple[float, float]:
     """Return root mean and root median variance of a round's log ratio."""
-    found = []
+    variances = []
     for arms in cells:
         for a, b in combinations(arms, 2):
             common = a.keys() & b.keys()
             medians = [(statistics.median(choose(a[r])), statistics.median(choose(b[r]))) for r in sorted(common)]
             if len(common) >= 3:
-                found.append(statistics.variance(math.log(x / y) for x, y in medians))
-    return math.sqrt(statistics.fmean(found)), math.sqrt(statistics.median(found))
+                variances.append(statistics.variance(math.log(x / y) for x, y in medians))
+    return math.sqrt(statistics.fmean(variances)), math.sqrt(statistics.median(variances))
 
 
 def main() -> None:
     """Print one line for each number of samples."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
-    asked = parser.parse_args()
-    cells = list(arms_of(of_files(asked.files) if asked.files else shipped()))
-    kept = [len(until_enough(samples)) for arms in cells for rounds in arms for samples in rounds.values()]
+    options = parser.parse_args()
+    cells = list(arms_of(of_files(options.files) if options.files else shipped()))
+    counts = [len(until_enough(samples)) for arms in cells for rounds in arms for samples in rounds.values()]
     lines: dict[str, Choice] = {f"first {count}": first(count) for count in (2, 3, 5, 7, 10, 15, TAKEN)}
-    lines[f"{LEAST} or more, {statistics.fmean(kept):.1f} in the mean"] = until_enough
+    lines[f"{LEAST} or more, {statistics.fmean(counts):.1f} in the mean"] = until_enough
     for name, choose in lines.items():
         root_mean, root_median = spread(cells, choose)
         print(f"{name}: {root_mean:.4f}, median {root_median:.4f}")

@@ -33,20 +33,20 @@ def client(number: int, address: str, token: str, size: int, until: float, resul
     """Deliver observations of a separate block until a time; report the duration of each request."""
     session = requests.Session()
     session.headers.update({"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"})
-    taken: list[float] = []
+    durations: list[float] = []
     sent = 0
     name = f"load-{size}-{os.getpid()}-{number}"
     # As runners do: one cell of one round at a time, several indicators each.
     while time.time() < until:
-        found = [replace(observation(round=sent + i, block=name), settings={"client": number}) for i in range(size)]
-        content = observation_file(found)
+        batch = [replace(observation(round=sent + i, block=name), settings={"client": number}) for i in range(size)]
+        content = observation_file(batch)
         started = time.perf_counter()
         answer = session.post(f"{address}/observations", data=content, timeout=60)
-        taken.append(time.perf_counter() - started)
+        durations.append(time.perf_counter() - started)
         assert answer.status_code == 200, answer.text
         assert answer.json()["added"] == size, answer.text
         sent += size
-    results.put((sent, taken))
+    results.put((sent, durations))
 
 
 @contextmanager
@@ -99,8 +99,10 @@ def measure(knowledge: str, label: str, seconds: float, folder: Path) -> None:
                     flush=True,
                 )
     with open_knowledge_base(knowledge, shipped=False) as store:
-        held = sum(block.observations for block in store.blocks()) - before
-        print(f"{label:11} {total} answered with 200, {held} there, {len(store.quarantined())} quarantined", flush=True)
+        count = sum(block.observations for block in store.blocks()) - before
+        print(
+            f"{label:11} {total} answered with 200, {count} there, {len(store.quarantined())} quarantined", flush=True
+        )
 
 
 def main() -> None:

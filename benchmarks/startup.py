@@ -28,12 +28,12 @@ def cpu_seconds(command: list[str]) -> float:
 def main() -> None:
     """Print medians over interleaved rounds."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 11
-    taken: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    durations: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for _ in range(rounds):
         for name, command in COMMANDS.items():
-            taken[name].append(cpu_seconds(command))
-    empty = statistics.median(taken["python -c pass"])
-    for name, values in taken.items():
+            durations[name].append(cpu_seconds(command))
+    empty = statistics.median(durations["python -c pass"])
+    for name, values in durations.items():
         middle = statistics.median(values)
         print(f"{name:20} {middle * 1e3:6.0f} ms CPU (median of {rounds})  {middle / empty:5.1f}x an empty interpreter")
 

@@ -100,18 +100,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--most", type=int, default=1_000_000)
     parser.add_argument("--postgresql", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         address = f"sqlite:///{folder / 'knowledge.sqlite'}"
-        if asked.postgresql:
+        if options.postgresql:
             import pgserver
 
             folder.chmod(0o755)
             server = pgserver.get_server(folder / "server")
             stack.callback(server.cleanup)
             address = server.get_uri()
-        measure(stack.enter_context(open_knowledge_base(address, shipped=False)), asked.most)
+        measure(stack.enter_context(open_knowledge_base(address, shipped=False)), options.most)
 
 
 if __name__ == "__main__":

@@ -33,14 +33,14 @@ def make(*, packages: int, versions: int, direct: int, fan: int, pairs: int, mod
     numbers = [f"{v + 1}.0.0" for v in range(versions)]
     hidden = {name: draw.randrange(versions * 2 // 3, versions) for name in names}
     core = names if mode == "noise" else sorted(draw.sample(names, min(_CORE, packages)))
-    made: dict[str, Any] = {}
+    releases: dict[str, Any] = {}
     for place, name in enumerate(names):
         after = names[place + 1 : place + 1 + _NEAR]
         windows = {
             other: (_noise if mode == "noise" else _release)(draw, versions, hidden[name], hidden[other])
             for other in draw.sample(after, min(fan, len(after)))
         }
-        made[name] = {
+        releases[name] = {
             numbers[v]: {
                 "score": round(draw.uniform(-1, 1) if name in core else _AGE * (v + 1 - versions) / versions, 4),
                 "deps": {other: numbers[slice(*window[v])] for other, window in windows.items()},
@@ -54,7 +54,7 @@ def make(*, packages: int, versions: int, direct: int, fan: int, pairs: int, mod
     return {
         "meta": {"packages": packages, "versions": versions, "mode": mode, "seed": seed},
         "direct": names[:direct],
-        "packages": made,
+        "packages": releases,
         "pairs": terms,
     }
 

@@ -1,4 +1,4 @@
-"""Draws the plots of `what-mlperf-says.md` from the shipped runs, and prints its figures.
+"""Draws the plots of `mlperf-results.md` from the shipped runs, and prints its figures.
 
 pip install 'seshat-advisor[docs]' && python docs/mlperf.py
 """

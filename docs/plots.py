@@ -1,4 +1,4 @@
-"""Draws the plots of `what-we-measured.md` from the shipped observations, and prints its tables.
+"""Draws the plots of `shipped-measurements.md` from the shipped observations, and prints its tables.
 
 pip install 'seshat-advisor[docs]' && python docs/plots.py
 """

@@ -48,7 +48,7 @@ class ObservationSink(Protocol):
 def _stored_key(name: str) -> str:
     """Return the key of an attribute of a block in a stored plan.
 
-    The arms are stored under the key that earlier versions wrote, so that a campaign can go on after an update.
+    The arms are stored under the key that earlier versions wrote, so that a campaign can continue after an update.
     """
     return "slots" if name == "arms" else name
 

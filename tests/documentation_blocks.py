@@ -3,8 +3,8 @@
 Comments before a block, which no reader sees, say how it is tested:
 
 - ``<!-- not run: REASON -->``: the block is not run.
-- ``<!-- needs: package index -->``: numbers and versions of the output are not compared. With ``, minutes``, only a
-  slow test runs it.
+- ``<!-- needs: package index -->`` or ``minutes``, or both with a comma: numbers and versions of the output are not
+  compared. What needs minutes is run by a slow test only.
 - ``<!-- exit code: 1 -->``: the last command ends with this code instead of 0.
 - ``<!-- file: NAME -->``: the block is the content of a file, which the commands after it read.
 - ``<!-- run with: python -->``: the block is a program, which this command runs.
@@ -33,6 +33,9 @@ class Needs(IntEnum):
     NOTHING = 0
     INDEX = 1
     MINUTES = 2
+
+
+NEEDS = {"": Needs.NOTHING, "package index": Needs.INDEX, "minutes": Needs.MINUTES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +71,7 @@ def _of_block(fence: re.Match[str]) -> Iterator[Command]:
     marks = {key: value.strip() for key, value in COMMENT.findall(fence[1])}
     if unknown := marks.keys() - {"not run", "needs", "exit code", "file", "run with", "setup"}:
         raise ValueError(f"unknown comments: {sorted(unknown)}")
-    needs = {"": Needs.NOTHING, "package index": Needs.INDEX, "package index, minutes": Needs.MINUTES}[
-        marks.get("needs", "")
-    ]
+    needs = max(NEEDS[name] for name in marks.get("needs", "").split(", "))
     content = textwrap.dedent(fence[4])
     if "setup" in marks:
         yield Command(script=textwrap.dedent(marks["setup"]), needs=needs)
@@ -79,13 +80,13 @@ def _of_block(fence: re.Match[str]) -> Iterator[Command]:
     elif "run with" in marks:
         yield Command(script=f"{marks['run with']} -c {shlex.quote(content)}", needs=needs)
     elif fence[3] == "console" and "not run" not in marks:
-        shown = list(_shown(content))
-        for number, (script, output) in enumerate(shown, 1):
-            code = int(marks.get("exit code", 0)) if number == len(shown) else 0
+        examples = list(_entries(content))
+        for number, (script, output) in enumerate(examples, 1):
+            code = int(marks.get("exit code", 0)) if number == len(examples) else 0
             yield Command(script=script, output=output, exit_code=code, needs=needs)
 
 
-def _shown(content: str) -> Iterator[tuple[str, str]]:
+def _entries(content: str) -> Iterator[tuple[str, str]]:
     """Yield the commands of a block with their outputs; without prompts, each line is a command without output."""
     if not content.startswith("$ "):
         content = re.sub(r"^(?! |$)", "$ ", content, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The documented CI recipes: their exact commands run with the variables that each platform sets."""
+"""The CI recipes of the documentation work: exactly their commands, with the variables that each platform sets."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ACTION = ROOT / ".github" / "actions" / "advise" / "action.yml"
 TEMPLATE = ROOT / "templates" / "advisor.gitlab-ci.yml"
 RECIPE = ROOT / "docs" / "how-to" / "gate-ci.md"
 SLOW = pytest.mark.slow
-"""Marks slow tests: each recipe installs the program and its requirements, in half a minute of processor time."""
+"""Each recipe installs the program and its dependencies, which takes half a minute of CPU time."""
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git in a directory and return its output."""
+    """Run git in a folder and return its output."""
     own = ("-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "protocol.file.allow=always")
-    result = subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True, text=True)
-    return result.stdout.strip()
+    completed = subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return completed.stdout.strip()
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def clone(index: PackageIndex, tmp_path: Path, network: None) -> Path:
 
 @pytest.fixture
 def variables(tmp_path: Path, first_knowledge: Path) -> dict[str, str]:
-    """Variables that every platform sets; the requirements are installed already, so only the program is installed."""
+    """Return the variables of every platform; the dependencies are importable, so pip installs only the program."""
     return {
         **{k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "GITHUB_", "CI_"))},
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -72,19 +72,19 @@ def variables(tmp_path: Path, first_knowledge: Path) -> dict[str, str]:
 
 
 def base_of(clone: Path) -> str:
-    """Return the commit that the change is based on."""
+    """Return the commit at the head of the base branch."""
     return git(clone, "ls-remote", "origin", "refs/heads/main").split()[0]
 
 
 def add_exception(clone: Path) -> None:
-    """Add an exception for the change's own finding to the change."""
+    """Add an exception for the change's own finding to its policy."""
     with (clone / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "ADV006", reason = "trust me" }]\n')
     git(clone, "commit", "-qam", "excuse")
 
 
 def add_hostile_modules(clone: Path) -> Path:
-    """Add modules and an environment to the change that write a file if they run; return the file."""
+    """Add modules and an environment that write a file if they run; return the path of the file."""
     marker = clone.parent / "ran"
     code = f"open({str(marker)!r}, 'w').close()\n"
     for name in ("venv", "pip", "ensurepip", "advisor"):
@@ -103,13 +103,13 @@ def add_hostile_modules(clone: Path) -> Path:
 def test_the_action_and_the_template_are_valid() -> None:
     for schema, path in (("vendor.github-actions", ACTION), ("vendor.gitlab-ci", TEMPLATE)):
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
 
-        assert result.returncode == 0, result.stdout + result.stderr
+        assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, str]) -> tuple[int, str, Path]:
-    """Run the steps of the composite action like GitHub's runner; return exit code, log and temporary directory."""
+    """Run the steps of the composite action like a runner; return exit code, log and temporary folder."""
     action = yaml.safe_load(ACTION.read_text())
     temporary = clone.parent / "runner"
     temporary.mkdir()
@@ -118,8 +118,8 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
     context = {"github.action_path": str(ACTION.parent), **values}
 
     def substitute(text: str) -> str:
-        replaced = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
-        return substitute(replaced) if replaced != text else replaced
+        expanded = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
+        return substitute(expanded) if expanded != text else expanded
 
     log, code = "", 0
     platform = {
@@ -133,7 +133,7 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
         if step.get("if") == "inputs.base != ''" and not substitute("${{ inputs.base }}"):
             continue
         own = {key: substitute(value) for key, value in step.get("env", {}).items()}
-        result = subprocess.run(
+        completed = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             cwd=clone,
             env={**variables, **platform, **own},
@@ -141,7 +141,7 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
             text=True,
             check=False,
         )
-        log, code = log + result.stdout + result.stderr, result.returncode
+        log, code = log + completed.stdout + completed.stderr, completed.returncode
         if code:
             break
     return code, log, temporary
@@ -170,14 +170,14 @@ def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str
         "CI_PROJECT_DIR": str(clone),
         "CI_PROJECT_PATH": "group/project",
         "CI_MERGE_REQUEST_PROJECT_PATH": "group/project",
-        # The author of the change chose its start commit, which has an exception that was removed since.
+        # The author chose a start commit whose policy still has an exception that was removed since.
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": git(clone, "rev-parse", "HEAD"),
         "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
         "GITLAB_CI": "true",
     }
     own = {key: str(value).replace("$CI_PROJECT_DIR", str(clone)) for key, value in job["variables"].items()}
 
-    result = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])],
         cwd=clone,
         env={**variables, **platform, **own, "ADVISOR_REQUIREMENT": str(ROOT)},
@@ -186,7 +186,7 @@ def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str
         check=False,
     )
 
-    assert result.returncode == 1, result.stderr
+    assert completed.returncode == 1, completed.stderr
     assert not marker.exists()
     issues = json.loads((clone / job["artifacts"]["reports"]["codequality"]).read_text())
     assert [(i["check_name"], i["location"]["lines"]["begin"]) for i in issues if i["severity"] == "critical"] == [
@@ -196,12 +196,12 @@ def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str
 
 
 @SLOW
-def test_the_shell_recipe_fails_for_the_change(clone: Path, variables: dict[str, str]) -> None:
+def test_the_shell_recipe_fails_on_a_finding(clone: Path, variables: dict[str, str]) -> None:
     add_exception(clone)
     marker = add_hostile_modules(clone)
     recipe = RECIPE.read_text().partition("## Any other CI")[2].partition("```sh\n")[2].partition("```")[0]
 
-    result = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-e", "-c", recipe],
         cwd=clone,
         env={**variables, "ADVISOR_REQUIREMENT": str(ROOT)},
@@ -210,9 +210,9 @@ def test_the_shell_recipe_fails_for_the_change(clone: Path, variables: dict[str,
         check=False,
     )
 
-    assert result.returncode == 1, result.stderr
+    assert completed.returncode == 1, completed.stderr
     assert not marker.exists()
-    assert "requirements.txt:2: error: ADV006" in result.stdout
+    assert "requirements.txt:2: error: ADV006" in completed.stdout
     assert {"advisor.xml", "advisor.sarif"} <= {path.name for path in clone.iterdir()}
 
 
@@ -224,7 +224,7 @@ def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_pa
     git(clone, "add", "pyproject.toml")
     command = [sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), "advisor-check", "--all-files", "--verbose"]
 
-    result = subprocess.run(
+    completed = subprocess.run(
         command,
         cwd=clone,
         env={**variables, "PRE_COMMIT_HOME": str(tmp_path / "pre-commit")},
@@ -233,6 +233,6 @@ def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_pa
         check=False,
     )
 
-    assert result.returncode == 1, result.stdout + result.stderr
-    assert "advisor check" in result.stdout
-    assert "requirements.txt:2: error: ADV006" in result.stdout
+    assert completed.returncode == 1, completed.stdout + completed.stderr
+    assert "advisor check" in completed.stdout
+    assert "requirements.txt:2: error: ADV006" in completed.stdout

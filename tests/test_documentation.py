@@ -53,7 +53,7 @@ def test_the_page_about_installing_lists_every_extra() -> None:
     assert f"It has {len(project['dependencies'])} direct dependencies" in page
 
 
-def test_the_container_holds_what_a_campaign_needs() -> None:
+def test_the_container_has_the_programs_that_a_campaign_needs() -> None:
     container = (ROOT / "Containerfile").read_text(encoding="utf-8")
 
     assert "'/source[kubernetes,measure]'" in container

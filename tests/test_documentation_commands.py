@@ -59,32 +59,32 @@ def environment(tmp_path: Path, first_knowledge: Path, shared_cache: Path) -> di
     }
 
 
-def differences(given: Sequence[Command], environment: dict[str, str], folder: Path) -> list[str]:
+def differences(page_commands: Sequence[Command], environment: dict[str, str], folder: Path) -> list[str]:
     """Run commands in one shell, as a reader would type them; describe each that ends or prints otherwise."""
     outputs = folder / "outputs"
     (folder / "work").mkdir()
     outputs.mkdir()
     script = "".join(
         f"{{\n{command.script}\n}} >{outputs}/{number}.txt 2>&1 </dev/null\necho $? >{outputs}/{number}.code\n"
-        for number, command in enumerate(given)
+        for number, command in enumerate(page_commands)
     )
     subprocess.run(["bash", "-c", script], cwd=folder / "work", env=environment, check=True)
-    found = []
-    for number, command in enumerate(given):
+    failures = []
+    for number, command in enumerate(page_commands):
         output = (outputs / f"{number}.txt").read_text(encoding="utf-8")
         code = int((outputs / f"{number}.code").read_text())
         if code != command.exit_code or not command.prints(output):
-            found.append(f"$ {command.script}\n{output}[exit code {code}, expected {command.exit_code}]\n")
-    return found
+            failures.append(f"$ {command.script}\n{output}[exit code {code}, expected {command.exit_code}]\n")
+    return failures
 
 
 def run(page: str, needs: Needs, environment: dict[str, str], folder: Path) -> None:
     """Run the commands of a page that need no more than this, and compare."""
-    given = [command for command in commands((ROOT / page).read_text(encoding="utf-8")) if command.needs <= needs]
+    selected = [command for command in commands((ROOT / page).read_text(encoding="utf-8")) if command.needs <= needs]
 
-    failed = differences(given, environment, folder)
+    failures = differences(selected, environment, folder)
 
-    assert not failed, "\n".join(failed)
+    assert not failures, "\n".join(failures)
 
 
 @pytest.mark.parametrize("page", pages(Needs.NOTHING))
@@ -109,7 +109,7 @@ def test_installations_and_measurements_of_a_page_work(
     run(page, Needs.MINUTES, environment, tmp_path)
 
 
-def test_an_output_is_compared_as_far_as_it_is_stable() -> None:
+def test_only_the_stable_part_of_an_output_is_compared() -> None:
     page = """
 <!-- exit code: 3 -->
 

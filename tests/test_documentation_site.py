@@ -29,9 +29,9 @@ needs_sphinx = pytest.mark.skipif(
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "docs", str(tmp_path)]
 
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")
     pages = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md") if "_build" not in path.parts}
     built = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.html")}
     assert pages <= built
@@ -39,7 +39,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
 
 
 @needs_sphinx
-def test_links_to_nothing_end_the_build(tmp_path: Path) -> None:
+def test_broken_links_fail_the_build(tmp_path: Path) -> None:
     pages, site = tmp_path / "pages", tmp_path / "site"
     pages.mkdir()
     links = "[page](not-a-page.md) [heading](other.md#not-a-heading) [of this page](#not-here) [fine](other.md#there)"
@@ -48,10 +48,10 @@ def test_links_to_nothing_end_the_build(tmp_path: Path) -> None:
     program = "import pathlib, sys, docs.__main__ as d; sys.exit(d.build(*map(pathlib.Path, sys.argv[1:])))"
     command = [sys.executable, "-c", program, str(pages), str(site)]
 
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert done.returncode == 1
-    assert sorted(re.findall(r"not-a-page|not-a-heading|not-here", done.stderr)) == [
+    assert completed.returncode == 1
+    assert sorted(re.findall(r"not-a-page|not-a-heading|not-here", completed.stderr)) == [
         "not-a-heading",
         "not-a-page",
         "not-here",
@@ -80,7 +80,7 @@ def test_the_texts_of_a_drawing_fit_into_their_boxes(diagram: diagrams.Diagram) 
                 assert 15 + diagrams.CHARACTER_WIDTH * diagrams.LINE_SIZE * len(line) <= box.width, line
 
 
-def test_the_drawing_of_the_architecture_holds_every_package_and_no_other() -> None:
+def test_the_drawing_of_the_architecture_has_exactly_the_existing_packages() -> None:
     drawn = {box.title for box in diagrams.architecture().boxes}
     rooms = ("advisor", "pi_runners", "knowledge")
 
@@ -107,8 +107,8 @@ def test_troubleshooting_shows_what_the_program_prints(
 
     for block in blocks:
         command, _, shown = block.partition("\n")
-        done = advisor_here(*command.removeprefix("$ advisor ").split())
-        assert done.stderr == shown
+        completed = advisor_here(*command.removeprefix("$ advisor ").split())
+        assert completed.stderr == shown
     assert len(blocks) == 5
 
 
@@ -120,14 +120,15 @@ def test_every_exit_code_of_troubleshooting_is_in_the_reference() -> None:
     assert codes("troubleshooting.md") == codes("reference/cli.md") != []
 
 
-def test_each_term_of_the_glossary_is_defined_once() -> None:
+def test_the_glossary_defines_each_term_once_in_alphabetical_order() -> None:
     terms = re.findall(r"^## (.*)", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
 
     assert len(terms) == len(set(terms)) > 50
+    assert terms == sorted(terms, key=str.lower)
     assert {"arm", "A/A control", "block", "round", "workload", "quarantine", "lock"} <= set(terms)
 
 
-def test_docs_prints_the_address_that_the_metadata_hold(
+def test_docs_prints_the_address_of_the_package_metadata(
     advisor_here: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / "seshat_advisor-9.dist-info"
@@ -138,10 +139,10 @@ def test_docs_prints_the_address_that_the_metadata_hold(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    shown = advisor_here("docs")
+    completed = advisor_here("docs")
     (installed / "METADATA").write_text(metadata)
     missing = advisor_here("docs")
 
-    assert (shown.returncode, shown.stdout) == (0, "https://a.example/d\n")
+    assert (completed.returncode, completed.stdout) == (0, "https://a.example/d\n")
     assert missing.returncode == 2
     assert "does not name the address of the documentation" in missing.stderr

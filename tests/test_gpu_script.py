@@ -70,77 +70,77 @@ def observations(folder: Path) -> list[Observation]:
     ]
 
 
-def test_a_bare_interpreter_measures_what_it_has_and_the_knowledge_base_accepts_it(
+def test_a_bare_interpreter_measures_its_packages_and_the_results_can_be_imported(
     bare: Path, tmp_path: Path, advisor_here: Advisor
 ) -> None:
-    asked = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
+    arguments = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
 
-    first = start(bare, *asked).communicate()[0]
-    again = start(bare, *asked)
+    first = start(bare, *arguments).communicate()[0]
+    again = start(bare, *arguments)
     second = again.communicate()[0]
     (file,) = (tmp_path / "out").glob("*.jsonl")
     imported = advisor_here("knowledge", "import", str(file))
     twice = advisor_here("knowledge", "import", str(file))
 
-    found = observations(tmp_path / "out")
+    stored = observations(tmp_path / "out")
     assert "no NVIDIA GPU: only the CPU part is measured" in first
     assert "not known: accelerators: `nvidia-ml-py` is not installed" in first
     assert "not known: microarchitecture: `archspec` is not installed" in first
-    assert [(o.indicator.name, o.arm, o.status) for o in found] == [("startup", 0, "ok"), ("startup", 1, "ok")]
-    assert [p.name for p in found[0].stack.packages] == ["numpy", *NEEDED]
+    assert [(o.indicator.name, o.arm, o.status) for o in stored] == [("startup", 0, "ok"), ("startup", 1, "ok")]
+    assert [p.name for p in stored[0].stack.packages] == ["numpy", *NEEDED]
     # A run of less than a second may end before the machine is read for the first time.
-    assert all(o.telemetry.get("memory_bytes_max", 1.0) > 0 for o in found)
+    assert all(o.telemetry.get("memory_bytes_max", 1.0) > 0 for o in stored)
     assert "this piece: nothing; 2 of 2 runs are measured" in second
     assert again.returncode == 0
     assert "2 added, 0 already stored" in imported.stdout
     assert "0 added, 2 already stored" in twice.stdout
 
 
-def test_what_is_measured_when_it_is_terminated_is_kept_and_the_rest_follows(bare: Path, tmp_path: Path) -> None:
-    asked = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
-    process = start(bare, *asked)
+def test_a_terminated_run_keeps_its_observations_and_can_continue(bare: Path, tmp_path: Path) -> None:
+    arguments = (str(tmp_path / "out"), "--only", "numpy-system", "--rounds", "1")
+    process = start(bare, *arguments)
     while process.poll() is None and not list((tmp_path / "out").glob("*.jsonl")):
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     process.wait()
     before = [o.identity for o in observations(tmp_path / "out")]
 
-    last = start(bare, *asked)
+    last = start(bare, *arguments)
     last.communicate()
 
-    found = observations(tmp_path / "out")
+    stored = observations(tmp_path / "out")
     assert process.returncode == gpu.MORE_TO_MEASURE
     assert last.returncode == 0
-    assert [o.identity for o in found][: len(before)] == before
-    assert 0 < len(before) < len(found)
-    assert [(o.round, o.arm) for o in found] == [(0, 0), (0, 1)]
-    assert {o.status for o in found} == {"ok"}
-    assert len({o.block for o in found}) == 1
+    assert [o.identity for o in stored][: len(before)] == before
+    assert 0 < len(before) < len(stored)
+    assert [(o.round, o.arm) for o in stored] == [(0, 0), (0, 1)]
+    assert {o.status for o in stored} == {"ok"}
+    assert len({o.block for o in stored}) == 1
 
 
-def test_a_piece_that_has_no_time_measures_nothing(bare: Path, tmp_path: Path) -> None:
+def test_a_session_without_time_measures_nothing(bare: Path, tmp_path: Path) -> None:
     process = start(bare, str(tmp_path / "out"), "--only", "numpy-system", "--minutes", "0")
-    told = process.communicate()[0]
+    output = process.communicate()[0]
 
     assert process.returncode == gpu.MORE_TO_MEASURE
-    assert "0 of 8 runs are measured" in told
+    assert "0 of 8 runs are measured" in output
     assert observations(tmp_path / "out") == []
 
 
-def test_a_choice_that_leaves_nothing_to_measure_is_refused(bare: Path, tmp_path: Path) -> None:
+def test_a_selection_without_a_block_is_refused(bare: Path, tmp_path: Path) -> None:
     process = start(bare, str(tmp_path / "out"), "--only", "no-such-block")
-    told = process.communicate()[0]
+    output = process.communicate()[0]
 
     assert process.returncode == 2
-    assert "no block has `no-such-block` in its name" in told
+    assert "no block has `no-such-block` in its name" in output
     assert not (tmp_path / "out").exists()
 
 
-def test_an_interpreter_that_lacks_what_is_needed_is_told_so(bare: Path, tmp_path: Path) -> None:
+def test_missing_packages_of_an_interpreter_are_reported(bare: Path, tmp_path: Path) -> None:
     program = (
         "import sys, benchmarks.gpu as g; sys.modules['psutil'] = None; g.find_spec = lambda n: n != 'psutil' or None"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(bare), "-c", f"{program}; sys.exit(g.main([{str(tmp_path)!r}]))"],
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -148,8 +148,8 @@ def test_an_interpreter_that_lacks_what_is_needed_is_told_so(bare: Path, tmp_pat
         check=False,
     )
 
-    assert done.returncode == 2
-    assert "lacks psutil" in done.stderr
+    assert completed.returncode == 2
+    assert "lacks psutil" in completed.stderr
 
 
 class Pieces(FreshProcesses):
@@ -185,22 +185,22 @@ def measure(planned: Sequence[Planned], folder: Path, session: str, patience: in
     return runner
 
 
-def test_pieces_add_up_to_the_plan_and_nothing_is_measured_twice(planned: tuple[Planned, ...], tmp_path: Path) -> None:
+def test_sessions_add_up_to_the_plan_and_no_run_is_repeated(planned: tuple[Planned, ...], tmp_path: Path) -> None:
     some = [p for p in planned if "system" in p.name or p.name == "jax-training-cuda-large"]
     pieces = 0
 
     while measure(some, tmp_path, "s", 37).stopped:
         pieces += 1
 
-    found = Counter((o.block, o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
+    counts = Counter((o.block, o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
     assert pieces > 3
-    assert set(found.values()) == {1}
-    assert len(found) == ROUNDS * sum(len(s.indicators) for p in some for s in p.block.arms)
-    assert gpu.count_missing(some, ObservationFolder(tmp_path, session="s"), session="s") == (0, len(found))
+    assert set(counts.values()) == {1}
+    assert len(counts) == ROUNDS * sum(len(s.indicators) for p in some for s in p.block.arms)
+    assert gpu.count_missing(some, ObservationFolder(tmp_path, session="s"), session="s") == (0, len(counts))
     assert all(o.reference == (o.arm == 0) for o in observations(tmp_path))
 
 
-def test_a_pause_begins_another_session(tmp_path: Path) -> None:
+def test_after_a_pause_another_session_starts(tmp_path: Path) -> None:
     def name(seconds: float) -> str:
         return gpu.session_name(tmp_path, now=datetime.fromtimestamp(seconds, UTC))
 
@@ -218,7 +218,7 @@ def test_a_pause_begins_another_session(tmp_path: Path) -> None:
     assert name(2300) == later.stem.split("-")[1] != first
 
 
-def test_measuring_ends_even_where_every_session_is_shorter_than_a_round(
+def test_the_measurement_completes_although_every_session_is_shorter_than_a_round(
     planned: tuple[Planned, ...], tmp_path: Path
 ) -> None:
     some = [p for p in planned if p.name == "jax-training-cuda-large"]
@@ -228,13 +228,13 @@ def test_measuring_ends_even_where_every_session_is_shorter_than_a_round(
         sessions += 1
         assert sessions < 40
 
-    found = Counter((o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
-    assert set(found.values()) == {1}
+    counts = Counter((o.round, o.arm, o.indicator.label) for o in observations(tmp_path))
+    assert set(counts.values()) == {1}
     # One round was given up after its first session.
-    assert len({number for number, _, _ in found}) == ROUNDS + 1
+    assert len({number for number, _, _ in counts}) == ROUNDS + 1
 
 
-def test_another_machine_of_the_same_folder_has_blocks_of_its_own(planned: tuple[Planned, ...], tmp_path: Path) -> None:
+def test_another_machine_in_the_same_folder_has_other_blocks(planned: tuple[Planned, ...], tmp_path: Path) -> None:
     one = next(p for p in planned if p.name == "jax-system-cuda-large")
     other = replace(one, block=replace(one.block, hardware=replace(WITH_GPU, memory_bytes=1)))
     for each in (one, other):
@@ -251,8 +251,8 @@ def runs(planned: tuple[Planned, ...]) -> Iterator[tuple[str, str, str, str, fro
                 yield arm.backend, run.device, run.name, run.dtype, frozenset(arm.settings.items())
 
 
-def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[Planned, ...]) -> None:
-    found = set(runs(planned))
+def test_the_plan_for_a_gpu_has_the_most_important_cases(planned: tuple[Planned, ...]) -> None:
+    cases = set(runs(planned))
     names = [p.name for p in planned]
 
     assert names[:4] == [
@@ -263,30 +263,30 @@ def test_the_plan_for_a_gpu_has_what_its_users_need_first(planned: tuple[Planned
     ]
     assert [n for n in names if "cpu" in n] == names[names.index("torch-kernels-cpu-small") :]
     for settings in ({}, {"tf32": "on"}, {"tf32": "off"}, {"amp": "bfloat16"}, {"amp": "float16"}, {"compile": "on"}):
-        assert ("torch", "cuda", "training_step", "float32", frozenset(settings.items())) in found
+        assert ("torch", "cuda", "training_step", "float32", frozenset(settings.items())) in cases
     for dtype in ("float16", "bfloat16"):
-        assert ("torch", "cuda", "matmul", dtype, frozenset()) in found
-        assert ("jax", "cuda", "training_step", dtype, frozenset()) in found
-    assert ("torch", "cuda", "transfer", "float32", frozenset()) in found
+        assert ("torch", "cuda", "matmul", dtype, frozenset()) in cases
+        assert ("jax", "cuda", "training_step", dtype, frozenset()) in cases
+    assert ("torch", "cuda", "transfer", "float32", frozenset()) in cases
     # The package `onnxruntime` computes on the CPU only.
-    assert {device for backend, device, *_ in found if backend in ("onnxruntime", "numpy")} == {"cpu"}
+    assert {device for backend, device, *_ in cases if backend in ("onnxruntime", "numpy")} == {"cpu"}
     assert all(p.block.arms[0].reference and not p.block.arms[0].settings for p in planned)
     assert all([s.number for s in p.block.arms] == list(range(len(p.block.arms))) for p in planned)
 
 
-def test_the_measured_indicators_are_all_there_are(planned: tuple[Planned, ...]) -> None:
+def test_every_indicator_is_measured(planned: tuple[Planned, ...]) -> None:
     from pi_runners.indicators import INDICATORS
 
     assert {name for _, _, name, _, _ in runs(planned)} == set(INDICATORS)
 
 
-def test_the_measuring_path_imports_nothing_beyond_what_it_says(bare: Path, tmp_path: Path) -> None:
+def test_a_measurement_imports_only_the_documented_packages(bare: Path, tmp_path: Path) -> None:
     program = (
         "import json, sys, benchmarks.gpu as g\n"
         f"g.main([{str(tmp_path / 'out')!r}, '--only', 'numpy-system', '--minutes', '0'])\n"
         "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules} - sys.stdlib_module_names)))"
     )
-    done = subprocess.run([str(bare), "-c", program], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    result = subprocess.run([str(bare), "-c", program], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
 
-    imported = {name for name in json.loads(done.stdout.splitlines()[-1]) if not name.startswith("_")}
+    imported = {name for name in json.loads(result.stdout.splitlines()[-1]) if not name.startswith("_")}
     assert imported == {"benchmarks", "knowledge", "pi_runners", *NEEDED}

@@ -1,4 +1,4 @@
-"""Tests with the configured package index: real locks, installed by pip and uv, and real measurements."""
+"""The whole way on the configured package index: a real lock, installed by pip and by uv."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.network, pytest.mark.usefixtures("network")]
 
 
 def run(*command: object) -> str:
-    result = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    completed = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def list_packages(python: Path) -> dict[str, str]:
@@ -38,16 +38,16 @@ def list_packages(python: Path) -> dict[str, str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A small project with real packages."""
+    """A small real project."""
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\ndependencies = ["pandas", "threadpoolctl"]\n')
     return tmp_path
 
 
 def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -> None:
     for name in ("pylock.toml", "requirements.txt"):
-        result = advisor("advise", ".", "-o", name, "--format", "json")
-        assert result.returncode == 0, result.stderr
-    stack = {p["name"]: p["version"] for p in json.loads(result.stdout)["stack"]["packages"]}
+        completed = advisor("advise", ".", "-o", name, "--format", "json")
+        assert completed.returncode == 0, completed.stderr
+    stack = {p["name"]: p["version"] for p in json.loads(completed.stdout)["stack"]["packages"]}
     for name in ("with-uv", "with-uv-lock", "with-pip"):
         run(find_uv(), "venv", "--python", sys.executable, project / name)
     python = {name: project / name / "bin" / "python" for name in ("with-uv", "with-uv-lock", "with-pip")}
@@ -77,9 +77,9 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
     assert {k: v for k, v in list_packages(python["with-pip"]).items() if k not in before} == stack
 
 
-def test_offline_advice_is_identical_byte_for_byte(advisor: Advisor, project: Path) -> None:
+def test_the_advice_is_identical_offline(advisor: Advisor, project: Path) -> None:
     advisor("advise", ".", "--hardware", "h200", "--python", "3.12")
-    # The second run compares its advice with the lock of the first.
+    # The lock that was written is what the next advice is compared with.
     online = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json")
     lock = (project / "pylock.toml").read_bytes()
     offline = advisor("advise", ".", "--hardware", "h200", "--python", "3.12", "--format", "json", "--offline")
@@ -105,13 +105,13 @@ def test_default_pytorch_builds_have_the_cuda_version_of_the_rules(tmp_path: Pat
                 runtimes = [
                     r for r in client.metadata(file).requires if re.match("nvidia-cuda-runtime|cuda-tool", r.name)
                 ]
-                assert [str(r.specifier).startswith(f"=={rule.cuda}.") for r in runtimes] == [True], (version, runtimes)
+                assert [str(r.specifier).startswith(f"=={rule.cuda}.") for r in runtimes] == [True], (version, carried)
                 checked += 1
     assert checked >= len(rules)
 
 
 @pytest.mark.slow
-def test_the_newest_pytorch_with_support_for_the_v100_is_recommended(advisor: Advisor, project: Path) -> None:
+def test_a_v100_gets_the_newest_pytorch_that_supports_it(advisor: Advisor, project: Path) -> None:
     (project / "requirements.txt").write_text("torch\n")
 
     result = advisor("advise", "-r", "requirements.txt", "--hardware", "v100", "--python", "3.12", "--format", "json")
@@ -128,12 +128,12 @@ def test_the_newest_pytorch_with_support_for_the_v100_is_recommended(advisor: Ad
     ("framework", "stack"), [("tensorflow-cpu", "tensorflow-cpu==2.21.0"), ("torch", "torch==2.13.0")]
 )
 def test_a_framework_runs_every_indicator(advisor: Advisor, tmp_path: Path, framework: str, stack: str) -> None:
-    result = advisor(
+    completed = advisor(
         "pi", "run", "matmul", "conv2d", "training_step", "--stack", stack, "--rounds", "1", "--samples", "2",
         "--min-time", "0.001", "--no-aa", "-o", "block.jsonl",
     )  # fmt: skip
 
-    assert result.returncode == 0, result.stderr
+    assert completed.returncode == 0, completed.stderr
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     observations = [r["record"] for r in records if r["kind"] == "observation"]
     assert {(o["indicator"]["name"], o["status"], o["framework"]) for o in observations} == {

@@ -137,9 +137,9 @@ def open_gate(
         head = _Head(client=client, base=base, switches=switches, policy=policy, resolution=resolution)
         cases = [_case(context, head, stack.enter_context(_open_predictor(context, client))) for context in contexts]
         if files.current is None:
-            checked_paths = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
+            checked_locks = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
             exported_to = base.files.directory if base is not None and base.files is not None else None
-            changes += tuple(find_unchecked_locks(files.directory, policy, checked=checked_paths, base=exported_to))
+            changes += tuple(find_unchecked_locks(files.directory, policy, checked=checked_locks, base=exported_to))
         today = datetime.now(UTC).date()
         yield GateSession(
             result=check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts=contexts
@@ -293,8 +293,8 @@ def _lock(context: TargetContext) -> Lock:
             f"target `{context.name}` has the lock `{context.lock}`, which does not exist",
             hint=f"create it with `advisor advise --target {context.name}`",
         )
-    requested = files.current or (str(context.lock) if context.lock else None)
-    lock = read_current(requested, files.directory, context.target)
+    lock_path = files.current or (str(context.lock) if context.lock else None)
+    lock = read_current(lock_path, files.directory, context.target)
     if lock is None:
         raise InputError(
             f"`{files.directory}` has no lock to check",

@@ -27,7 +27,7 @@ class IndicatorOptions:
     Attributes:
         size: Parameter set: ``small``, ``medium`` or ``large``.
         shapes: Published shapes instead, such as ``deepbench``.
-        parameters: Parameters of one's own instead.
+        parameters: Your own parameters instead of a set or published shapes.
         dtypes: Element types.
         device: ``auto``, ``cpu`` or ``cuda``.
         settings: Values of each run-time setting; every stack is measured without and with each combination.

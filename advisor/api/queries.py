@@ -132,15 +132,15 @@ def estimate_stack(
     versions = _versions(stack)
     framework = next((n for n in versions if n in FRAMEWORKS and n != "numpy"), None) or next(iter(versions))
     if indicator is None:
-        predicted_workload = find_workload(workload)
+        weighting = find_workload(workload)
     else:
-        predicted_workload = Workload(
+        weighting = Workload(
             name=indicator, summary=indicator, weights={indicator: 1.0}, backends=(), source="request", only={}
         )
     profile = find_profile(hardware)
     with open_readable_store(knowledge) as store:
         estimator = PosteriorEstimator(
-            ModelCache(store), hardware=profile, workload=predicted_workload, frameworks=frozenset(FRAMEWORKS)
+            ModelCache(store), hardware=profile, workload=weighting, frameworks=frozenset(FRAMEWORKS)
         )
         model = estimator.model(framework)
         if model is None:

@@ -241,11 +241,11 @@ def _current_lock(context: TargetContext) -> Lock | None:
     from knowledge.domain.errors import InputError
 
     files = context.files
-    requested = files.current or (str(context.lock) if context.lock and context.lock.exists() else None)
+    lock_path = files.current or (str(context.lock) if context.lock and context.lock.exists() else None)
     try:
-        return read_current(requested, files.directory, context.target)
+        return read_current(lock_path, files.directory, context.target)
     except InputError as error:
-        if requested is not None:
+        if lock_path is not None:
             raise
         logger.warning("the stack is not compared with the current one: %s", error.message)
         return None

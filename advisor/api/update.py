@@ -126,7 +126,7 @@ def update_lock(
         case = target_result.case
         lock, reason = case.head.lock, target_result.not_predicted
         problem = without_pins(context.problem, lock)
-        # Locked versions stay candidates even if they were withdrawn: the gate decides whether they may stay.
+        # Locked versions stay candidates even if they were yanked: the gate decides whether they may stay.
         policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
         request = replace(context, problem=replace(problem, policy=policy)).request(
             case.client, case.predictor.estimator

@@ -75,7 +75,7 @@ class PrometheusSink:
         for name, value in o.telemetry.items():
             if name not in self._telemetry:
                 self._telemetry[name] = self._gauge(
-                    f"seshat_telemetry_{name}", f"{name} beside the newest run", registry=self._registry
+                    f"seshat_telemetry_{name}", f"{name} during the newest run", registry=self._registry
                 )
             self._telemetry[name].set(value)
 
@@ -83,7 +83,7 @@ class PrometheusSink:
         from prometheus_client import write_to_textfile
 
         try:
-            # Written beside and renamed: the collector never sees half a file.
+            # It writes a temporary file and renames it: the collector never reads half a file.
             write_to_textfile(str(self._path), self._registry)
         except OSError as error:
             raise UnavailableError(

@@ -1,1 +1,1 @@
-"""The command line: one module a command group; only this room prints, prompts or exits."""
+"""The command line: one module for each command group; only this package prints, prompts or exits."""

@@ -291,12 +291,12 @@ def _push(service: KnowledgeService, waiting: list[bytes]) -> UnavailableError |
 
     while waiting:
         try:
-            receipt = service.deliver(waiting[0])
+            delivery = service.deliver(waiting[0])
         except UnavailableError as error:
-            # Measuring goes on: what is measured is on the disk, and in the output.
+            # Measuring continues: all observations are on the disk and in the output.
             warn(error.message, hint=f"{len(waiting)} deliveries wait")
             return error
-        warn_of_quarantine(receipt.quarantined)
+        warn_of_quarantine(delivery.quarantined)
         del waiting[0]
     return None
 

@@ -14,7 +14,7 @@ def docs() -> None:
 
 
 def documentation_address() -> str:
-    """Return the address of the documentation, which stands in `project.urls` of `pyproject.toml` alone.
+    """Return the address of the documentation, which is defined only in `project.urls` of `pyproject.toml`.
 
     Raises:
         InputError: If the metadata of the installed program does not hold it.

@@ -71,10 +71,10 @@ def import_(
             with ExitStack() as opened:
                 if _is_knowledge_base(place):
                     ingest = sink.add(opened.enter_context(_other(place)).observations())
-                    lost = 0
+                    omitted = 0
                 else:
-                    ingest, lost = _import_file(sink, Path(place), keep_valid=keep_valid)
-            left_out = f", {lost} lines left out" if lost else ""
+                    ingest, omitted = _import_file(sink, Path(place), keep_valid=keep_valid)
+            left_out = f", {omitted} lines left out" if omitted else ""
             quarantined = f", {len(ingest.quarantined)} quarantined" if ingest.quarantined else ""
             typer.echo(f"{place}: {ingest.added} added, {ingest.known} already stored{quarantined}{left_out}")
 

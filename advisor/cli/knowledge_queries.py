@@ -110,7 +110,7 @@ def _gain_name(gain: Gain, kind: str, software: str) -> str:
 
 
 def _best(scores: Sequence[Score]) -> list[str]:
-    """Tell which software was fastest on each machine that several ran on, by benchmark."""
+    """Return the fastest software of each benchmark on each machine that ran several, one line each."""
     from advisor.report.evidence import software
 
     groups: dict[tuple[str, int, str, str], list[Score]] = {}

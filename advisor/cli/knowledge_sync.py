@@ -127,7 +127,7 @@ def list_tokens(format: FormatOption = "text", knowledge: KnowledgeOption = None
         typer.echo(json.dumps({"schema_version": 1, "tokens": [asdict(t) for t in stored]}, indent=2))
         return
     for t in stored:
-        ended = f"revoked {t.revoked_at}" if t.revoked_at else f"until {t.expires_at}" if t.expires_at else "for ever"
+        ended = f"revoked {t.revoked_at}" if t.revoked_at else f"until {t.expires_at or 'revoked'}"
         typer.echo(f"{t.id}  {t.role:6}  {t.source}  since {t.created_at}, {ended}")
 
 
@@ -185,8 +185,8 @@ def drop(
 ) -> None:
     """Delete quarantined observations permanently."""
     with open_writable_store(knowledge) as store:
-        deleted = store.drop(_selected_identities(store, which or [], all_=all_, source=source))
-    typer.echo(f"{deleted} deleted")
+        deletions = store.drop(_selected_identities(store, which or [], all_=all_, source=source))
+    typer.echo(f"{deletions} deleted")
 
 
 def _selected_identities(store: KnowledgeBase, prefixes: Sequence[str], *, all_: bool, source: str | None) -> list[str]:

@@ -80,7 +80,7 @@ def disk_budget(gigabytes: float | None) -> float | None:
 
 @contextmanager
 def interruptible(how_to_continue: str) -> Iterator[None]:
-    """Tell the user how to continue after an interruption."""
+    """Report how to continue after an interruption."""
     try:
         yield
     except KeyboardInterrupt:

@@ -48,9 +48,9 @@ def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], forma
         return
     typer.echo(summary_of_rule(match))
     for key, value in asdict(match).items():
-        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        if text not in (None, ""):
-            typer.echo(f"  {key:15} {text}")
+        content = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        if content not in (None, ""):
+            typer.echo(f"  {key:15} {content}")
 
 
 def rule(
@@ -65,10 +65,10 @@ def rule(
     from knowledge.domain.suggestions import suggest
 
     check_format(format)
-    codes = all_codes()
-    matches = [about for about in codes.values() if code is None or code.upper() == about.code or code == about.name]
+    findings = all_codes()
+    matches = [about for about in findings.values() if code is None or code.upper() == about.code or code == about.name]
     if not matches:
-        raise InputError(f"there is no finding `{code}`", hint=suggest(str(code).upper(), codes))
+        raise InputError(f"there is no finding `{code}`", hint=suggest(str(code).upper(), findings))
     if format == "json":
         typer.echo(json.dumps([asdict(about) for about in matches], indent=2))
     elif code is None:

@@ -54,8 +54,8 @@ def serve(
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if host not in ("127.0.0.1", "::1", "localhost"):
             warn("tokens and observations travel in the clear", hint="put a proxy that speaks TLS before it")
-        printed_host = f"[{host}]" if ":" in host else host
-        say(f"serving `{store.address}` at http://{printed_host}:{listening.getsockname()[1]}")
+        url_host = f"[{host}]" if ":" in host else host
+        say(f"serving `{store.address}` at http://{url_host}:{listening.getsockname()[1]}")
         LOGGER.addHandler(logging.StreamHandler())
         LOGGER.setLevel(logging.INFO)
         # uvicorn's own lines hold whole addresses, and no token's name.

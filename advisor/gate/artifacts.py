@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.gate.findings import Cause, Finding
+from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.locked_files import LockedFiles
 from advisor.index.addresses import printable
 from advisor.index.filenames import file_key, version_of
@@ -41,7 +41,6 @@ class LockArtifacts:
         self._differing = {finding.package for finding in files.findings if finding.code in ("ADV014", "ADV024")}
         self.installable: dict[NormalizedName, Candidate] = {}
         self.findings: list[Finding] = [*files.findings]
-        unhashed: list[NormalizedName] = []
         for name, locked in self._scope.lock.packages.items():
             if locked.direct_reference:
                 if self._scope.lock.path is None:
@@ -55,10 +54,7 @@ class LockArtifacts:
             if name in files.foreign:
                 continue
             self.findings += self._locate(name, locked, offers)
-            if not locked.hashes:
-                unhashed.append(name)
-        if self._scope.lock.path is not None:
-            self.findings += self._without_hashes(unhashed)
+        self.findings += self._without_hashes()
 
     def vulnerabilities(self) -> Iterator[Finding]:
         """Yield the known vulnerabilities of the locked packages, and how many packages have no record.
@@ -146,11 +142,17 @@ class LockArtifacts:
         """Return all files of a version, for any target."""
         return [file for file in self._client.files(name) if version_of(file.filename) == version]
 
-    def _without_hashes(self, names: Sequence[NormalizedName]) -> Iterator[Finding]:
-        if not names:
-            return
-        if len(names) == len(self._scope.lock.packages):
+    def _without_hashes(self) -> Iterator[Finding]:
+        """Yield the packages whose files have no hash, for any platform, extra or group."""
+        indexed = [(name, locked) for name, locked in self._scope.lock.entries if not locked.direct_reference]
+        unhashed: dict[NormalizedName, LockedVersion] = {}
+        for name, locked in indexed:
+            if not locked.hashes and name not in self._files.foreign:
+                unhashed.setdefault(name, locked)
+        if unhashed and not any(locked.hashes for _, locked in indexed):
             yield self._scope.finding("ADV013", "the lock has no hashes", subject="all")
             return
-        for name in names:
-            yield self._scope.finding("ADV013", f"the lock has no hash of `{name}`", package=name)
+        for name, locked in unhashed.items():
+            place = Place(path=locked.path or str(self._scope.lock.path), line=locked.line)
+            message = f"the lock has no hash of `{name} {locked.version}`"
+            yield self._scope.finding("ADV013", message, package=name, place=place)

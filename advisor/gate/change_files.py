@@ -10,7 +10,7 @@ from pathlib import Path
 from advisor.gate.base import read_file_at
 from advisor.gate.base_policy import BasePolicy
 from advisor.gate.findings import Finding, Place
-from advisor.gate.git_objects import tracked_files
+from advisor.gate.git_objects import submodule_of, tracked_files
 from knowledge.domain.errors import InputError
 
 _SQLITE = re.compile(r"sqlite(\+\w+)?:///")
@@ -24,8 +24,9 @@ def refuse_tracked_cache(directory: Path, cache: Path) -> None:
         cache: The cache's directory.
 
     Raises:
-        InputError: If the repository tracks a file of the cache.
+        InputError: If the repository tracks a file of the cache, or the cache is in a submodule.
     """
+    _refuse_submodule(directory, cache, f"the cache `{cache}`")
     if files := tracked_files(directory, cache):
         raise InputError(
             f"the cache `{cache}` contains files of the repository, such as `{files[0]}`: a change could replace "
@@ -43,9 +44,10 @@ def refuse_changed_configuration(name: str, reference: str, directory: Path) -> 
         directory: The project's directory.
 
     Raises:
-        InputError: If the change has it otherwise.
+        InputError: If the change has it otherwise, or it is in a submodule.
     """
     path = Path(os.environ.get("PIP_CONFIG_FILE") or os.devnull)
+    _refuse_submodule(directory, path, f"the configuration of pip `{path}`")
     if not tracked_files(directory, path) or not path.is_file():
         return
     if read_file_at(reference, directory, Path(os.path.relpath(path, directory))) != path.read_bytes():
@@ -78,11 +80,12 @@ def base_knowledge(base_policy: BasePolicy, reference: str, directory: Path, add
         address: Address of the knowledge base; none for the user's own.
 
     Raises:
-        InputError: If only the change has it.
+        InputError: If only the change has it, or it is in a submodule.
     """
     path = Path(_SQLITE.sub("", address or "").partition("?")[0])
     if address is None or "://" in _SQLITE.sub("", address):
         return BaseKnowledge(address=address)
+    _refuse_submodule(directory, path, f"the knowledge base `{path}`")
     content = read_file_at(reference, directory, Path(os.path.relpath(path, directory)))
     if content is None:
         # SQLite writes the content of a log file into the database that it belongs to.
@@ -99,6 +102,15 @@ def base_knowledge(base_policy: BasePolicy, reference: str, directory: Path, add
     same = path.is_file() and path.read_bytes() == content
     changes = () if same else (base_policy.finding(f"`{path}` differs from that of {base_policy.name}", _at(path)),)
     return BaseKnowledge(address=f"sqlite:///{copy}", changes=changes)
+
+
+def _refuse_submodule(directory: Path, path: Path, name: str) -> None:
+    """Refuse a file of a submodule: a change chooses the submodule's commit and repository."""
+    if (submodule := submodule_of(directory, path)) is not None:
+        raise InputError(
+            f"{name} is in the submodule `{submodule}` of the repository: a change could replace it",
+            hint="use one outside of the checkout",
+        )
 
 
 def _at(path: Path) -> Place:

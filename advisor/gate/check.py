@@ -176,9 +176,9 @@ def check(
     every = [*policy_changes, *(f for target in targets for f in target.findings)]
     reported, ignored = policy.apply(every, today=today)
     if before is not None:
-        earlier_exceptions = {ignore.identity for ignore in before.ignores}
+        ignored_before = {ignore.identity for ignore in before.ignores}
         reported = [
-            f for f in reported if f.code not in EXCEPTION_CODES or (f.package, f.subject) not in earlier_exceptions
+            f for f in reported if f.code not in EXCEPTION_CODES or (f.package, f.subject) not in ignored_before
         ]
     return GateResult(targets=targets, policy=policy, findings=merge_targets(reported), ignored=tuple(ignored))
 

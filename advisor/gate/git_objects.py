@@ -12,6 +12,7 @@ from pathlib import Path
 from knowledge.domain.errors import InputError
 
 _LINK = "120000"
+_SUBMODULE = b"160000 "
 _MAX_LINKS = 40
 """Maximum number of links that are followed for one path, as on Linux (man 7 path_resolution)."""
 
@@ -121,6 +122,19 @@ def tracked_files(directory: Path, path: Path) -> tuple[str, ...]:
         listed = _run(directory, "--literal-pathspecs", "ls-files", "-z", "--", place)
         tracked |= dict.fromkeys(os.fsdecode(name) for name in listed.stdout.split(b"\0") if name)
     return tuple(tracked)
+
+
+def submodule_of(directory: Path, path: Path) -> str | None:
+    """Return the submodule of a directory's repository that a path is in; none if it is in none."""
+    top = os.fsdecode(_run(directory, "rev-parse", "--show-toplevel").stdout.removesuffix(b"\n"))
+    if not top:
+        return None
+    listed = _run(Path(top), "ls-files", "--stage", "-z").stdout.split(b"\0")
+    names = [os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(_SUBMODULE)]
+    submodules = {os.path.realpath(os.path.join(top, name)): name for name in names}
+    places = [Path(os.path.abspath(path)), Path(os.path.realpath(path))]
+    ancestors = (os.path.realpath(ancestor) for place in places for ancestor in (place, *place.parents))
+    return next((submodules[ancestor] for ancestor in ancestors if ancestor in submodules), None)
 
 
 def _resolved(path: str, links: Mapping[str, str]) -> str | None:

@@ -157,14 +157,14 @@ def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text:
 
 
 def _codes(value: Any, key: str, path: str) -> set[str]:
-    catalogue = gate_codes()
+    findings = gate_codes()
     codes: set[str] = set()
     for word in _texts(value, key, path):
-        matching = {code for code, about in catalogue.items() if code.startswith(word) or about.name == word}
+        matching = {code for code, about in findings.items() if code.startswith(word) or about.name == word}
         if not word or not matching:
             raise InputError(
                 f"`{path}`: `tool.advisor.gate.{key}` names `{word}`, which is not the code or the name of a finding",
-                hint=suggest(word, [*catalogue, *(about.name for about in catalogue.values())]),
+                hint=suggest(word, [*findings, *(about.name for about in findings.values())]),
             )
         codes |= matching
     return codes
@@ -210,10 +210,10 @@ def _ignore(entry: Mapping[str, Any], path: str, text: str) -> Ignore:
     for key in ("code", "reason"):
         if not isinstance(entry.get(key), str) or not entry[key].strip():
             raise InputError(f"{where} has no `{key}`", hint=_EXAMPLE)
-    catalogue = gate_codes()
-    code = next((c for c, about in catalogue.items() if entry["code"] in (c, about.name)), None)
+    codes = gate_codes()
+    code = next((c for c, about in codes.items() if entry["code"] in (c, about.name)), None)
     if code is None:
-        hint = suggest(entry["code"], catalogue)
+        hint = suggest(entry["code"], codes)
         raise InputError(f"{where} names `{entry['code']}`, which is not the code or the name of a finding", hint=hint)
     expires = entry.get("expires")
     if isinstance(expires, str):

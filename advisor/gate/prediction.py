@@ -1,4 +1,4 @@
-"""Cached predictions: the gate runs on every push, and predictions seldom change."""
+"""Cached predictions: the gate runs on every push, and predictions rarely change."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Advisories:
 
 
 def _ids(body: bytes) -> list[str] | None:
-    """Return the identifiers of the vulnerabilities in a record, without withdrawn ones."""
+    """Return the identifiers in a record of vulnerabilities, without withdrawn vulnerabilities."""
     try:
         records = json.loads(body)["vulnerabilities"]
         identifiers = {str(record["id"]) for record in records if not record.get("withdrawn")}

@@ -228,9 +228,9 @@ class Transport:
                         raise self._error(url, f"the temporary file cannot be written: {error.strerror}") from None
                 return digest.hexdigest()
 
-            digest_text = self._request("GET", url, headers, take, timeouts=FILE_TIMEOUTS)
+            checksum = self._request("GET", url, headers, take, timeouts=FILE_TIMEOUTS)
             file.seek(0)
-            yield file, digest_text
+            yield file, checksum
 
     def part(self, url: str, first: int, last: int | None = None) -> Part:
         """Get a part of a file.

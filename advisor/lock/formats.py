@@ -81,7 +81,7 @@ def lock_text(
 
 
 def _identity(problem: ResolutionProblem, path: Path) -> ProjectIdentity:
-    """Return what the `pyproject.toml` beside the requirements or the lock states, else the directory's name."""
+    """Return the identity from the `pyproject.toml` next to the requirements or the lock, else the directory's name."""
     folders = [Path(root.path).parent for root in problem.roots if root.path and not root.constraint]
     for folder in dict.fromkeys([*folders, path.parent]):
         if (identity := read_identity(folder / "pyproject.toml")) is not None:

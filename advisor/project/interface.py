@@ -73,7 +73,7 @@ def shape_checked(path: Path) -> Iterator[None]:
         reason = " ".join(str(error).split())
         raise InputError(
             f"`{path}` has a value of the wrong type: {reason}",
-            hint="look for a table in the place of a list or a string, or the reverse",
+            hint="look for a table where a list or a string belongs, or the reverse",
         ) from None
 
 

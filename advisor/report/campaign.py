@@ -123,8 +123,8 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
 def text(status: CampaignStatus) -> str:
     """Return the status of a campaign as plain text."""
     total = status.total
-    measured = total["done"] + total["failed"]
-    lines = [f"{status.name}: {status.state}, {measured} of {total.total()} measured ({status.folder})", ""]
+    finished = total["done"] + total["failed"]
+    lines = [f"{status.name}: {status.state}, {finished} of {total.total()} measured ({status.folder})", ""]
     lines += _table("stack", status.stacks)
     if status.nodes:
         lines += ["", *_table("node", status.nodes)]

@@ -44,8 +44,8 @@ def _price_lines(prices: Sequence[Price]) -> Iterator[str]:
 
 def _difference(price: Price, kind: str) -> str:
     """Return the speed and the libyears that a constraint costs, or that another interpreter gains."""
-    is_predicted = price.prediction is not None and price.prediction.changes
-    speed = f"estimated {kind} {_speed(price.prediction)}" if is_predicted else f"{kind} in speed unknown"
+    has_prediction = price.prediction is not None and price.prediction.changes
+    speed = f"estimated {kind} {_speed(price.prediction)}" if has_prediction else f"{kind} in speed unknown"
     return f"{speed}; {price.libyears:.1f} libyears"
 
 

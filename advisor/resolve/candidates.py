@@ -172,7 +172,7 @@ class IndexCandidates:
                     continue
                 filenames.add(offer.file.filename)
                 file = offer.file
-                best_so_far = best.get(offer.version)
+                previous = best.get(offer.version)
                 if reason := self._policy_reason(name, offer):
                     self._skip(name, reason, file.filename)
                 elif (
@@ -183,7 +183,7 @@ class IndexCandidates:
                     self._skip(name, "yanked", file.filename)
                 elif any(file.sha256 not in accepted for accepted in hashes):
                     self._skip(name, "hash differs from the required ones", file.filename)
-                elif best_so_far is None or offer.rank < best_so_far.rank:
+                elif previous is None or offer.rank < previous.rank:
                     best[offer.version] = offer
         return tuple(
             Candidate(name=name, version=version, file=best[version].file)

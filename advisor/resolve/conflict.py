@@ -106,8 +106,8 @@ class _Reduction:
             facts = [*roots, *(fact for fact in self._guards if fact.root is None)]
             assumptions = [self._guards[fact] for fact in facts]
             # A solution that uses only known metadata is the fastest proof that there is no conflict.
-            read_only = [negated(literal) for literal in self._encoding.unread()]
-            answer = self._model.solve(self._effort, assumptions=[*assumptions, *read_only])
+            unread = [negated(literal) for literal in self._encoding.unread()]
+            answer = self._model.solve(self._effort, assumptions=[*assumptions, *unread])
             if answer.values is None:
                 answer = self._model.solve(self._effort, assumptions=assumptions)
             if answer.values is None:
@@ -122,12 +122,12 @@ class _Reduction:
         picks: dict[Fact, Literal] = {fact: hitting.boolean() for fact in roots}
         while True:
             answer = hitting.solve(self._effort, costs=dict.fromkeys(picks.values(), 1))
-            subset = [fact for fact in roots if answer.values is not None and answer.is_true(picks[fact])]
-            if self._conflicts(subset):
-                return subset
-            compatible = list(subset)
+            facts = [fact for fact in roots if answer.values is not None and answer.is_true(picks[fact])]
+            if self._conflicts(facts):
+                return facts
+            compatible = list(facts)
             for fact in roots:
-                if fact not in subset and not self._conflicts([*compatible, fact]):
+                if fact not in facts and not self._conflicts([*compatible, fact]):
                     compatible.append(fact)
             if len(compatible) == len(roots):
                 # All of them conflict, so a call reached its work limit: the set cannot be reduced.

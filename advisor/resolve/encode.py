@@ -173,7 +173,7 @@ class Encoding:
         for candidate in fresh:
             literals[candidate.version] = self.model.boolean()
             for any_of in self._exclusive.get((name, candidate.version), ()):
-                self.model.require(any_of, condition=literals[candidate.version])
+                self.model.require(any_of, when=literals[candidate.version])
         parts = [literals[c.version] for c in fresh]
         whole = self._older.pop(name, self._present[name])
         if len(literals) < len(allowed):
@@ -236,10 +236,10 @@ class Encoding:
             for version, literal in self._literals[name].items():
                 for root in roots:
                     if not admits(root.requirement, version):
-                        self.model.require(negated(literal), condition=self._guard(Fact(root=root)))
+                        self.model.require(negated(literal), when=self._guard(Fact(root=root)))
                 if (name, version) in limits.forbidden:
                     reason = limits.forbidden[name, version]
-                    self.model.require(negated(literal), condition=self._guard(Fact(rule=reason)))
+                    self.model.require(negated(literal), when=self._guard(Fact(rule=reason)))
 
     def _exclude(self, sides: Sequence[frozenset[Choice]], guard: Literal | None) -> None:
         """Forbid stacks that have one choice of each of several sets."""
@@ -251,17 +251,17 @@ class Encoding:
                 self._exclusive.setdefault(choice, []).append(any_of)
                 literal = self.literal(choice)
                 if literal is not None:
-                    self.model.require(any_of, condition=literal)
-        self.model.require_any([negated(any_of) for any_of in side_literals], condition=guard)
+                    self.model.require(any_of, when=literal)
+        self.model.require_any([negated(any_of) for any_of in side_literals], when=guard)
 
     def _require_root(self, name: NormalizedName, root: RootRequirement) -> None:
         self.required.add(name)
         guard = self._guard(Fact(root=root))
-        self.model.require(self._present[name], condition=guard)
+        self.model.require(self._present[name], when=guard)
         dependency = Dependency(name=name, requirement=root.requirement)
         pending = list(self._add_extras(dependency))
         for extra in dependency.extras:
-            self.model.require(self._extra_literals[name][extra], condition=guard)
+            self.model.require(self._extra_literals[name][extra], when=guard)
         self.add_dependencies(candidate for candidate, _ in pending)
 
     def _require(self, name: NormalizedName, needs: Sequence[Need]) -> None:
@@ -279,7 +279,7 @@ class Encoding:
             self.model.at_most_as_many(
                 literals,
                 [*right, self._older[name]] if older else right,
-                conditions=conditions if guard is None else [*conditions, guard],
+                when=conditions if guard is None else [*conditions, guard],
             )
 
     def _unless(self, name: NormalizedName, extra: NormalizedName | None) -> list[Literal]:
@@ -337,8 +337,8 @@ class Encoding:
         if key not in self._both:
             both = self.model.boolean()
             self.model.require_any((negated(left), negated(right), both))
-            self.model.require(left, condition=both)
-            self.model.require(right, condition=both)
+            self.model.require(left, when=both)
+            self.model.require(right, when=both)
             self._both[key] = both
         return self._both[key]
 

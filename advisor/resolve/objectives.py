@@ -182,10 +182,10 @@ class Criteria:
         }
         exclusive: list[tuple[tuple[frozenset[Choice], ...], str]] = []
         for rule in self._rules.conflicts:
-            left = self._matching(candidates, rule.package, rule.versions)
-            right = self._matching(candidates, rule.other, rule.other_versions)
-            if rule.severity == "forbidden" and left and right:
-                exclusive.append(((left, right), f"{rule.message} ({rule.source})"))
+            choices = self._matching(candidates, rule.package, rule.versions)
+            other_choices = self._matching(candidates, rule.other, rule.other_versions)
+            if rule.severity == "forbidden" and choices and other_choices:
+                exclusive.append(((choices, other_choices), f"{rule.message} ({rule.source})"))
         for refused in self._refused:
             if all(name in candidates for name, _ in refused):
                 exclusive.append(
@@ -223,11 +223,11 @@ class Criteria:
                 if price:
                     costs[name, candidate.version] = price
         pairs: dict[tuple[Choice, PairedChoice], int] = {
-            (left, right): 1
+            (choice, other_choice): 1
             for rule in self._rules.conflicts
             if rule.severity == "discouraged"
-            for left in self._matching(candidates, rule.package, rule.versions)
-            for right in self._matching(candidates, rule.other, rule.other_versions)
+            for choice in self._matching(candidates, rule.package, rule.versions)
+            for other_choice in self._matching(candidates, rule.other, rule.other_versions)
         }
         return Objective(name="rules", costs=costs, pairs=pairs)
 

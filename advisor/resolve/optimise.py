@@ -257,7 +257,7 @@ class _Stages:
         roots = self._encoding.required
         for name in self._rewarded:
             if name in self._encoding.candidates and name not in roots:
-                model.require_any(self._encoding.supports(name), condition=self._encoding.present(name))
+                model.require_any(self._encoding.supports(name), when=self._encoding.present(name))
         for literals, name in self._excluded:
             # These choices need no further package.
             model.require_any([*map(negated, literals), negated(self._encoding.present(name))])
@@ -303,11 +303,11 @@ class _Stages:
                 this, newer = self._encoding.older(name), [absent, *choices.values()]
             before, equal_so_far = equal_so_far, model.boolean()
             here = model.boolean()
-            model.require_any(newer, condition=here)
-            model.require(this, condition=equal_so_far)
+            model.require_any(newer, when=here)
+            model.require(this, when=equal_so_far)
             if before is not None:
-                model.require(before, condition=here)
-                model.require(before, condition=equal_so_far)
+                model.require(before, when=here)
+                model.require(before, when=equal_so_far)
             newer_at.append(here)
         model.require_any(newer_at)
 

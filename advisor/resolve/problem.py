@@ -149,7 +149,7 @@ class CandidateSource(Protocol):
         """Return the dependencies of a candidate, or the additional ones of an extra; none if they are unusable."""
 
     def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or none if there is no record."""
+        """Return a candidate's known vulnerabilities, or none without a record of them."""
 
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""

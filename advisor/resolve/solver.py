@@ -83,40 +83,37 @@ class SolverModel:
         self.size += 1
         return self.size - 1
 
-    def require_any(self, literals: Iterable[Literal], *, condition: Literal | None = None) -> None:
-        """Require at least one of some literals (if ``condition`` is true)."""
+    def require_any(self, literals: Iterable[Literal], *, when: Literal | None = None) -> None:
+        """Require at least one of some literals (if the literal ``when`` is true)."""
         constraint = self._proto.constraints.add()
-        constraint.bool_or.literals.extend([*literals, *(() if condition is None else (negated(condition),))])
+        constraint.bool_or.literals.extend([*literals, *(() if when is None else (negated(when),))])
 
-    def require(self, literal: Literal, *, condition: Literal | None = None) -> None:
-        """Require a literal (if ``condition`` is true)."""
-        self.require_any((literal,), condition=condition)
+    def require(self, literal: Literal, *, when: Literal | None = None) -> None:
+        """Require a literal (if the literal ``when`` is true)."""
+        self.require_any((literal,), when=when)
 
     def exactly_one(self, literals: Iterable[Literal]) -> None:
         """Require exactly one of some literals."""
         self._proto.constraints.add().exactly_one.literals.extend(list(literals))
 
     def at_most_as_many(
-        self, left: Iterable[Literal], right: Iterable[Literal], *, conditions: Sequence[Literal] = ()
+        self, left: Iterable[Literal], right: Iterable[Literal], *, when: Sequence[Literal] = ()
     ) -> None:
-        """Require that no more of ``left`` are true than of ``right`` (if all ``conditions`` are true).
-
-        No literal is negated.
-        """
+        """Require that no more of ``left`` are true than of ``right`` if all of ``when`` are true; none is negated."""
         left, right = list(left), list(right)
-        self._limit([*left, *right], [1] * len(left) + [-1] * len(right), 0, conditions)
+        self._limit([*left, *right], [1] * len(left) + [-1] * len(right), 0, when)
 
     def at_most(self, costs: Mapping[Literal, int], limit: int) -> None:
         """Limit a weighted sum of Booleans, none of them negated."""
         if costs:
             self._limit(list(costs), list(costs.values()), limit, ())
 
-    def _limit(self, variables: list[int], factors: list[int], limit: int, conditions: Sequence[Literal]) -> None:
+    def _limit(self, variables: list[int], factors: list[int], limit: int, when: Sequence[Literal]) -> None:
         constraint = self._proto.constraints.add()
         constraint.linear.vars.extend(variables)
         constraint.linear.coeffs.extend(factors)
         constraint.linear.domain.extend((_LEAST, limit))
-        constraint.enforcement_literal.extend(conditions)
+        constraint.enforcement_literal.extend(when)
 
     def solve(
         self,

@@ -58,7 +58,7 @@ def create_atomically(path: Path, content: str | bytes) -> bool:
 
 @contextmanager
 def _temporary_file(path: Path, content: str | bytes, *, durable: bool) -> Iterator[str]:
-    """Write content to a temporary file beside a path, which is removed at the end if it still exists."""
+    """Write content to a temporary file in the folder of a path; remove it at the end if it still exists."""
     temporary = ""
     try:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -156,10 +156,10 @@ class GaussianProcess:
         cross = np.zeros((len(terms), len(arms)))
         selected = {what: np.array([t.effects is None or what in t.effects for t in terms]) for what, *_ in PARTS}
         for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
-            rows = np.flatnonzero(selected[part[0]])
-            if variance > 0 and len(rows):
-                cross[rows] += variance * design.sums(part, heads[rows], row, weights, arms)
-                cross[rows] -= variance * design.sums(part, heads[rows], row, weights, references)
+            indices = np.flatnonzero(selected[part[0]])
+            if variance > 0 and len(indices):
+                cross[indices] += variance * design.sums(part, heads[indices], row, weights, arms)
+                cross[indices] -= variance * design.sums(part, heads[indices], row, weights, references)
 
         def prior(left: Array, right: Array) -> Array:
             covariances = np.zeros(len(left))

@@ -40,7 +40,7 @@ def stack_name(o: Observation) -> str:
 def is_machine(hardware: HardwareProfile, name: str) -> bool:
     """Whether a text is the name, microarchitecture, accelerator model, or a prefix of the identity of a machine."""
     names = {hardware.name, hardware.cpu.microarchitecture, *(a.model for a in hardware.accelerators)}
-    if name.lower() in {spelling.lower() for spelling in names}:
+    if name.lower() in {identity.lower() for identity in names}:
         return True
     return len(name) > 5 and hardware.identity.startswith(name)
 

@@ -89,12 +89,12 @@ def _key(o: Observation) -> RoofKey:
 def summarise_block(observations: Iterable[Observation]) -> tuple[Summary, ...]:
     """Summarise every arm and indicator of one block, in order of indicator and arm."""
     observations = tuple(observations)
-    roofs_of_block = roofs(observations)
+    roofline = roofs(observations)
     groups: dict[tuple[str, int], list[Observation]] = defaultdict(list)
     for o in observations:
         if o.status == "ok":
             groups[o.indicator.label, o.arm].append(o)
-    return tuple(_summarise(runs, roofs_of_block) for _, runs in sorted(groups.items()))
+    return tuple(_summarise(runs, roofline) for _, runs in sorted(groups.items()))
 
 
 def _summarise(runs: Sequence[Observation], roofs_of_block: Mapping[RoofKey, Roof]) -> Summary:

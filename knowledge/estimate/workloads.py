@@ -83,7 +83,6 @@ def find_workload(name: str) -> Workload:
     catalogue = workload_catalogue()
     if name not in catalogue:
         raise InputError(
-            f"there is no workload `{name}`",
-            hint=f"the workloads are {', '.join(f'`{workload}`' for workload in catalogue)}",
+            f"there is no workload `{name}`", hint=f"the workloads are {', '.join(f'`{other}`' for other in catalogue)}"
         )
     return catalogue[name]

@@ -30,7 +30,7 @@ def parquet_table(observations: Iterable[Observation]) -> bytes:
     from io import BytesIO
 
     rows = [_row(o) for o in observations]
-    # Nothing to tell the types by: an empty table has the columns all the same.
+    # An empty table has the same columns, although there are no values to infer their types from.
     names = list(_row_names())
     columns = {name: [row[name] for row in rows] for name in names}
     buffer = BytesIO()

@@ -117,26 +117,24 @@ def create_app(
 
     def token(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Token:
         access = access_record(request.scope)
-        credential = store.find_token(credentials.credentials) if credentials is not None else None
-        if credential is None:
+        caller = store.find_token(credentials.credentials) if credentials is not None else None
+        if caller is None:
             access.reason = _missing_token_reason(request, credentials)
             raise ServiceError(401, "no-token", "the request has no valid token", "send a bearer token")
-        access.token, access.source = credential.id, credential.source
-        if not credential.valid(datetime.now(UTC)):
-            access.reason = "revoked" if credential.revoked_at else f"expired at {credential.expires_at}"
-            state = "was revoked" if credential.revoked_at else access.reason
-            raise ServiceError(
-                401, "token-ended", f"token `{credential.id}` {state}", "ask the operator for a new token"
-            )
-        return credential
+        access.token, access.source = caller.id, caller.source
+        if not caller.valid(datetime.now(UTC)):
+            access.reason = "revoked" if caller.revoked_at else f"expired at {caller.expires_at}"
+            state = "was revoked" if caller.revoked_at else access.reason
+            raise ServiceError(401, "token-ended", f"token `{caller.id}` {state}", "ask the operator for a new token")
+        return caller
 
-    def runner(request: Request, credential: Annotated[Token, Depends(token)]) -> Token:
-        if credential.role != "runner":
-            access_record(request.scope).reason = f"role `{credential.role}`"
+    def runner(request: Request, caller: Annotated[Token, Depends(token)]) -> Token:
+        if caller.role != "runner":
+            access_record(request.scope).reason = f"role `{caller.role}`"
             raise ServiceError(
-                403, "not-allowed", f"token `{credential.id}` may only read", "use a token with the role `runner`"
+                403, "not-allowed", f"token `{caller.id}` may only read", "use a token with the role `runner`"
             )
-        return credential
+        return caller
 
     _install_error_handlers(app)
     app.add_middleware(AccessLog, metrics=metrics)
@@ -152,7 +150,7 @@ def create_app(
             }
         },
     )
-    async def deliver(request: Request, credential: Annotated[Token, Depends(runner)]) -> DeliveryReceipt:
+    async def deliver(request: Request, caller: Annotated[Token, Depends(runner)]) -> DeliveryReceipt:
         """Add all observations of a delivery, or none. Observations that are already stored are skipped."""
         content = await _body(request, most_bytes)
 
@@ -160,12 +158,12 @@ def create_app(
             with admission_lock:
                 lines = lines_of(content.decode("utf-8"))
                 delivered = tuple(read_observations(lines, where="line"))
-                result = Admission(store, catalogue, source=credential.source).add(delivered)
-            counts = {"added": result.added, "known": result.known, "quarantined": len(result.quarantined)}
-            metrics.received(counts, credential.source)
+                admission = Admission(store, catalogue, source=caller.source).add(delivered)
+            counts = {"added": admission.added, "known": admission.known, "quarantined": len(admission.quarantined)}
+            metrics.received(counts, caller.source)
             access_record(request.scope).counts = counts
-            entries = [QuarantineEntry(id=q.observation.identity, reason=q.reason) for q in result.quarantined]
-            return DeliveryReceipt(added=result.added, known=result.known, quarantined=entries)
+            entries = [QuarantineEntry(id=q.observation.identity, reason=q.reason) for q in admission.quarantined]
+            return DeliveryReceipt(added=admission.added, known=admission.known, quarantined=entries)
 
         try:
             return await run_in_threadpool(store_delivery)
@@ -182,21 +180,21 @@ def create_app(
         responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}, **_problems(401, 422, 429, 503)},
     )
     def observations(
-        credential: Annotated[Token, Depends(token)],
+        caller: Annotated[Token, Depends(token)],
         block: Annotated[str | None, Query(**_NAME, description="Only observations of this block.")] = None,
         indicator: Annotated[str | None, Query(**_NAME, description="Only observations of this indicator.")] = None,
     ) -> StreamingResponse:
         """Return observations as an observation file."""
-        if not streams.reserve(credential.id):
+        if not streams.reserve(caller.id):
             raise ServiceError(429, "too-many-streams", "too many streamed responses are open", "try again later")
         lines = _lines(store, block, indicator)
         try:
             # Read the first line before the response starts, so that a failure can still be reported by a status.
             first = next(lines, None)
         except BaseException:
-            streams.release(credential.id)
+            streams.release(caller.id)
             raise
-        return StreamedLines(first, lines, media_type=NDJSON, on_close=lambda: streams.release(credential.id))
+        return StreamedLines(first, lines, media_type=NDJSON, on_close=lambda: streams.release(caller.id))
 
     @app.get("/blocks", dependencies=any_token, responses=_problems(401, 503))
     def blocks() -> list[BlockEntry]:

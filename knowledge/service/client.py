@@ -185,7 +185,7 @@ class KnowledgeService:
                 time.sleep(wait)
         raise ServiceUnavailableError(
             f"the knowledge base at `{self.address}` cannot be used: {cause}",
-            hint="nothing is lost: run the same command again to continue",
+            hint="run the same command again to continue: observations that were already stored are skipped",
         )
 
     def _read(self, method: str, path: str, most_bytes: int, **more: Any) -> _Response:

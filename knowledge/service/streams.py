@@ -20,6 +20,9 @@ MOST_STREAMS_PER_TOKEN = 4
 """Maximum number of concurrent streamed responses for one token."""
 SEND_SECONDS = 60.0
 """Seconds without progress of the client after which a response is ended."""
+STREAM_SECONDS = 600.0
+"""Maximum total time of a response in seconds, because a client that reads slowly makes progress without end. The
+largest block that a pull accepts, 256 MiB, needs 0.45 MB/s."""
 
 
 class StreamQuota:
@@ -68,14 +71,18 @@ class StreamedLines(StreamingResponse):
         self._on_close = on_close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the lines; stop if the client disconnects or reads nothing for :data:`SEND_SECONDS`."""
+        """Send the lines; stop if the client disconnects or reads nothing for :data:`SEND_SECONDS`.
+
+        A response that is not complete after :data:`STREAM_SECONDS` is stopped, too.
+        """
 
         async def send_in_time(message: Message) -> None:
             with anyio.fail_after(SEND_SECONDS):
                 await send(message)
 
         try:
-            await super().__call__(scope, receive, send_in_time)
+            with anyio.fail_after(STREAM_SECONDS):
+                await super().__call__(scope, receive, send_in_time)
         except (ClientDisconnect, TimeoutError):
             # The response is incomplete; the client notices because the server closes the connection.
             pass

@@ -72,7 +72,7 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
 
 
 def _engine(address: str) -> tuple[Engine, bool]:
-    """Return the engine of an address, and whether the database may be written as far as the file system tells."""
+    """Return the engine of an address, and whether the file system permits writing to the database."""
     if "://" not in address:
         address = f"sqlite:///{address}"
     if address.startswith("postgresql://"):

@@ -154,11 +154,11 @@ class JaxBackend(Backend):
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
         """`jnp.matmul`; int8 accumulates in int32."""
-        left = jnp.swapaxes(a, -1, -2) if transpose_a else a
-        right = jnp.swapaxes(b, -1, -2) if transpose_b else b
+        lhs = jnp.swapaxes(a, -1, -2) if transpose_a else a
+        rhs = jnp.swapaxes(b, -1, -2) if transpose_b else b
         if self.dtype == "int8":
-            return jnp.matmul(left, right, preferred_element_type=jnp.int32)
-        return jnp.matmul(left, right)
+            return jnp.matmul(lhs, rhs, preferred_element_type=jnp.int32)
+        return jnp.matmul(lhs, rhs)
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
         """`lax.conv_general_dilated`."""

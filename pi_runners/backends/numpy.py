@@ -58,9 +58,9 @@ class NumpyBackend(Backend):
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
         """`numpy.matmul` on views."""
-        left = np.swapaxes(a, -1, -2) if transpose_a else a
-        right = np.swapaxes(b, -1, -2) if transpose_b else b
-        return np.matmul(left, right)
+        lhs = np.swapaxes(a, -1, -2) if transpose_a else a
+        rhs = np.swapaxes(b, -1, -2) if transpose_b else b
+        return np.matmul(lhs, rhs)
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
         """Gather patches (im2col), then one matrix product for each group."""

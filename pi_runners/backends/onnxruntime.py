@@ -88,11 +88,11 @@ class OnnxruntimeBackend(Backend):
     def matmul(self, a: Symbol, b: Symbol, transpose_a: bool = False, transpose_b: bool = False) -> Array:
         """`MatMul` or `MatMulInteger`; ONNX Runtime fuses the `Transpose` of an operand."""
         swapped = [*range(a.rank - 2), a.rank - 1, a.rank - 2]
-        left = self._node("Transpose", [a], perm=swapped) if transpose_a else a
-        right = self._node("Transpose", [b], perm=swapped) if transpose_b else b
+        lhs = self._node("Transpose", [a], perm=swapped) if transpose_a else a
+        rhs = self._node("Transpose", [b], perm=swapped) if transpose_b else b
         if a.dtype != "int8":
-            return self._node("MatMul", [left, right])
-        return self._node("MatMulInteger", [left, right])._replace(dtype="int32")
+            return self._node("MatMul", [lhs, rhs])
+        return self._node("MatMulInteger", [lhs, rhs])._replace(dtype="int32")
 
     def convolution(
         self, x: Symbol, w: Symbol, stride: Sequence[int], padding: Sequence[int], groups: int = 1

@@ -165,13 +165,13 @@ class TorchBackend(Backend):
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
         """`torch.matmul`; int8 through `torch._int_mm`."""
-        left = a.transpose(-1, -2) if transpose_a else a
-        right = b.transpose(-1, -2) if transpose_b else b
+        lhs = a.transpose(-1, -2) if transpose_a else a
+        rhs = b.transpose(-1, -2) if transpose_b else b
         if self.dtype != "int8":
-            return torch.matmul(left, right)
-        if left.dim() != 2 or not hasattr(torch, "_int_mm"):
+            return torch.matmul(lhs, rhs)
+        if lhs.dim() != 2 or not hasattr(torch, "_int_mm"):
             raise Unsupported("this PyTorch cannot multiply batches of int8 matrices")
-        return torch._int_mm(left, right)
+        return torch._int_mm(lhs, rhs)
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
         """`conv1d`, `conv2d` or `conv3d`."""

@@ -33,15 +33,15 @@ def multiplied(seconds: float, **changes: object) -> Observation:
     """Return a product of 2.1 GFLOP on eight cores that took so long."""
     run = replace(observation().indicator, parameters=LARGE)
     flops, moved = Indicators().amounts(run) or (0.0, 0.0)
-    found = replace(observation(seconds=seconds, hardware=DESKTOP), indicator=run, flops=flops, bytes=moved)
-    return replace(found, **changes)  # type: ignore[arg-type]
+    base = replace(observation(seconds=seconds, hardware=DESKTOP), indicator=run, flops=flops, bytes=moved)
+    return replace(base, **changes)  # type: ignore[arg-type]
 
 
 def admission(store: SqlKnowledgeBase, source: str = "") -> Admission:
     return Admission(store, Indicators(), source=source, clock=lambda: NOW)
 
 
-def test_what_a_run_can_give_is_let_in() -> None:
+def test_a_plausible_observation_is_accepted() -> None:
     assert list(implausibilities(multiplied(0.01), Indicators(), now=NOW)) == []
 
 
@@ -63,11 +63,11 @@ def test_what_a_run_can_give_is_let_in() -> None:
         (lambda o: replace(o, indicator=replace(o.indicator, name="guess")), "there is no indicator `guess`"),
     ],
 )
-def test_what_no_run_can_give_is_told(changed: Callable[[Observation], Observation], reason: str) -> None:
-    assert any(reason in told for told in implausibilities(changed(multiplied(0.01)), Indicators(), now=NOW))
+def test_an_implausible_value_is_reported(changed: Callable[[Observation], Observation], reason: str) -> None:
+    assert any(reason in text for text in implausibilities(changed(multiplied(0.01)), Indicators(), now=NOW))
 
 
-def test_peaks_are_from_above_and_grow_with_the_hardware() -> None:
+def test_peaks_are_upper_bounds_and_grow_with_the_hardware() -> None:
     assert peak_flops(DESKTOP, "cpu", "float32") == 32 * 8 * 6.5e9
     assert peak_flops(MACHINE, "cpu", "float32") is None
     assert peak_flops(SERVER, "cuda", "float16") == 2 * 9.9e14
@@ -75,7 +75,7 @@ def test_peaks_are_from_above_and_grow_with_the_hardware() -> None:
     assert peak_flops(DESKTOP, "cuda", "float32") is None
 
 
-def test_every_indicator_knows_its_own_amounts() -> None:
+def test_every_indicator_computes_its_operations_and_bytes() -> None:
     for name, indicator in INDICATORS.items():
         for case in indicator.sets["small"]:
             run = replace(observation().indicator, name=name, version=indicator.version, parameters=case)
@@ -83,22 +83,22 @@ def test_every_indicator_knows_its_own_amounts() -> None:
             assert Indicators().amounts(run) is not None, name
 
 
-def test_what_ships_is_let_in(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_shipped_observations_are_accepted(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("shipped") / "k.sqlite"
     with open_knowledge_base(str(path)) as store:
         shipped = list(store.observations())
 
     assert len(shipped) > 300
-    assert [told for o in shipped for told in implausibilities(o, Indicators(), now=datetime.now(UTC))] == []
+    assert [text for o in shipped for text in implausibilities(o, Indicators(), now=datetime.now(UTC))] == []
 
 
 def test_an_implausible_observation_is_quarantined_until_it_is_accepted(store: SqlKnowledgeBase) -> None:
     good, bad = multiplied(0.01), multiplied(1e-6, round=1)
 
-    done = admission(store).add([good, bad])
+    first = admission(store).add([good, bad])
     again = admission(store).add([good, bad])
 
-    assert (done.added, done.known, len(done.quarantined)) == (1, 0, 1)
+    assert (first.added, first.known, len(first.quarantined)) == (1, 0, 1)
     assert (again.added, again.known, len(again.quarantined)) == (0, 2, 0)
     (entry,) = store.quarantined()
     assert entry.observation == bad
@@ -110,7 +110,7 @@ def test_an_implausible_observation_is_quarantined_until_it_is_accepted(store: S
     assert {o.identity for o in store.observations()} == {good.identity, bad.identity}
 
 
-def test_what_is_dropped_is_gone(store: SqlKnowledgeBase) -> None:
+def test_a_dropped_observation_is_removed(store: SqlKnowledgeBase) -> None:
     admission(store).add([multiplied(1e-6)])
 
     assert store.drop([multiplied(1e-6).identity]) == 1
@@ -120,19 +120,19 @@ def test_what_is_dropped_is_gone(store: SqlKnowledgeBase) -> None:
 def test_a_cell_is_measured_once(store: SqlKnowledgeBase) -> None:
     admission(store).add([observation(seconds=1.0)])
 
-    done = admission(store).add([observation(seconds=2.0), observation(seconds=2.0, round=1)])
+    result = admission(store).add([observation(seconds=2.0), observation(seconds=2.0, round=1)])
 
-    assert done.added == 1
-    assert "was measured already" in done.quarantined[0].reason
+    assert result.added == 1
+    assert "was measured already" in result.quarantined[0].reason
 
 
 def test_one_delivery_cannot_measure_a_cell_twice(store: SqlKnowledgeBase) -> None:
-    done = admission(store).add([observation(seconds=1.0), observation(seconds=2.0)])
+    result = admission(store).add([observation(seconds=1.0), observation(seconds=2.0)])
 
-    assert (done.added, len(done.quarantined)) == (1, 1)
+    assert (result.added, len(result.quarantined)) == (1, 1)
 
 
-def test_a_block_is_of_one_machine_and_of_one_source(store: SqlKnowledgeBase) -> None:
+def test_a_block_has_one_machine_and_one_source(store: SqlKnowledgeBase) -> None:
     admission(store, "lab-a").add([observation()])
 
     foreign = admission(store, "lab-b").add([observation(round=1)])
@@ -151,7 +151,7 @@ def _told(source: str, observations: Iterable[Observation], store: SqlKnowledgeB
     assert admission(store, source).add(observations).quarantined == ()
 
 
-def test_half_the_trust_is_twice_the_variance(store: SqlKnowledgeBase) -> None:
+def test_half_the_trust_doubles_the_variance(store: SqlKnowledgeBase) -> None:
     _told("lab-a", block({"2.0.0": 1.0, "2.1.0": 1.2}), store)
     ((mean, variance),) = _contrasts(store)
 
@@ -176,7 +176,7 @@ def test_the_interval_of_a_source_that_is_half_trusted_is_wider_on_both_sides(st
     assert weighed.common == pytest.approx(2 * full.common)
 
 
-def test_who_is_not_trusted_cannot_say_that_a_version_does_not_run(store: SqlKnowledgeBase) -> None:
+def test_failures_from_an_untrusted_source_do_not_count(store: SqlKnowledgeBase) -> None:
     _told("lab-a", [observation("2.0.0", status="import-error")], store)
     assert [run.status for run in load_evidence(store).runs] == ["import-error"]
 

@@ -22,7 +22,7 @@ def with_environment(o: Observation, **environment: str | int | None) -> Observa
     return replace(o, environment=dict(environment))
 
 
-def test_runs_under_unequal_conditions_are_not_compared_and_that_is_told() -> None:
+def test_runs_under_unequal_conditions_are_reported_and_not_compared() -> None:
     rows = [with_environment(o, cpu_governor="performance") for o in block({"2.0.0": 1.0, "1.26.4": 1.2})]
     slowed = [with_environment(o, cpu_governor="powersave") if o.arm == 1 and o.round < 2 else o for o in rows]
 
@@ -33,14 +33,14 @@ def test_runs_under_unequal_conditions_are_not_compared_and_that_is_told() -> No
     assert refusals(rows) == ()
 
 
-def test_threads_that_are_set_through_the_processors_are_no_unequal_condition() -> None:
+def test_threads_limited_by_processor_affinity_are_not_an_unequal_condition() -> None:
     rows = [with_environment(o, cpus_allowed=2) for o in block({"2.0.0": 1.0, "1.26.4": 1.2})]
     pinned = [replace(with_environment(o, cpus_allowed=1), settings={"threads": 1}) if o.arm else o for o in rows]
 
     assert refusals(pinned) == ()
 
 
-def test_a_quiet_arm_has_no_reason_to_be_mistrusted() -> None:
+def test_an_undisturbed_arm_is_stable() -> None:
     rows = [replace(o, steady=True) for o in block({"2.0.0": 1.0}) if o.arm == 0]
 
     assert instabilities(rows) == ()
@@ -61,11 +61,11 @@ def test_a_quiet_arm_has_no_reason_to_be_mistrusted() -> None:
 def test_instability_has_a_reason_and_a_remedy(change: dict[str, object], code: str) -> None:
     rows = [replace(replace(o, steady=True), **change) for o in block({"2.0.0": 1.0})]  # type: ignore[arg-type]
 
-    found = instabilities(rows)
+    causes = instabilities(rows)
 
-    assert [i.code for i in found] == [code]
-    assert found[0].reason
-    assert found[0].remedy
+    assert [i.code for i in causes] == [code]
+    assert causes[0].reason
+    assert causes[0].remedy
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -74,13 +74,13 @@ def test_the_spread_is_a_share_of_the_mean(scale: float) -> None:
     assert spread([scale]) == 0.0
 
 
-def test_processes_that_differ_are_told() -> None:
+def test_processes_that_differ_are_reported() -> None:
     rows = [replace(observation(seconds=1.0 + number / 5, round=number), steady=True) for number in range(4)]
 
     assert [i.code for i in instabilities(rows)] == ["spread-between"]
 
 
-def test_the_bootstrap_interval_holds_the_median_as_often_as_it_says() -> None:
+def test_the_bootstrap_interval_has_its_nominal_coverage() -> None:
     generator = random.Random(1)
     inside, widths = 0, []
     for _ in range(200):
@@ -130,19 +130,19 @@ def test_a_summary_has_rates_jitter_and_the_share_of_the_roof() -> None:
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 4, 5, 6, 8])
-def test_the_variance_of_the_trimmed_mean_is_that_of_its_values(rounds: int) -> None:
+def test_the_estimated_variance_of_the_trimmed_mean_is_its_variance(rounds: int) -> None:
     generator = random.Random(rounds)
-    found = [locate([generator.gauss(0, 1) for _ in range(rounds)]) for _ in range(6000)]
+    estimates = [locate([generator.gauss(0, 1) for _ in range(rounds)]) for _ in range(6000)]
 
-    seen = rounds * statistics.variance([f.value for f in found])
-    assert statistics.fmean([f.variance for f in found]) == pytest.approx(seen, rel=0.07)
+    variance = rounds * statistics.variance([f.value for f in estimates])
+    assert statistics.fmean([f.variance for f in estimates]) == pytest.approx(variance, rel=0.07)
 
 
 def drawn(generator: random.Random, sigma: float, degrees: int) -> float:
     return statistics.variance([generator.gauss(0, sigma) for _ in range(degrees + 1)])
 
 
-def test_variances_that_are_alike_are_pooled() -> None:
+def test_similar_variances_are_pooled() -> None:
     generator = random.Random(2)
     reference = [generator.gauss(0, 0.1) for _ in range(31)]
     observed = [(statistics.variance([r - generator.gauss(0, 0.1) for r in reference]), 30) for _ in range(200)]
@@ -155,13 +155,13 @@ def test_variances_that_are_alike_are_pooled() -> None:
     assert prior.moderate(1e-9, 30)[0] > 0.012
 
 
-def test_few_variances_that_are_alike_tell_less_than_many() -> None:
+def test_few_similar_variances_are_pooled_less_than_many() -> None:
     few, many = (estimate_prior([(0.01 * (1 + 0.02 * i), 3) for i in range(count)]).degrees for count in (6, 60))
 
     assert 3 < few < 0.8 * many
 
 
-def test_variances_that_differ_stand_for_themselves() -> None:
+def test_different_variances_are_not_pooled() -> None:
     generator = random.Random(3)
     observed = [(drawn(generator, 10 ** generator.uniform(-4, 0), 3), 3) for _ in range(200)]
 
@@ -173,7 +173,7 @@ def test_variances_that_differ_stand_for_themselves() -> None:
     assert degrees < 4.5
 
 
-def test_few_variances_share_nothing() -> None:
+def test_too_few_variances_are_not_pooled() -> None:
     assert estimate_prior([(0.1, 3), (0.2, 3)]).degrees == 0
     assert estimate_prior([(0.1, 3)] * 5).degrees == 0
     assert estimate_prior([(0.1, 3)] * 6).degrees > 0
@@ -183,7 +183,7 @@ def test_few_variances_share_nothing() -> None:
 def moderated(rounds: int, *, slower: float, trials: int = 60) -> list[Comparison]:
     """Compare arms whose noise differs, each at the 5 % level; every one is slower than the reference by a factor."""
     generator = random.Random(rounds)
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for trial in range(trials):
         rows = []
         sigmas = [0.05 * 2 ** generator.uniform(-1, 1) for _ in range(8)]
@@ -191,24 +191,24 @@ def moderated(rounds: int, *, slower: float, trials: int = 60) -> list[Compariso
             for arm, sigma in enumerate(sigmas):
                 seconds = math.exp(generator.gauss(0, sigma)) * (slower if arm else 1.0)
                 rows.append(observation(seconds=seconds, round=number, arm=arm, reference=arm == 0, block=f"b{trial}"))
-        found += compare_block(rows, confidence=1 - 0.05 * 7)
-    return found
+        comparisons += compare_block(rows, confidence=1 - 0.05 * 7)
+    return comparisons
 
 
 @pytest.mark.parametrize(("rounds", "widest"), [(3, 0.5), (8, 0.15)])
-def test_moderated_intervals_err_as_often_as_they_say(rounds: int, widest: float) -> None:
+def test_moderated_intervals_have_their_nominal_coverage(rounds: int, widest: float) -> None:
     """A/A comparisons of arms whose noise differs, none of which is really faster."""
-    found = moderated(rounds, slower=1.0)
+    comparisons = moderated(rounds, slower=1.0)
 
     # 5 % of 420 is 21; those of one block share their reference, so their errors come in groups.
-    assert len(found) == 420
-    assert sum(not c.low <= 0 <= c.high for c in found) <= 42
+    assert len(comparisons) == 420
+    assert sum(not c.low <= 0 <= c.high for c in comparisons) <= 42
     # Intervals without end would err never.
-    assert statistics.median(c.high - c.low for c in found) < widest
+    assert statistics.median(c.high - c.low for c in comparisons) < widest
 
 
 @pytest.mark.parametrize(("rounds", "slower"), [(3, 1.6), (8, 1.2)])
-def test_moderated_intervals_find_what_is_there(rounds: int, slower: float) -> None:
-    found = moderated(rounds, slower=slower, trials=20)
+def test_moderated_intervals_detect_a_real_difference(rounds: int, slower: float) -> None:
+    comparisons = moderated(rounds, slower=slower, trials=20)
 
-    assert sum(c.significant and c.mean < 0 for c in found) >= 0.8 * len(found)
+    assert sum(c.significant and c.mean < 0 for c in comparisons) >= 0.8 * len(comparisons)

@@ -39,17 +39,17 @@ LEVELS = (0.01, 0.01, 0.01, 0.01, 0.05)
 @pytest.mark.parametrize(
     ("arms", "rounds", "blocks"), [(2, 8, 200), (2, 3, 300), (3, 4, 160), (3, 8, 120), (8, 3, 160), (8, 8, 100)]
 )
-def test_intervals_hold_as_often_as_they_say_at_every_level_of_noise(arms: int, rounds: int, blocks: int) -> None:
-    found: dict[float, list[bool]] = {deviation: [] for deviation in LEVELS}
+def test_intervals_have_their_nominal_coverage_at_every_level_of_noise(arms: int, rounds: int, blocks: int) -> None:
+    outside_by_level: dict[float, list[bool]] = {deviation: [] for deviation in LEVELS}
     wrong = 0
     for seed in range(blocks):
         comparisons = compare_block(alike(seed, arms=arms, rounds=rounds, deviations=LEVELS, block="b"))
         wrong += any(c.significant for c in comparisons)
         for c in comparisons:
-            found[deviation_of(c, LEVELS)].append(abs(c.mean) > NORMAL_QUANTILE * c.normal_error)
+            outside_by_level[deviation_of(c, LEVELS)].append(abs(c.mean) > NORMAL_QUANTILE * c.normal_error)
 
     # 5 % err; errors come in groups, since arms share a reference. Pooled over indicators, 13 to 19 % would.
-    for outside in found.values():
+    for outside in outside_by_level.values():
         assert sum(outside) <= 0.05 * len(outside) + 3.5 * math.sqrt(0.05 * len(outside))
     # The intervals of a block hold together in 95 % of the blocks.
     assert wrong <= 0.05 * blocks + 2 * math.sqrt(0.05 * blocks)

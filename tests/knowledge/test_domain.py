@@ -6,7 +6,7 @@ from knowledge.domain.stack import PackageVersion, carried_cuda, make_stack
 from tests.knowledge.samples import MACHINE, observation
 
 
-def test_a_runtime_wheel_tells_the_cuda_version_of_a_stack() -> None:
+def test_the_cuda_version_of_a_stack_is_read_from_a_runtime_wheel() -> None:
     packages = [
         ("torch", Version("2.8.0")),
         ("nvidia-cuda-runtime-cu12", Version("12.8.90")),
@@ -16,7 +16,7 @@ def test_a_runtime_wheel_tells_the_cuda_version_of_a_stack() -> None:
     assert carried_cuda(packages) == ("12.8", "9.10.2.21")
 
 
-def test_a_local_version_tells_the_cuda_version_where_no_wheel_does() -> None:
+def test_without_a_runtime_wheel_the_cuda_version_is_read_from_a_local_version() -> None:
     assert carried_cuda([("torch", Version("2.7.1+cu118"))]) == ("11.8", None)
     assert carried_cuda([("torch", Version("2.13.0+cpu"))]) == (None, None)
 
@@ -37,7 +37,7 @@ def test_the_name_of_a_machine_is_not_its_identity() -> None:
     assert replace(MACHINE, memory_bytes=1).identity != MACHINE.identity
 
 
-def test_any_change_of_an_observation_changes_its_identity() -> None:
+def test_every_change_of_an_observation_changes_its_identity() -> None:
     from dataclasses import replace
 
     one = observation()

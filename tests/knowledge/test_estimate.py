@@ -39,7 +39,7 @@ def estimator(
     )
 
 
-def test_drift_of_the_machine_leaves_paired_ratios_alone() -> None:
+def test_drift_of_the_machine_does_not_change_paired_ratios() -> None:
     steady = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.2}))
     drifting = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.2}, drift=0.5))
 
@@ -87,16 +87,16 @@ def test_a_disturbed_round_does_not_move_the_ratio() -> None:
     assert busy.significant
 
 
-def test_three_rounds_of_a_busy_machine_are_no_result() -> None:
-    found = compare_block(disturbed({"2.0.0": 1.0, "1.26.4": 0.5}, {(0, 0): 40.0, (2, 1): 3.0}, 3))[0]
+def test_three_rounds_of_a_busy_machine_are_inconclusive() -> None:
+    comparison = compare_block(disturbed({"2.0.0": 1.0, "1.26.4": 0.5}, {(0, 0): 40.0, (2, 1): 3.0}, 3))[0]
 
-    assert not found.conclusive
-    assert not found.significant
+    assert not comparison.conclusive
+    assert not comparison.significant
     # The estimate stays with the medians of the rounds; a mean would say that it is faster.
-    assert found.mean == pytest.approx(math.log(0.5), abs=0.02)
+    assert comparison.mean == pytest.approx(math.log(0.5), abs=0.02)
 
 
-def test_drift_does_not_make_a_result_none() -> None:
+def test_drift_does_not_make_a_result_inconclusive() -> None:
     generator = random.Random(5)
     rows = []
     for number in range(60):
@@ -113,18 +113,18 @@ def test_drift_does_not_make_a_result_none() -> None:
     assert found.mean == pytest.approx(0.02, abs=0.004)
 
 
-def test_a_ratio_that_its_medians_contradict_is_no_result() -> None:
-    found = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}))[0]
+def test_a_ratio_that_contradicts_its_medians_is_inconclusive() -> None:
+    comparison = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}))[0]
 
-    allowed = found.high - found.mean + 3 * found.medians_error
+    allowed = comparison.high - comparison.mean + 3 * comparison.medians_error
 
-    assert found.conclusive
+    assert comparison.conclusive
     for sign in (-1, 1):
-        assert replace(found, of_medians=found.mean + 0.99 * sign * allowed).conclusive
-        assert not replace(found, of_medians=found.mean + 1.01 * sign * allowed).conclusive
+        assert replace(comparison, of_medians=comparison.mean + 0.99 * sign * allowed).conclusive
+        assert not replace(comparison, of_medians=comparison.mean + 1.01 * sign * allowed).conclusive
 
 
-def test_a_ratio_that_its_medians_contradict_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ratio_that_contradicts_its_medians_is_not_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = list(block({"2.0.0": 1.0, "1.26.4": 1.1}))
     (found,) = compare_block(rows)
     assert len(evidence_of(rows).contrasts) == 1
@@ -135,7 +135,7 @@ def test_a_ratio_that_its_medians_contradict_is_no_evidence(monkeypatch: pytest.
     assert evidence_of(rows).contrasts == ()
 
 
-def test_what_is_no_result_is_no_evidence() -> None:
+def test_an_inconclusive_comparison_is_not_evidence() -> None:
     busy = disturbed({"2.0.0": 1.0, "1.26.4": 0.5}, {(0, 0): 40.0, (2, 1): 3.0}, 3)
 
     assert evidence_of(busy).contrasts == ()
@@ -156,9 +156,9 @@ def test_failed_observations_are_not_compared() -> None:
 
 
 def test_a_measured_gain_is_predicted_but_shrunk() -> None:
-    found = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}))
+    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}))
 
-    prediction = found.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
+    prediction = fitted.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
 
     assert 1.02 < prediction.speedup < 1.2
     assert prediction.low < prediction.speedup < prediction.high
@@ -166,16 +166,16 @@ def test_a_measured_gain_is_predicted_but_shrunk() -> None:
     assert prediction.changes[0].evidence[0].reference == "2.0.0"
 
 
-def test_a_size_that_does_not_ship_carries_a_prediction_of_those_that_do() -> None:
-    found = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}), as_they_are=True)
+def test_a_size_that_does_not_ship_counts_for_predictions_of_sizes_that_do() -> None:
+    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}), as_they_are=True)
 
-    prediction = found.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
+    prediction = fitted.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
 
     assert 1.0 < prediction.speedup < 1.1
     assert [line.indicator for line in prediction.changes[0].evidence] == ["matmul@1[k=8,m=8,n=8] float32 numpy/cpu"]
 
 
-def test_another_shipped_size_does_not_change_what_a_prediction_is_of() -> None:
+def test_another_shipped_size_does_not_change_the_subject_of_a_prediction() -> None:
     rows = [
         replace(o, indicator=replace(o.indicator, parameters={"m": 512, "n": 512, "k": 512}))
         for o in block({"2.0.0": 1.0, "1.26.4": 1.2})
@@ -184,11 +184,11 @@ def test_another_shipped_size_does_not_change_what_a_prediction_is_of() -> None:
         replace(o, block="b2", indicator=replace(o.indicator, parameters={"m": 1024, "n": 1024, "k": 1024}))
         for o in rows
     ]
-    asked = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
+    stacks = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
 
     subjects = [
-        [effect.subject for effect in estimator(held, as_they_are=True).effects(*asked)]
-        for held in (rows, rows + other)
+        [effect.subject for effect in estimator(observations, as_they_are=True).effects(*stacks)]
+        for observations in (rows, rows + other)
     ]
 
     assert subjects[0] == subjects[1]
@@ -198,11 +198,11 @@ def test_another_shipped_size_does_not_change_what_a_prediction_is_of() -> None:
     ]
 
 
-def test_an_unmeasured_version_is_uncertain_not_zero() -> None:
-    found = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}))
+def test_the_gain_of_an_unmeasured_version_is_uncertain() -> None:
+    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}))
 
-    near = found.predict({"numpy": Version("1.26.3")}, {"numpy": Version("2.0.0")}).changes[0]
-    far = found.predict({"numpy": Version("1.10.0")}, {"numpy": Version("2.0.0")}).changes[0]
+    near = fitted.predict({"numpy": Version("1.26.3")}, {"numpy": Version("2.0.0")}).changes[0]
+    far = fitted.predict({"numpy": Version("1.10.0")}, {"numpy": Version("2.0.0")}).changes[0]
 
     assert not near.measured
     assert near.speedup > far.speedup
@@ -216,10 +216,10 @@ def gains(found: PosteriorEstimator, *candidates: str, baseline: str) -> dict[st
     return {str(version): gain for version, gain in framework.alone.items()}
 
 
-def test_a_faster_version_scores_higher_and_moving_into_the_unknown_costs() -> None:
-    found = estimator(block({"2.0.0": 1.0, "1.26.4": 1.3}))
+def test_a_faster_version_scores_higher_and_an_unmeasured_version_lower() -> None:
+    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.3}))
 
-    scores = gains(found, "2.0.0", "1.26.4", "1.5.0", baseline="2.0.0")
+    scores = gains(fitted, "2.0.0", "1.26.4", "1.5.0", baseline="2.0.0")
 
     assert scores["2.0.0"].cautious == 0
     assert scores["1.26.4"].cautious > 0.1
@@ -231,10 +231,10 @@ def test_a_faster_version_scores_higher_and_moving_into_the_unknown_costs() -> N
     assert not scores["1.5.0"].is_significant()
 
 
-def test_an_unmeasured_newest_version_is_not_left_for_a_measured_one() -> None:
-    found = estimator(block({"2.0.0": 1.0, "1.26.4": 0.9}))
+def test_an_older_measured_version_is_not_preferred_to_an_unmeasured_newest_version() -> None:
+    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 0.9}))
 
-    older = gains(found, "2.5.0", "2.0.0", baseline="2.5.0")["2.0.0"]
+    older = gains(fitted, "2.5.0", "2.0.0", baseline="2.5.0")["2.0.0"]
 
     assert older.cautious < 0.01
     assert not older.is_significant()
@@ -245,9 +245,9 @@ def test_a_control_corrects_for_an_unlucky_reference() -> None:
     control = [
         replace(o, arm=9, samples=tuple(s / 1.1 for s in o.samples), reference=False) for o in rows if o.arm == 0
     ]
-    asked = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
+    stacks = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
 
-    without, with_control = estimator(rows).predict(*asked), estimator(rows + control).predict(*asked)
+    without, with_control = estimator(rows).predict(*stacks), estimator(rows + control).predict(*stacks)
 
     assert with_control.speedup < 1.05 < without.speedup
 
@@ -269,7 +269,7 @@ def test_other_hardware_counts_less() -> None:
     assert 1 <= there.speedup < here.speedup
 
 
-def test_cpu_observations_say_nothing_of_a_gpu_framework() -> None:
+def test_cpu_observations_do_not_count_for_a_gpu_framework() -> None:
     gpu = replace(MACHINE, accelerators=(Accelerator(vendor="nvidia", model="x", compute_capability="9.0"),))
 
     prediction = estimator([], gpu).predict({"torch": Version("2.8")}, {"torch": Version("2.9")})
@@ -279,21 +279,21 @@ def test_cpu_observations_say_nothing_of_a_gpu_framework() -> None:
 
 
 def test_a_version_that_did_not_run_here_is_a_known_failure() -> None:
-    found = estimator([observation("2.1.0", status="import-error")])
+    fitted = estimator([observation("2.1.0", status="import-error")])
 
-    assert "import-error" in found.failures("numpy")["2.1.0"]
-
-
-def test_an_error_of_our_own_harness_is_no_known_failure_of_a_version() -> None:
-    found = estimator([observation("2.1.0", status="harness-error")])
-
-    assert found.failures("numpy") == {}
+    assert "import-error" in fitted.failures("numpy")["2.1.0"]
 
 
-def test_one_failed_round_among_good_ones_is_no_known_failure() -> None:
-    found = estimator([observation("2.1.0", round=0), observation("2.1.0", round=1, status="timed-out")])
+def test_an_error_of_the_harness_is_not_a_known_failure_of_a_version() -> None:
+    fitted = estimator([observation("2.1.0", status="harness-error")])
 
-    assert found.failures("numpy") == {}
+    assert fitted.failures("numpy") == {}
+
+
+def test_one_failed_round_among_successful_rounds_is_not_a_known_failure() -> None:
+    fitted = estimator([observation("2.1.0", round=0), observation("2.1.0", round=1, status="timed-out")])
+
+    assert fitted.failures("numpy") == {}
 
 
 def test_the_weights_of_every_workload_sum_to_one() -> None:
@@ -308,30 +308,30 @@ def test_two_rounds_are_compared_and_one_is_not() -> None:
     assert compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}, rounds=1)) == ()
 
 
-def test_a_known_failure_names_the_numpy_beside_it() -> None:
+def test_a_known_failure_names_the_numpy_version_of_its_stack() -> None:
     packages = [PackageVersion(name="torch", version="2.8.0"), PackageVersion(name="numpy", version="2.0.0")]
     stack = make_stack(packages, python="3.11.7", platform="manylinux_2_28_x86_64")
     broken = replace(observation(status="import-error"), framework="torch", stack=stack)
 
-    found = estimator([broken, observation("2.1.0", status="import-error")])
+    fitted = estimator([broken, observation("2.1.0", status="import-error")])
 
-    assert found.failures("torch")["2.8.0"].endswith("with numpy 2.0.0")
-    assert "beside" not in found.failures("numpy")["2.1.0"]
+    assert fitted.failures("torch")["2.8.0"].endswith("with numpy 2.0.0")
+    assert "beside" not in fitted.failures("numpy")["2.1.0"]
 
 
-def test_a_gpu_is_alike_by_its_compute_capability() -> None:
+def test_gpus_are_grouped_by_compute_capability() -> None:
     gpu = Accelerator(vendor="nvidia", model="NVIDIA H100 80GB HBM3", compute_capability="9.0")
     hardware = replace(MACHINE, accelerators=(gpu,))
 
-    found = machine_of(hardware, "cuda")
+    machine = machine_of(hardware, "cuda")
 
-    assert (found.identity, found.kind, found.family) == (hardware.identity, "sm 9.0", "sm 9")
+    assert (machine.identity, machine.kind, machine.family) == (hardware.identity, "sm 9.0", "sm 9")
     assert machine_of(hardware, "cpu").kind == "cpu zen4"
 
 
 @pytest.mark.parametrize("name", ["nvidia-nccl-cu12", "nccl"])
-def test_the_library_of_cuda_beside_a_framework_is_a_companion_by_its_plain_name(name: str) -> None:
-    made = [
+def test_a_cuda_library_of_a_stack_is_a_companion_under_its_name_without_suffix(name: str) -> None:
+    observations = [
         replace(
             o,
             stack=make_stack(
@@ -343,7 +343,7 @@ def test_the_library_of_cuda_beside_a_framework_is_a_companion_by_its_plain_name
         for o in block({"2.0.0": 1.0, "2.1.0": 1.2})
     ]
 
-    (contrast,) = evidence_of(made).contrasts
+    (contrast,) = evidence_of(observations).contrasts
 
     assert contrast.side.companions == {"nccl": "2.1"}
     assert contrast.reference.companions == {"nccl": "2.0"}

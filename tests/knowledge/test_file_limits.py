@@ -19,7 +19,7 @@ from tests.knowledge.test_mlperf import MLL
 MIB = 2**20
 
 
-def test_a_compressed_file_that_holds_far_more_than_itself_is_refused() -> None:
+def test_a_decompression_bomb_is_refused() -> None:
     bomb = gzip.compress(b"\n" * (64 * MIB))
 
     cases: tuple[list[DamagedLine] | None, ...] = (None, [])
@@ -28,14 +28,14 @@ def test_a_compressed_file_that_holds_far_more_than_itself_is_refused() -> None:
             read_lines(bomb, where="o.jsonl.gz", damaged=damaged)
 
 
-def test_a_small_compressed_file_may_hold_much_more_than_itself() -> None:
+def test_a_small_compressed_file_may_have_a_high_compression_ratio() -> None:
     content = gzip.compress(observation_file([observation()]) + b"\n" * (2 * MIB), mtime=0)
 
     assert len(content) * 100 < 2 * MIB
     assert list(read_observations(read_lines(content, where="o"), where="o")) == [observation()]
 
 
-def test_several_compressed_files_one_behind_the_other_are_one() -> None:
+def test_concatenated_compressed_files_are_read_as_one() -> None:
     observations = list(block({"2.0.0": 1.0, "2.1.0": 1.2}, rounds=2))
     lines = observation_file(observations).splitlines(keepends=True)
 
@@ -55,7 +55,7 @@ def test_a_line_longer_than_a_delivery_is_refused(compressed: bool) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_a_line_that_is_no_text_is_named_and_the_others_are_kept(number: int) -> None:
+def test_a_line_that_is_not_text_is_reported_and_the_others_are_read(number: int) -> None:
     lines = observation_file([observation()]).split(b"\n")
     lines.insert(number - 1, b"\xff")
     content = b"\n".join(lines)
@@ -63,29 +63,29 @@ def test_a_line_that_is_no_text_is_named_and_the_others_are_kept(number: int) ->
 
     with pytest.raises(InputError, match=rf"o\.jsonl:{number}: not UTF-8"):
         list(read_observations(read_lines(content, where="o.jsonl"), where="o.jsonl"))
-    kept = list(read_observations(read_lines(content, where="o", damaged=damaged), where="o", damaged=damaged))
+    valid = list(read_observations(read_lines(content, where="o", damaged=damaged), where="o", damaged=damaged))
 
-    assert kept == [observation()]
+    assert valid == [observation()]
     assert [line.number for line in damaged] == [number]
 
 
-def test_a_file_of_nothing_but_damaged_lines_is_given_up() -> None:
+def test_reading_stops_in_a_file_of_damaged_lines_only() -> None:
     damaged: list[DamagedLine] = []
 
     with pytest.raises(InputError, match="more than 10000 lines are not records"):
         list(read_observations(read_lines(b"ab\n" * 10_001, where="o", damaged=damaged), where="o", damaged=damaged))
 
 
-def test_a_compressed_file_that_is_damaged_gives_the_lines_before_the_damage() -> None:
+def test_lines_before_the_damage_of_a_compressed_file_are_read() -> None:
     observations = list(block({"2.0.0": 1.0, "2.1.0": 1.2}, rounds=400))
     content = bytearray(gzip.compress(observation_file(observations)))
     content[len(content) // 2 :] = b"\xff" * 100
     damaged: list[DamagedLine] = []
 
-    kept = list(read_observations(read_lines(bytes(content), where="o", damaged=damaged), where="o", damaged=damaged))
+    valid = list(read_observations(read_lines(bytes(content), where="o", damaged=damaged), where="o", damaged=damaged))
 
-    assert 0 < len(kept) < len(observations)
-    assert kept == observations[: len(kept)]
+    assert 0 < len(valid) < len(observations)
+    assert valid == observations[: len(valid)]
     assert "damaged or truncated" in damaged[-1].reason
 
 
@@ -102,13 +102,13 @@ def test_deeply_nested_json_is_refused() -> None:
 
 def tree(logs: dict[str, bytes], mode: str = "w") -> bytes:
     """Return an archive of logs of MLPerf's round v0.6."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode=mode) as archive:  # type: ignore[call-overload]
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:  # type: ignore[call-overload]
         for name, content in logs.items():
             member = tarfile.TarInfo(f"v0.6/made-up/results/dgx1/resnet/{name}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_a_log_that_is_too_large_is_listed_and_the_others_are_read(tmp_path: Pat
     path = tmp_path / "v0.6.tar.gz"
     path.write_bytes(tree({"result_0.txt": content, "result_1.txt": MLL.encode()}, "w:gz"))
 
-    found = read_results(path)
+    results = read_results(path)
 
-    assert len(found.observations) == 1
-    assert [(s.path.rpartition("/")[2], reason in s.reason) for s in found.skipped] == [("result_0.txt", True)]
+    assert len(results.observations) == 1
+    assert [(s.path.rpartition("/")[2], reason in s.reason) for s in results.skipped] == [("result_0.txt", True)]
 
 
-def test_what_stands_between_the_lines_of_a_log_does_not_count(tmp_path: Path) -> None:
+def test_other_text_between_the_lines_of_a_log_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "v0.6.tar.gz"
     path.write_bytes(tree({"result_0.txt": b"progress\r" * (3 * MIB) + b"\n" + MLL.encode()}, "w:gz"))
 
@@ -133,7 +133,7 @@ def test_what_stands_between_the_lines_of_a_log_does_not_count(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
-def test_a_compressed_archive_that_is_damaged_inside_a_log_is_one_sentence(tmp_path: Path, mode: str) -> None:
+def test_a_compressed_archive_damaged_within_a_log_is_an_error_message(tmp_path: Path, mode: str) -> None:
     log = b"".join(b"%d\n" % (n * n) for n in range(100_000))
     content = bytearray(tree({"result_0.txt": log}, mode))
     content[len(content) // 2 : len(content) // 2 + 100] = b"\xff" * 100
@@ -145,7 +145,7 @@ def test_a_compressed_archive_that_is_damaged_inside_a_log_is_one_sentence(tmp_p
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
-def test_an_archive_that_claims_more_than_a_file_can_hold_is_one_sentence(tmp_path: Path, mode: str) -> None:
+def test_an_archive_with_an_impossible_size_is_an_error_message(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "v0.6.tar"
     with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
         member = tarfile.TarInfo("v0.6/README")

@@ -18,7 +18,7 @@ from tests.knowledge.samples import observation
     version=st.sampled_from(["1.26.4", "2.0.0", "2.13.0+cpu"]),
     status=st.sampled_from(["ok", "crashed", "import-error"]),
 )
-def test_what_is_written_is_read_back_equal(seconds: float, round: int, version: str, status: str) -> None:
+def test_written_observations_are_read_back_unchanged(seconds: float, round: int, version: str, status: str) -> None:
     one = observation(version, seconds=seconds, round=round, status=status)  # type: ignore[arg-type]
 
     assert list(read_observations(write_observations([one]), where="file")) == [one]
@@ -56,7 +56,7 @@ def test_records_keep_the_keys_that_earlier_versions_wrote() -> None:
         (lambda line: line.replace('"kind":"observation"', '"kind":"gossip"'), "kind `gossip`"),
     ],
 )
-def test_a_damaged_line_is_named(damage: object, reason: str) -> None:
+def test_a_damaged_line_is_reported_with_its_number(damage: object, reason: str) -> None:
     lines = list(write_observations([observation()]))
     lines[2] = damage(lines[2])  # type: ignore[operator]
 
@@ -68,10 +68,14 @@ def test_a_damaged_line_is_named(damage: object, reason: str) -> None:
 
 def test_the_shipped_observations_are_valid() -> None:
     files = importlib.resources.files("knowledge.data").iterdir()
-    shipped = [f for f in files if f.name.endswith((".jsonl", ".jsonl.gz"))]
+    shipped = [path for path in files if path.name.endswith((".jsonl", ".jsonl.gz"))]
 
-    found = [o for f in shipped for o in read_observations(read_lines(f.read_bytes(), where=f.name), where=f.name)]
+    observations = [
+        o
+        for path in shipped
+        for o in read_observations(read_lines(path.read_bytes(), where=path.name), where=path.name)
+    ]
 
-    assert any(f.name.endswith(".gz") for f in shipped)
-    assert len(found) > 300
-    assert {o.framework for o in found} >= {"numpy", "tensorflow-cpu", "torch"}
+    assert any(path.name.endswith(".gz") for path in shipped)
+    assert len(observations) > 300
+    assert {o.framework for o in observations} >= {"numpy", "tensorflow-cpu", "torch"}

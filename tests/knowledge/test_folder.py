@@ -20,14 +20,14 @@ def runs(count: int, *, block: str = "b") -> list[Observation]:
 
 
 def read(folder: Path) -> list[Observation]:
-    found: list[Observation] = []
+    observations: list[Observation] = []
     for file in sorted(folder.glob("*.jsonl")):
         # Each file is read alone: it must name its own stacks and machines.
-        found += read_observations(file.read_text(encoding="utf-8").splitlines(), where=file.name)
-    return found
+        observations += read_observations(file.read_text(encoding="utf-8").splitlines(), where=file.name)
+    return observations
 
 
-def test_what_is_added_can_be_read_back_and_is_known_the_next_time(tmp_path: Path) -> None:
+def test_added_observations_are_read_back_and_not_measured_again(tmp_path: Path) -> None:
     first, second = runs(2)
     ObservationFolder(tmp_path / "new", session="s").add([first])
     folder = ObservationFolder(tmp_path / "new", session="s")
@@ -66,7 +66,7 @@ def test_a_line_that_was_cut_off_is_removed_and_measured_again(tmp_path: Path) -
     assert read(tmp_path) == [first, third]
 
 
-def test_another_session_of_a_machine_writes_files_of_its_own(tmp_path: Path) -> None:
+def test_another_session_on_a_machine_writes_other_files(tmp_path: Path) -> None:
     first, second = runs(2)
     ObservationFolder(tmp_path, session="one").add([first])
 
@@ -86,7 +86,7 @@ def test_a_damaged_line_in_the_middle_is_refused_with_its_place(tmp_path: Path) 
         ObservationFolder(tmp_path, session="s")
 
 
-def test_two_processes_do_not_measure_into_one_folder(tmp_path: Path) -> None:
+def test_a_second_process_cannot_measure_into_the_same_folder(tmp_path: Path) -> None:
     first, second = ObservationFolder(tmp_path, session="a"), ObservationFolder(tmp_path, session="a")
     first.lock()
 

@@ -96,7 +96,7 @@ def versions(stack: Mapping[str, str]) -> dict[str, Version]:
     baseline=stacks,
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_the_score_of_every_stack_is_what_its_printed_interval_says(
+def test_the_score_of_every_stack_agrees_with_its_printed_interval(
     measured: list[tuple[dict[str, str], dict[str, str], float, float, str]],
     stack: dict[str, str],
     baseline: dict[str, str],
@@ -105,11 +105,11 @@ def test_the_score_of_every_stack_is_what_its_printed_interval_says(
         contrast(whole(one), whole(other), mean, error, block=f"b{number}", label=label)
         for number, (one, other, mean, error, label) in enumerate(measured)
     ]
-    found = model(contrasts, (LABEL, OTHER_LABEL))
+    fitted = model(contrasts, (LABEL, OTHER_LABEL))
     offered = {name: [Version(v) for v in listed] for name, listed in {"torch": FRAMEWORK, **COMPANIONS}.items()}
 
-    terms = ScoreTerms(frameworks=(found.gains(offered, versions(baseline), share=1.0),))
-    printed = found.change(versions(stack), versions(baseline), found.gain(versions(stack), versions(baseline)))
+    terms = ScoreTerms(frameworks=(fitted.gains(offered, versions(baseline), share=1.0),))
+    printed = fitted.change(versions(stack), versions(baseline), fitted.gain(versions(stack), versions(baseline)))
 
     deviation = math.log(printed.high / printed.low) / (2 * NORMAL_QUANTILE)
     assert terms.score(versions(stack)) == pytest.approx(math.log(printed.speedup) - RISK / 2 * deviation**2, abs=1e-7)
@@ -130,15 +130,15 @@ def gain_of(contrasts: Sequence[Contrast], machine: Machine) -> PredictedGain:
     machine=st.sampled_from((HERE, ELSEWHERE)),
 )
 @settings(max_examples=80, deadline=None)
-def test_a_block_moves_a_prediction_towards_itself_by_what_its_error_warrants(
+def test_a_block_shifts_a_prediction_according_to_its_error(
     before: list[tuple[str, float, float]], mean: float, error: float, machine: Machine
 ) -> None:
-    known = [
+    contrasts = [
         contrast(side(version), side("2.9.0"), value, e, block=f"b{i}") for i, (version, value, e) in enumerate(before)
     ]
     added = contrast(side("2.4.0"), side("2.9.0"), mean, error, block="added", machine=machine)
 
-    was, now = gain_of(known, machine), gain_of([*known, added], machine)
+    was, now = gain_of(contrasts, machine), gain_of([*contrasts, added], machine)
 
     # Towards the block, and not beyond it.
     assert min(was.mean, mean) - 1e-9 <= now.mean <= max(was.mean, mean) + 1e-9
@@ -155,7 +155,7 @@ EQUAL = find_workload("equal")
 NOTHING_SHIPS = shipped_amplitudes("torch", "cpu")
 
 
-def test_nothing_of_pytorch_ships() -> None:
+def test_no_amplitudes_of_pytorch_ship() -> None:
     assert not NOTHING_SHIPS.scales
 
 
@@ -165,21 +165,21 @@ def test_nothing_of_pytorch_ships() -> None:
     shipped=st.sets(st.sampled_from(SIZES), min_size=1, max_size=4),
 )
 @settings(max_examples=100, deadline=None)
-def test_sizes_that_ship_count_whatever_a_knowledge_base_holds(
+def test_shipped_sizes_count_regardless_of_the_knowledge_base(
     held: list[str], added: list[str], shipped: set[str]
 ) -> None:
     amplitudes = replace(NOTHING_SHIPS, scales=dict.fromkeys(shipped, 1.0))
-    known = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b1", label=label) for label in held]
+    stored = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b1", label=label) for label in held]
     more = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b2", label=label) for label in added]
 
-    was, now = (label_shares(rows, EQUAL, amplitudes, HERE) for rows in (known, [*known, *more]))
+    was, now = (label_shares(rows, EQUAL, amplitudes, HERE) for rows in (stored, [*stored, *more]))
 
     for family in {family for _, family in was}:
         of_family = {label for label in shipped if label.startswith(f"{family}@")}
-        for found in (was, now):
+        for shares in (was, now):
             if of_family:
-                assert {label for label, other in found if other == family} == of_family
-        before, after = (sum(v for (_, f), v in found.items() if f == family) for found in (was, now))
+                assert {label for label, other in shares if other == family} == of_family
+        before, after = (sum(v for (_, f), v in shares.items() if f == family) for shares in (was, now))
         for key in (key for key in was if key[1] == family and of_family):
             assert now[key] / after == pytest.approx(was[key] / before)
     assert sum(now.values()) == pytest.approx(1)
@@ -198,22 +198,22 @@ def as_contrast(row: tuple[str, str, float, float, str], block: str) -> Contrast
 
 def gain_of_workload(contrasts: Sequence[Contrast]) -> PredictedGain:
     process = GaussianProcess(contrasts, NOTHING_SHIPS)
-    found = FrameworkModel("torch", process, label_shares(contrasts, EQUAL, NOTHING_SHIPS, HERE), HERE)
-    return found.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
+    fitted = FrameworkModel("torch", process, label_shares(contrasts, EQUAL, NOTHING_SHIPS, HERE), HERE)
+    return fitted.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
 
 
 @given(rows=st.lists(measured_sorts, min_size=2, max_size=5, unique_by=lambda row: row[0]))
 @settings(max_examples=40, deadline=None)
-def test_names_of_blocks_have_no_part_in_a_prediction(rows: list[tuple[str, str, float, float, str]]) -> None:
+def test_names_of_blocks_do_not_change_a_prediction(rows: list[tuple[str, str, float, float, str]]) -> None:
     by_name = sorted(row[0] for row in rows)
 
-    found = [
+    gains = [
         gain_of_workload([as_contrast(row, name) for row, name in zip(rows, order, strict=True)])
         for order in (by_name, by_name[::-1])
     ]
 
-    assert found[0].mean == pytest.approx(found[1].mean, abs=1e-9)
-    assert found[0].variance == pytest.approx(found[1].variance)
+    assert gains[0].mean == pytest.approx(gains[1].mean, abs=1e-9)
+    assert gains[0].variance == pytest.approx(gains[1].variance)
 
 
 @given(
@@ -224,13 +224,13 @@ def test_names_of_blocks_have_no_part_in_a_prediction(rows: list[tuple[str, str,
     error=st.floats(0.005, LARGEST_ERROR),
 )
 @settings(max_examples=80, deadline=None)
-def test_a_block_of_any_name_size_or_definition_takes_no_precision_away(
+def test_adding_a_block_never_lowers_precision(
     before: list[tuple[str, str, float, float, str]], name: str, label: str, mean: float, error: float
 ) -> None:
-    known = [as_contrast((*row[:4], "2.4.0"), row[0]) for row in before]
+    contrasts = [as_contrast((*row[:4], "2.4.0"), row[0]) for row in before]
     added = contrast(side("2.4.0"), side("2.9.0"), mean, error, block=f"{name} ", label=label)
 
-    was, now = gain_of_workload(known), gain_of_workload([*known, added])
+    was, now = gain_of_workload(contrasts), gain_of_workload([*contrasts, added])
 
     assert now.variance <= was.variance * (1 + 1e-9)
     # One block adds what it knows; where all are noisy, a mix of sizes also differs less than one of them.
@@ -239,7 +239,7 @@ def test_a_block_of_any_name_size_or_definition_takes_no_precision_away(
 
 @pytest.mark.parametrize("name", ["20260901", "20261230"])
 @pytest.mark.parametrize("label", ["sort@1[n=99] float32 torch/cpu", "sort@2[n=8] float32 torch/cpu"])
-def test_a_noisy_block_of_another_size_or_definition_neither_shifts_nor_sharpens(label: str, name: str) -> None:
+def test_a_noisy_block_of_another_size_or_definition_hardly_changes_a_prediction(label: str, name: str) -> None:
     quiet = contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="20261201")
     noisy = contrast(side("2.4.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block=name, label=label)
 
@@ -253,19 +253,19 @@ def test_a_noisy_block_of_another_size_or_definition_neither_shifts_nor_sharpens
     assert 1 / was.variance <= 1 / now.variance <= 1 / was.variance + 2 / noisy.error**2
 
 
-def test_many_versions_that_were_measured_badly_do_not_outweigh_one_that_was_measured_well() -> None:
+def test_many_imprecise_contrasts_do_not_outweigh_one_precise_contrast() -> None:
     quiet = contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="b1", label=SORTS[0])
     noisy = [
         contrast(side(f"2.{minor}.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block="b2", label=SORTS[1], arm=minor)
         for minor in range(1, 9)
     ]
 
-    found = label_shares([quiet, *noisy], EQUAL, NOTHING_SHIPS, HERE)
+    shares = label_shares([quiet, *noisy], EQUAL, NOTHING_SHIPS, HERE)
 
-    assert found[SORTS[1], "sort"] < 0.02
+    assert shares[SORTS[1], "sort"] < 0.02
 
 
-def test_what_was_measured_on_this_machine_counts_more_than_what_was_measured_elsewhere() -> None:
+def test_blocks_of_this_machine_count_more_than_blocks_of_other_machines() -> None:
     rows = [
         contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block=machine.name, label=label, machine=machine)
         for label, machine in zip(SORTS[:2], (HERE, ELSEWHERE), strict=True)
@@ -277,7 +277,7 @@ def test_what_was_measured_on_this_machine_counts_more_than_what_was_measured_el
     assert there[SORTS[0], "sort"] == pytest.approx(1 - here[SORTS[0], "sort"])
 
 
-def test_a_busy_block_of_other_indicators_leaves_a_prediction_alone() -> None:
+def test_a_noisy_block_of_other_indicators_hardly_changes_a_prediction() -> None:
     quiet = [contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03)]
     busy = [
         contrast(
@@ -292,26 +292,26 @@ def test_a_busy_block_of_other_indicators_leaves_a_prediction_alone() -> None:
     assert now.variance == pytest.approx(was.variance, rel=0.1)
 
 
-def test_predictions_do_not_depend_on_what_was_asked_before() -> None:
+def test_predictions_do_not_depend_on_earlier_predictions() -> None:
     rows = [
         contrast(side("2.4.0", {"mkl": "2021.4.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.1, 0.02),
         contrast(side("2.8.0", {"mkl": "2022.1.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.05, 0.02, arm=2),
     ]
-    asked = versions({"torch": "2.4.0", "mkl": "2021.4.0"}), versions({"torch": "2.9.0", "mkl": "2024.0.0"})
+    stacks = versions({"torch": "2.4.0", "mkl": "2021.4.0"}), versions({"torch": "2.9.0", "mkl": "2024.0.0"})
 
     fresh, used = model(rows), model(rows)
     used.gain(versions({"torch": "1.0.0", "mkl": "2018.0.0"}), versions({"torch": "9.0", "mkl": "2030.0"}))
 
-    assert used.gain(*asked) == fresh.gain(*asked)
+    assert used.gain(*stacks) == fresh.gain(*stacks)
 
 
 def test_an_older_definition_of_an_indicator_shares_only_what_all_indicators_share() -> None:
     old = replace(contrast(side("2.4.0"), side("2.9.0"), 0.5, 0.01), label="sort@1[n=4] float32 torch/cpu")
     same = replace(old, label="sort@2[n=4] float32 torch/cpu")
-    asked = "sort@2[n=8] float32 torch/cpu"
+    label = "sort@2[n=8] float32 torch/cpu"
 
     def predicted(known: Contrast) -> float:
-        return model([known], [asked]).gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}).mean
+        return model([known], [label]).gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}).mean
 
     other = replace(old, label="fft@1[n=4] float32 torch/cpu", family="fft")
     assert predicted(old) == pytest.approx(predicted(other))
@@ -324,9 +324,9 @@ def test_with_one_companion_a_gain_is_the_posterior_of_the_whole_stacks() -> Non
         contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, arm=2),
         contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, arm=3),
     ]
-    found = model(rows)
+    fitted = model(rows)
 
-    gain = found.gain(versions({"torch": "2.4.0", "numpy": "2.0.1"}), versions({"torch": "2.9.0", "numpy": "2.2.0"}))
+    gain = fitted.gain(versions({"torch": "2.4.0", "numpy": "2.0.1"}), versions({"torch": "2.9.0", "numpy": "2.2.0"}))
 
     process = GaussianProcess(rows, shipped_amplitudes("torch", "cpu"))
     whole = [Term(side=side("2.4.0", {"numpy": "2.0.1"})), Term(side=side("2.9.0", {"numpy": "2.2.0"}))]
@@ -343,13 +343,13 @@ def test_gains_of_framework_and_companion_are_those_of_the_whole_stacks(baseline
         contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, arm=2),
         contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, arm=3),
     ]
-    found = model(rows)
+    fitted = model(rows)
     offered = {name: [Version(v) for v in listed] for name, listed in {"torch": FRAMEWORK, **COMPANIONS}.items()}
 
-    gains = found.gains(offered, versions(baseline), share=share)
+    gains = fitted.gains(offered, versions(baseline), share=share)
 
     def over(stack: dict[str, Version], other: dict[str, Version]) -> tuple[object, object]:
-        gain = found.gain(stack, other)
+        gain = fitted.gain(stack, other)
         return pytest.approx(share * gain.mean, abs=1e-9), pytest.approx(share**2 * gain.variance, abs=1e-9)
 
     anchor = Version(baseline["torch"])
@@ -362,7 +362,7 @@ def test_gains_of_framework_and_companion_are_those_of_the_whole_stacks(baseline
         assert (gain.own.mean, gain.own.variance) == over(both, {"torch": framework, **stayed})
 
 
-def test_every_measured_version_that_could_be_chosen_is_a_comparison() -> None:
+def test_every_measured_candidate_version_counts_as_a_comparison() -> None:
     measured = [
         contrast(side("2.4.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.3.0"}), 0.0, 0.1),
         contrast(side("2.6.0", {"numpy": "2.0.0"}), side("2.9.0", {"numpy": "2.3.0"}), 0.0, 0.1, block="other"),
@@ -373,7 +373,7 @@ def test_every_measured_version_that_could_be_chosen_is_a_comparison() -> None:
     }
     baseline = {"torch": Version("2.9.0"), "numpy": Version("2.3.0")}
 
-    found = model(measured).gains(offered, baseline, share=1.0)
+    gains = model(measured).gains(offered, baseline, share=1.0)
 
     # Two versions of the framework, and the one version of NumPy that was measured, is offered and is another one.
-    assert found.comparisons == 3
+    assert gains.comparisons == 3

@@ -76,14 +76,14 @@ def test_numa_affinity_is_kept_in_device_order() -> None:
     assert gpu.numa_nodes == (3, 3, 1, 1, 7, 7, 5, 5)
 
 
-def test_virtualisation_is_told() -> None:
+def test_virtualisation_is_reported() -> None:
     assert recorded("h200-virtual-machine").virtualisation == "kvm"
     assert recorded("cpu-virtual-machine").virtualisation == "virtual machine"
     assert recorded("thin-container").virtualisation == "container"
     assert recorded("dgx1-v100").virtualisation == ""
 
 
-def test_what_a_thin_container_does_not_tell_is_listed() -> None:
+def test_values_that_a_minimal_container_does_not_report_are_listed() -> None:
     profile = recorded("thin-container")
 
     assert profile.memory_bytes is None
@@ -110,14 +110,14 @@ def test_a_shipped_profile_is_valid_and_known_to_archspec(name: str) -> None:
     assert archspec.cpu.TARGETS[profile.cpu.microarchitecture].vendor == profile.cpu.vendor
 
 
-def test_an_unknown_profile_names_the_nearest() -> None:
+def test_the_error_of_an_unknown_profile_names_the_nearest_one() -> None:
     with pytest.raises(InputError, match="no hardware profile `h20`") as caught:
         find_profile("h20")
 
     assert "did you mean `h200`" in caught.value.hint
 
 
-def test_a_wrong_field_of_a_profile_file_is_named(tmp_path: Path) -> None:
+def test_an_invalid_field_of_a_profile_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("cpu: {architecture: x86_64, microarchitecture: zen4, cores: many}\n")
 
@@ -125,7 +125,7 @@ def test_a_wrong_field_of_a_profile_file_is_named(tmp_path: Path) -> None:
         find_profile(str(path))
 
 
-def test_a_profile_that_was_printed_can_be_read(tmp_path: Path) -> None:
+def test_a_printed_profile_can_be_read_back(tmp_path: Path) -> None:
     from dataclasses import asdict
 
     profile = recorded("dgx-a100")
@@ -144,17 +144,17 @@ def test_a_profile_that_was_printed_can_be_read(tmp_path: Path) -> None:
         ("arm-graviton2", "aarch64"),
     ],
 )
-def test_without_archspec_the_processor_is_known_by_the_level_of_its_instructions(
+def test_without_archspec_the_processor_has_the_level_of_its_instruction_set(
     monkeypatch: pytest.MonkeyPatch, machine: str, level: str
 ) -> None:
-    named = recorded(machine)
+    by_name = recorded(machine)
     for module in ("archspec", "archspec.cpu", "archspec.cpu.schema"):
         monkeypatch.setitem(sys.modules, module, None)
 
     profile = recorded(machine)
 
     assert profile.cpu.microarchitecture == level
-    assert profile.cpu.features == named.cpu.features
+    assert profile.cpu.features == by_name.cpu.features
     assert [u for u in profile.unknown if u.startswith("microarchitecture: `archspec` is not installed")]
 
 
@@ -168,7 +168,7 @@ def test_the_levels_of_x86_are_those_of_archspec(level: str) -> None:
     assert x86_level(features - {"popcnt"}) == "x86_64"
 
 
-def test_a_machine_without_nvidias_python_package_has_accelerators_that_are_not_known(
+def test_without_the_nvidia_python_package_accelerators_are_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
@@ -179,7 +179,7 @@ def test_a_machine_without_nvidias_python_package_has_accelerators_that_are_not_
     assert "accelerators: `nvidia-ml-py` is not installed" in profile.unknown
 
 
-def test_an_older_package_of_nvidia_tells_of_a_gpu_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_nvidia_python_package_gives_a_part_of_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
     class NVMLError(Exception):
         pass
 

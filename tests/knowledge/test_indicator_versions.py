@@ -49,17 +49,17 @@ def store() -> Iterator[SqlKnowledgeBase]:
         yield opened
 
 
-def test_both_versions_are_let_in_and_read_again(store: SqlKnowledgeBase) -> None:
-    held = tuple(store.observations(indicator="startup"))
+def test_both_versions_are_accepted_and_read_back(store: SqlKnowledgeBase) -> None:
+    stored = tuple(store.observations(indicator="startup"))
 
     assert store.quarantined() == ()
-    assert {o.indicator.version for o in held} == {1, 2}
-    assert {o.identity for o in read_observations(write_observations(held), where="a file")} == {
+    assert {o.indicator.version for o in stored} == {1, 2}
+    assert {o.identity for o in read_observations(write_observations(stored), where="a file")} == {
         o.identity for o in both_versions()
     }
 
 
-def test_each_version_is_compared_with_itself_alone(store: SqlKnowledgeBase) -> None:
+def test_each_version_is_compared_only_with_itself(store: SqlKnowledgeBase) -> None:
     comparisons = compare_block(store.observations())
 
     speedups = {c.indicator: math.exp(c.mean) for c in comparisons}
@@ -91,14 +91,14 @@ def test_each_version_is_summarised_alone(store: SqlKnowledgeBase) -> None:
     }
 
 
-def test_contrasts_of_two_versions_have_labels_of_their_own(store: SqlKnowledgeBase) -> None:
+def test_contrasts_of_two_versions_have_different_labels(store: SqlKnowledgeBase) -> None:
     contrasts = load_evidence(store).contrasts
 
     assert {c.label for c in contrasts} == {run_of(1).label, run_of(2).label}
     assert len(contrasts) == 2
 
 
-def test_figures_of_two_versions_are_series_of_their_own(tmp_path: Path) -> None:
+def test_metrics_of_two_versions_are_separate_series(tmp_path: Path) -> None:
     path = tmp_path / "figures.prom"
     with open_knowledge_base("sqlite://", shipped=False) as sink:
         PrometheusSink(sink, path).add(o for o in both_versions() if o.reference and o.round == 0)

@@ -83,7 +83,7 @@ def test_a_cell_with_other_line_ends_in_a_message_has_its_statuses(tmp_path: Pat
     assert statuses(cell) == ("crashed",)
 
 
-def test_what_is_delivered_and_read_over_http_keeps_other_line_ends(store: SqlKnowledgeBase, tmp_path: Path) -> None:
+def test_observations_sent_over_http_keep_other_line_ends(store: SqlKnowledgeBase, tmp_path: Path) -> None:
     token, _ = store.create_token(role="runner", source="lab-a")
     with open_knowledge_base(str(tmp_path / "mine.sqlite"), shipped=False) as mine:
         mine.add([failed()])

@@ -82,18 +82,18 @@ def scores(shipped: tuple[Observation, ...]) -> tuple[Score, ...]:
 @pytest.mark.parametrize(
     ("text", "benchmark", "converged"), [(V05, "resnet", True), (MLL, "gnmt", True), (MLLOG, "bert", False)]
 )
-def test_a_log_of_every_dialect_tells_the_time_to_train(text: str, benchmark: str, converged: bool) -> None:
+def test_the_time_to_train_is_read_from_a_log_of_every_dialect(text: str, benchmark: str, converged: bool) -> None:
     run = read_log(text)
 
     assert (run.benchmark, run.seconds, run.converged) == (benchmark, 60.0, converged)
 
 
-def test_what_a_log_says_beside_the_time_is_kept() -> None:
+def test_other_values_of_a_log_are_stored() -> None:
     assert read_log(V05).values == {"input_batch_size": 2048}
     assert read_log(MLL).values["weather"] == "fine"
 
 
-def test_without_a_status_the_quality_decides() -> None:
+def test_without_a_status_a_run_below_the_target_did_not_converge() -> None:
     assert not read_log(V05.replace("0.75}", "0.7}")).converged
 
 
@@ -108,7 +108,7 @@ def test_without_a_status_the_quality_decides() -> None:
         (":::MLLOG {not json}", "no MLPerf log line"),
     ],
 )
-def test_a_log_without_a_time_is_told_why(text: str, reason: str) -> None:
+def test_a_log_without_a_time_is_reported_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(UnreadableLogError, match=reason):
         read_log(text)
 
@@ -134,7 +134,7 @@ DESCRIPTIONS = {
 
 
 @pytest.mark.parametrize("text", DESCRIPTIONS.values(), ids=DESCRIPTIONS)
-def test_every_spelling_of_a_system_means_the_same(text: str) -> None:
+def test_all_spellings_of_a_system_are_the_same_system(text: str) -> None:
     system = make_system("box", read_description(text), benchmark="resnet", submitter="us")
 
     versions = {p.name: (p.version, p.index) for p in system.stack.packages}
@@ -159,7 +159,9 @@ def test_every_spelling_of_a_system_means_the_same(text: str) -> None:
         ("8xV100", "V100", 8, 1),
     ],
 )
-def test_a_name_tells_what_no_description_does(name: str, model: str, chips: int, nodes: int | None) -> None:
+def test_without_a_description_hardware_is_read_from_the_name(
+    name: str, model: str, chips: int, nodes: int | None
+) -> None:
     hardware = make_system(name, {}, benchmark="resnet", submitter="us").hardware
 
     assert [(a.model, a.count) for a in hardware.accelerators] == [(model, chips)]
@@ -179,21 +181,23 @@ def test_published_cells_of_v06_are_reproduced_to_the_printed_digit(scores: tupl
 
 
 def test_every_run_that_converged_reached_the_target_of_its_round(shipped: tuple[Observation, ...]) -> None:
-    told = [o for o in shipped if o.status == "ok" and "quality" in o.metrics and "target" in o.indicator.parameters]
+    converged = [
+        o for o in shipped if o.status == "ok" and "quality" in o.metrics and "target" in o.indicator.parameters
+    ]
     reached: dict[tuple[object, object], bool] = {}
-    for o in told:
+    for o in converged:
         target, quality = float(o.indicator.parameters["target"]), o.metrics["quality"]
         # BLEU is logged as per cent in some rounds, and as a fraction in others.
         scale = 100 if target > 1 >= quality else 1
         key = o.environment["mlperf_round"], o.indicator.parameters["benchmark"]
         reached[key] = reached.get(key, True) and round(quality * scale, 4) >= target
 
-    assert len(told) > 1000
+    assert len(converged) > 1000
     assert len(reached) == 15
     assert all(reached.values()), reached
 
 
-def test_a_failed_run_counts_as_slowest_and_two_leave_no_score(shipped: tuple[Observation, ...]) -> None:
+def test_one_failed_run_counts_as_slowest_and_two_invalidate_the_score(shipped: tuple[Observation, ...]) -> None:
     from dataclasses import replace
 
     runs = [o for o in shipped if o.block == "mlperf-training-v0.7/NVIDIA/dgx1_ngc20.06_mxnet"]
@@ -209,7 +213,7 @@ def test_a_failed_run_counts_as_slowest_and_two_leave_no_score(shipped: tuple[Ob
     assert (without.minutes, without.failed) == (None, 2)
 
 
-def test_software_alone_gained_on_a_dgx1(scores: tuple[Score, ...]) -> None:
+def test_software_made_a_dgx1_faster(scores: tuple[Score, ...]) -> None:
     gains = {
         (g.later.benchmark, g.earlier.round_, g.later.round_): g
         for g in software_gains(scores)
@@ -223,12 +227,12 @@ def test_software_alone_gained_on_a_dgx1(scores: tuple[Score, ...]) -> None:
     assert gains["gnmt", "v0.5", "v0.6"].note == "trains to 24.0 instead of 21.8"
 
 
-def test_scaling_compares_one_submitters_software_over_accelerators(scores: tuple[Score, ...]) -> None:
-    found = [g for g in scaling(scores) if g.later.round_ == "v0.6" and g.later.submitter == "Google"]
+def test_scaling_compares_the_software_of_one_submitter_over_accelerators(scores: tuple[Score, ...]) -> None:
+    steps_of_google = [g for g in scaling(scores) if g.later.round_ == "v0.6" and g.later.submitter == "Google"]
 
-    steps = [(g.earlier.accelerators, g.later.accelerators) for g in found if g.later.benchmark == "resnet"]
+    steps = [(g.earlier.accelerators, g.later.accelerators) for g in steps_of_google if g.later.benchmark == "resnet"]
     assert steps == [(16, 64), (16, 128), (16, 256), (16, 512), (16, 1024)]
-    assert all(0.1 < efficiency(g) < 1 < g.speedup for g in found)
+    assert all(0.1 < efficiency(g) < 1 < g.speedup for g in steps_of_google)
 
 
 def test_the_shipped_runs_are_those_of_the_result_trees(shipped: tuple[Observation, ...]) -> None:
@@ -236,10 +240,10 @@ def test_the_shipped_runs_are_those_of_the_result_trees(shipped: tuple[Observati
     if not trees:
         pytest.skip("the result trees are not here")
 
-    found = [read_results(tree) for tree in trees]
+    results = [read_results(tree) for tree in trees]
 
-    assert {o.identity for part in found for o in part.observations} == {o.identity for o in shipped}
-    reasons = [s.reason for part in found for s in part.skipped]
+    assert {o.identity for part in results for o in part.observations} == {o.identity for o in shipped}
+    reasons = [s.reason for part in results for s in part.skipped]
     assert sorted(set(reasons)) == ["it contains no MLPerf log line", "it contains no `run_stop`"]
     assert len(reasons) == 15
 
@@ -259,7 +263,7 @@ FILES = (
 )
 
 
-def test_a_directory_and_a_tar_file_of_it_give_the_same(tmp_path: Path) -> None:
+def test_a_directory_and_its_tar_file_give_the_same_results(tmp_path: Path) -> None:
     _tree(tmp_path / "tree", FILES)
     with tarfile.open(tmp_path / "tree.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "tree" / "v1.1", "v1.1")
@@ -275,7 +279,7 @@ def test_a_directory_and_a_tar_file_of_it_give_the_same(tmp_path: Path) -> None:
     assert o.environment["system:colour"] == "green"
 
 
-def test_a_tree_that_names_no_round_asks_for_it(tmp_path: Path) -> None:
+def test_a_tree_without_a_round_is_refused_with_a_hint(tmp_path: Path) -> None:
     _tree(tmp_path, ((name.removeprefix("v1.1/"), text) for name, text in FILES))
 
     with pytest.raises(InputError, match="no directory name contains the round"):
@@ -285,7 +289,7 @@ def test_a_tree_that_names_no_round_asks_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a tar file", None])
-def test_what_holds_no_results_is_one_sentence(tmp_path: Path, content: bytes | None) -> None:
+def test_input_without_results_is_an_error_message(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "v0.6.tar.gz"
     if content is not None:
         path.write_bytes(content)
@@ -294,7 +298,7 @@ def test_what_holds_no_results_is_one_sentence(tmp_path: Path, content: bytes | 
         read_results(path)
 
 
-def test_an_archive_cut_off_is_one_sentence(tmp_path: Path) -> None:
+def test_a_truncated_archive_is_an_error_message(tmp_path: Path) -> None:
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w:gz") as archive:
         entry = tarfile.TarInfo("v0.6/A/results/s/resnet/result_0.txt")

@@ -79,30 +79,30 @@ def test_the_baseline_gains_nothing(store: SqlKnowledgeBase) -> None:
     assert terms.score(BASELINE) == pytest.approx(0, abs=1e-12)
 
 
-def test_a_known_truth_is_found_within_its_interval(store: SqlKnowledgeBase) -> None:
+def test_the_interval_contains_a_simulated_effect(store: SqlKnowledgeBase) -> None:
     model = estimator(store).model("torch")
     assert model is not None
 
-    found = model.estimate(
+    estimate = model.estimate(
         {"torch": Version("2.4.0"), "numpy": Version("1.26.4")},
         {"torch": Version("2.7.0"), "numpy": Version("1.26.4")},
         confidence=0.95,
     )
 
-    assert found.low < math.exp(-0.12) < found.high < 1
-    assert found.measured
-    assert math.log(found.speedup) == pytest.approx(sum(w * c.mean for w, c in found.weighted_contrasts))
+    assert estimate.low < math.exp(-0.12) < estimate.high < 1
+    assert estimate.measured
+    assert math.log(estimate.speedup) == pytest.approx(sum(w * c.mean for w, c in estimate.weighted_contrasts))
 
 
-def test_intervals_of_left_out_versions_hold() -> None:
+def test_intervals_of_left_out_versions_have_their_nominal_coverage() -> None:
     contrasts = [c for seed in range(4) for c in evidence_of(torch_block(seed)).contrasts]
     inside: list[bool] = []
     widths: list[float] = []
     for version in ("2.4.0", "2.5.0", "2.6.0"):
-        shown = [c for c in contrasts if c.side.version != version]
-        asked = [c for c in contrasts if c.side.version == version]
-        mean, deviation = predict_held_out(shown, asked)
-        inside += [abs(m - c.mean) < 1.645 * d for m, d, c in zip(mean, deviation, asked, strict=True)]
+        training = [c for c in contrasts if c.side.version != version]
+        held_out = [c for c in contrasts if c.side.version == version]
+        mean, deviation = predict_held_out(training, held_out)
+        inside += [abs(m - c.mean) < 1.645 * d for m, d, c in zip(mean, deviation, held_out, strict=True)]
         widths += list(deviation)
 
     # 90 % intervals that hold for all because they say nothing are as wrong as ones that do not hold.
@@ -111,7 +111,7 @@ def test_intervals_of_left_out_versions_hold() -> None:
 
 
 @pytest.mark.parametrize(("common", "own", "share"), [(0.1, 0.01, 0.95), (0.05, 0.05, 0.5), (0.0, 0.1, 0.0)])
-def test_the_share_of_noise_that_all_indicators_of_a_process_have_in_common_is_found(
+def test_the_share_of_noise_common_to_all_indicators_of_a_process_is_estimated(
     common: float, own: float, share: float
 ) -> None:
     generator = random.Random(3)
@@ -130,7 +130,7 @@ def test_the_share_of_noise_that_all_indicators_of_a_process_have_in_common_is_f
     assert found == pytest.approx(share, abs=0.12)
 
 
-def test_amplitudes_are_those_that_ship_whatever_the_knowledge_base_holds(store: SqlKnowledgeBase) -> None:
+def test_shipped_amplitudes_are_used_regardless_of_the_knowledge_base(store: SqlKnowledgeBase) -> None:
     before = ModelCache(store).process("torch", "cpu")
     store.add(torch_block(2))
     after = ModelCache(store).process("torch", "cpu")
@@ -154,7 +154,7 @@ def test_unchanged_knowledge_is_not_read_again(store: SqlKnowledgeBase, monkeypa
     assert [c.mean for c in again.contrasts] == pytest.approx([c.mean for c in first.contrasts], abs=1e-8)
 
 
-def test_what_was_kept_of_another_statistic_is_not_used(
+def test_cached_values_of_another_statistic_are_not_used(
     store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ModelCache(store).process("torch", "cpu")
@@ -177,13 +177,13 @@ def test_only_changed_blocks_are_read_again(store: SqlKnowledgeBase, monkeypatch
 
     monkeypatch.setattr(store, "observations", reading)
 
-    found = load_evidence(store)
+    evidence = load_evidence(store)
 
     assert read == ["t2"]
-    assert {c.block for c in found.contrasts} == {"t1", "t2"}
+    assert {c.block for c in evidence.contrasts} == {"t1", "t2"}
 
 
-def test_every_framework_that_ships_measured_has_amplitudes_of_its_own() -> None:
+def test_every_framework_with_shipped_observations_has_shipped_amplitudes() -> None:
     shipped = json.loads((files("knowledge.data") / "fits.json").read_text())
     with open_knowledge_base("sqlite://") as store:
         evidence = load_evidence(store)
@@ -197,7 +197,7 @@ def test_every_framework_that_ships_measured_has_amplitudes_of_its_own() -> None
     assert compared
 
 
-def test_the_shipped_amplitudes_are_those_that_the_shipped_observations_give() -> None:
+def test_the_shipped_amplitudes_are_reproduced_from_the_shipped_observations() -> None:
     with open_knowledge_base("sqlite://") as store:
         contrasts = framework_contrasts(load_evidence(store), "numpy", "cpu")
 
@@ -209,7 +209,7 @@ def test_the_shipped_amplitudes_are_those_that_the_shipped_observations_give() -
     assert fitted.scales == pytest.approx(shipped.scales, rel=0.01)
 
 
-def test_a_size_counts_where_it_is_of_the_workloads_model() -> None:
+def test_only_sizes_of_the_model_of_the_workload_count() -> None:
     workload = Workload(
         name="x",
         summary="",
@@ -235,7 +235,7 @@ def test_the_weight_of_a_family_is_shared_by_its_sizes(store: SqlKnowledgeBase) 
     assert sum(shares.values()) == pytest.approx(1)
 
 
-def test_distances_do_not_depend_on_which_versions_are_asked() -> None:
+def test_distances_do_not_depend_on_the_selected_versions() -> None:
     versions = [Version(v) for v in ("1.24.0", "1.26.4", "2.0.0", "2.0.0+cu126")]
 
     few, many = distances(versions[:3], {1: 27}), distances([*versions, Version("1.25.0")], {1: 27})
@@ -246,7 +246,7 @@ def test_distances_do_not_depend_on_which_versions_are_asked() -> None:
     assert many[2, 3] == 1
 
 
-def test_distances_of_calendar_versions_do_not_depend_on_which_versions_are_asked() -> None:
+def test_distances_of_calendar_versions_do_not_depend_on_the_selected_versions() -> None:
     apart = [Version("2021.4.0"), Version("2024.0.0")]
 
     few = distances(apart, {})
@@ -255,7 +255,7 @@ def test_distances_of_calendar_versions_do_not_depend_on_which_versions_are_aske
     assert few[0, 1] == many[0, 1] == 3 * 4 - 4
 
 
-def test_what_nobody_measured_keeps_its_prior_uncertainty(store: SqlKnowledgeBase) -> None:
+def test_an_unmeasured_version_keeps_its_prior_uncertainty(store: SqlKnowledgeBase) -> None:
     process = ModelCache(store).process("torch", "cpu")
     assert isinstance(process, GaussianProcess)
     shares = label_shares(process.contrasts, find_workload("equal"), process.amplitudes, MACHINE_SEEN)

@@ -58,7 +58,7 @@ def test_every_rule_names_a_source_and_valid_specifiers() -> None:
         ("12.1", "2.13.0", True),
     ],
 )
-def test_a_gpu_is_given_only_pytorch_builds_that_know_it(capability: str, version: str, runs: bool) -> None:
+def test_a_gpu_gets_only_pytorch_builds_that_support_it(capability: str, version: str, runs: bool) -> None:
     assert forbidden(machine(capability), "torch", version) is not runs
 
 
@@ -73,24 +73,24 @@ def test_a_gpu_is_given_only_pytorch_builds_that_know_it(capability: str, versio
         ("580.65.06", "13.0.96", True),
     ],
 )
-def test_a_driver_is_given_only_runtimes_that_it_serves(driver: str, runtime: str, runs: bool) -> None:
+def test_a_driver_gets_only_cuda_runtimes_that_it_supports(driver: str, runtime: str, runs: bool) -> None:
     name = "nvidia-cuda-runtime" if runtime.startswith("13") else f"nvidia-cuda-runtime-cu{runtime[:2]}"
 
     assert forbidden(machine("8.0", driver), name, runtime) is not runs
 
 
-def test_every_cuda_runtime_from_11_to_13_is_known() -> None:
-    known = {rule.cuda for rule in shipped_rules() if isinstance(rule, RuntimeRule)}
+def test_every_cuda_runtime_from_11_to_13_has_a_rule() -> None:
+    versions = {rule.cuda for rule in shipped_rules() if isinstance(rule, RuntimeRule)}
 
-    assert known >= {*(f"11.{m}" for m in range(9)), *(f"12.{m}" for m in range(10)), "13.0", "13.1", "13.2"}
+    assert versions >= {*(f"11.{m}" for m in range(9)), *(f"12.{m}" for m in range(10)), "13.0", "13.1", "13.2"}
 
 
-def test_a_gpu_older_than_turing_is_not_given_cuda_13() -> None:
+def test_a_gpu_older_than_turing_gets_no_cuda_13_build() -> None:
     assert forbidden(machine("7.0", "580.65.06"), "nvidia-cuda-runtime", "13.2.86")
     assert not forbidden(machine("7.5", "580.65.06"), "nvidia-cuda-runtime", "13.2.86")
 
 
-def test_a_machine_without_a_gpu_is_judged_by_no_gpu_rule() -> None:
+def test_gpu_rules_do_not_apply_to_a_machine_without_a_gpu() -> None:
     assert RuleBook(shipped_rules(), shipped_profile("cpu-zen4")).judge("torch", Version("2.13.0")) == ()
 
 
@@ -119,7 +119,7 @@ def test_a_cpu_build_on_a_gpu_machine_is_discouraged() -> None:
         ("numpy", "2.3.0", True),
     ],
 )
-def test_an_amd_gpu_is_given_no_build_for_cuda(name: str, version: str, runs: bool) -> None:
+def test_an_amd_gpu_gets_no_cuda_build(name: str, version: str, runs: bool) -> None:
     assert forbidden(shipped_profile("mi300x"), name, version) is not runs
 
 
@@ -132,19 +132,19 @@ def test_an_amd_gpu_is_given_no_build_for_cuda(name: str, version: str, runs: bo
         ("onnxruntime-rocm", "1.22.0"),
     ],
 )
-def test_an_nvidia_gpu_is_given_no_build_for_rocm(name: str, version: str) -> None:
+def test_an_nvidia_gpu_gets_no_rocm_build(name: str, version: str) -> None:
     assert forbidden(machine("9.0"), name, version)
     assert not forbidden(shipped_profile("cpu-zen4"), name, version)
 
 
-def test_builds_of_other_systems_are_not_taken_for_cuda_builds() -> None:
+def test_builds_for_other_platforms_are_not_mistaken_for_cuda_builds() -> None:
     amd = shipped_profile("mi300x")
 
     assert not forbidden(dataclasses.replace(amd, os="windows"), "torch", "2.13.0")
     assert forbidden(dataclasses.replace(amd, os="windows"), "torch", "2.13.0+cu130")
 
 
-def test_a_machine_with_gpus_of_two_vendors_takes_builds_for_either() -> None:
+def test_a_machine_with_gpus_of_two_vendors_accepts_builds_for_either() -> None:
     amd = shipped_profile("mi300x")
     both = dataclasses.replace(amd, accelerators=(*amd.accelerators, *machine("9.0").accelerators))
 
@@ -152,7 +152,7 @@ def test_a_machine_with_gpus_of_two_vendors_takes_builds_for_either() -> None:
     assert not forbidden(both, "torch", "2.13.0")
 
 
-def test_numpy_2_is_kept_from_frameworks_built_before_it() -> None:
+def test_numpy_2_conflicts_with_frameworks_built_before_it() -> None:
     pairs = {(c.package, c.versions) for c in RuleBook(shipped_rules(), machine("9.0")).conflicts}
 
     assert {("torch", "<2.3"), ("tensorflow", "<2.18"), ("tensorflow-cpu", "<2.18")} <= pairs
@@ -165,6 +165,6 @@ def test_machine_code_runs_within_its_major_version_and_ptx_on_anything_newer() 
     assert runs_on((9, 0), machine_code=[], ptx=["8.0"])
 
 
-def test_a_malformed_rule_names_entry_and_field() -> None:
+def test_the_error_of_a_malformed_rule_names_entry_and_field() -> None:
     with pytest.raises(InputError, match=r"entry 1 \(`x`\): field `conflict.other`"):
         read_rules("- {kind: conflict, id: x, severity: forbidden, package: a, versions: '', message: m}", where="f")

@@ -29,7 +29,7 @@ def test_two_stacks_of_a_block_are_compared_although_neither_is_its_reference() 
     assert comparison.rounds == 6
 
 
-def test_the_stack_that_is_named_first_is_the_one_compared_with() -> None:
+def test_the_first_stack_is_the_reference() -> None:
     there, back = (
         compare_stacks(three_stacks(), stacks=names).comparisons[0]
         for names in (["numpy==1.26.4", "numpy==1.25.0"], ["numpy==1.25.0", "numpy==1.26.4"])
@@ -48,7 +48,7 @@ def test_the_ratio_is_estimated_as_if_the_stack_were_the_reference() -> None:
     assert [(c.mean, c.low, c.high) for c in result.comparisons] == [(c.mean, c.low, c.high) for c in as_reference]
 
 
-def test_the_reference_stays_the_reference_where_it_is_named() -> None:
+def test_the_reference_of_the_block_stays_the_reference_if_it_is_selected() -> None:
     result = compare_stacks(three_stacks(), stacks=["numpy==1.25.0", "numpy==2.0.0", "numpy==1.26.4"])
 
     assert [c.reference.stack.version_of("numpy") for c in result.comparisons] == ["2.0.0", "2.0.0"]
@@ -62,7 +62,7 @@ def test_drift_of_the_machine_does_not_change_the_ratio_of_two_stacks() -> None:
     assert math.exp(comparison.mean) == pytest.approx(1.2, rel=0.01)
 
 
-def test_rounds_under_unequal_conditions_are_named_with_the_stack_they_differ_from() -> None:
+def test_rounds_under_unequal_conditions_are_reported_with_both_stacks() -> None:
     rows = [
         replace(o, environment={"cpu_governor": "powersave" if o.arm == 2 and o.round < 2 else "performance"})
         for o in three_stacks()

@@ -36,15 +36,15 @@ def test_observations_come_in_order_of_round_and_arm(store: SqlKnowledgeBase) ->
     assert [(o.round, o.arm) for o in store.observations(block="b1")] == [(0, 0), (0, 1), (1, 0)]
 
 
-def test_failed_observations_are_kept(store: SqlKnowledgeBase) -> None:
+def test_failed_observations_are_stored(store: SqlKnowledgeBase) -> None:
     store.add([observation(status="import-error")])
 
-    found = list(store.observations(block="b1"))
+    failed = list(store.observations(block="b1"))
 
-    assert [(o.status, o.failure, o.median) for o in found] == [("import-error", "made to fail", None)]
+    assert [(o.status, o.failure, o.median) for o in failed] == [("import-error", "made to fail", None)]
 
 
-def test_only_what_was_asked_for_is_read(store: SqlKnowledgeBase) -> None:
+def test_only_the_selected_observations_are_read(store: SqlKnowledgeBase) -> None:
     store.add([observation(), observation(block="b2")])
 
     assert {o.block for o in store.observations(frameworks=["numpy"])} == {"b1", "b2"}
@@ -94,7 +94,7 @@ def test_the_migrations_make_the_tables_that_the_program_uses(store: SqlKnowledg
 
 
 @pytest.mark.slow
-def test_a_killed_first_use_leaves_nothing_half_made(tmp_path: Path) -> None:
+def test_a_killed_first_use_leaves_no_partial_database(tmp_path: Path) -> None:
     import subprocess
     import sys
 
@@ -118,7 +118,7 @@ def test_a_killed_first_use_leaves_nothing_half_made(tmp_path: Path) -> None:
         assert list(store.find_damage()) == []
 
 
-def test_several_processes_may_be_the_first(tmp_path: Path) -> None:
+def test_several_processes_may_create_the_database_at_once(tmp_path: Path) -> None:
     import subprocess
     import sys
 
@@ -145,7 +145,7 @@ def test_tables_of_a_newer_program_are_refused(tmp_path: Path) -> None:
         open_knowledge_base(str(path))
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
     path.write_text("this is not a database, and long enough to be told from an empty one" * 9)
     before = path.read_bytes()
@@ -157,7 +157,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("address", ["mysql://x/y", "gopher:hole://", "sqlite:////proc/none/k.sqlite"])
-def test_a_wrong_address_is_one_sentence(address: str) -> None:
+def test_an_invalid_address_is_an_error_message(address: str) -> None:
     with pytest.raises(KnowledgeBaseError) as caught:
         open_knowledge_base(address)
 
@@ -177,7 +177,7 @@ def test_an_unreachable_postgresql_server_is_not_reported_as_a_damaged_file() ->
     assert "secret" not in refused.value.message
 
 
-def test_a_missing_postgresql_database_is_named(postgresql: str) -> None:
+def test_the_error_names_a_missing_postgresql_database(postgresql: str) -> None:
     with pytest.raises(KnowledgeBaseError, match='database "nowhere" does not exist') as refused:
         open_knowledge_base(postgresql.replace("/postgres?", "/nowhere?"))
 

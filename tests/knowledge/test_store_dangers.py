@@ -116,7 +116,7 @@ def _json(value: object) -> str:
 
 
 @pytest.mark.slow
-def test_eight_writers_at_once_lose_nothing_and_count_nothing_twice(address: str) -> None:
+def test_eight_concurrent_writers_store_every_observation_once(address: str) -> None:
     running = [writer(address, number, 200) for number in range(8)]
 
     assert [process.wait() for process in running] == [0] * 8
@@ -126,21 +126,21 @@ def test_eight_writers_at_once_lose_nothing_and_count_nothing_twice(address: str
     assert counted == {"shared": 100, **{f"own-{number}": 100 for number in range(8)}}
 
 
-def test_a_killed_writer_leaves_whole_transactions_only(address: str) -> None:
+def test_a_killed_writer_leaves_only_complete_transactions(address: str) -> None:
     process = writer(address, 0, 100_000)
     assert process.stdout is not None
-    told = [process.stdout.readline() for _ in range(4)]
+    acknowledgements = [process.stdout.readline() for _ in range(4)]
     process.send_signal(signal.SIGKILL)
     process.wait()
 
     with open_knowledge_base(address, shipped=False) as store:
-        found = sum(b.observations for b in store.blocks())
+        count = sum(b.observations for b in store.blocks())
         assert list(store.find_damage()) == []
-    assert found % 50 == 0
-    assert found >= 50 * len(told)
+    assert count % 50 == 0
+    assert count >= 50 * len(acknowledgements)
 
 
-def test_a_killed_server_is_one_sentence_and_loses_nothing_that_was_added(
+def test_a_killed_server_is_an_error_message_and_keeps_stored_observations(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     pgserver = pytest.importorskip("pgserver", reason="pgserver is not installed")
@@ -169,7 +169,7 @@ def test_a_killed_server_is_one_sentence_and_loses_nothing_that_was_added(
     restarted.cleanup()
 
 
-def test_a_full_disk_is_one_sentence_and_stores_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_message_and_nothing_is_stored(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
     with open_knowledge_base(str(path), shipped=False) as store:
         store.add([observation()])
@@ -194,7 +194,7 @@ def test_a_full_disk_is_one_sentence_and_stores_nothing(tmp_path: Path) -> None:
         assert list(store.find_damage()) == []
 
 
-def test_a_locked_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file_is_an_error_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "k.sqlite"
     monkeypatch.setattr(sqlite_file, "BUSY_MS", 10)
     with open_knowledge_base(str(path), shipped=False) as store, sqlite3.connect(path, isolation_level=None) as other:
@@ -206,7 +206,7 @@ def test_a_locked_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monke
         assert store.add([observation()]).added == 1
 
 
-def test_old_tables_in_a_locked_file_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_tables_in_a_locked_file_are_an_error_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "k.sqlite"
     path.write_bytes(gzip.decompress(FROZEN[0].read_bytes()))
     monkeypatch.setattr(sqlite_file, "BUSY_MS", 10)
@@ -243,7 +243,7 @@ def test_a_read_only_file_of_an_older_revision_is_refused(tmp_path: Path) -> Non
         open_knowledge_base(f"sqlite:///file:{path}?mode=ro&uri=true")
 
 
-def test_damage_is_found(tmp_path: Path) -> None:
+def test_damaged_records_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
     with open_knowledge_base(str(path), shipped=False) as store:
         store.add(block({"2.0.0": 1.0, "1.26.4": 0.9}, rounds=3))
@@ -261,15 +261,15 @@ def test_damage_is_found(tmp_path: Path) -> None:
     assert "block `b1` is recorded with 6 observations, and has 5" in damage
 
 
-def test_removed_blocks_take_their_stacks_and_machines_along(store: SqlKnowledgeBase) -> None:
+def test_stacks_and_machines_of_removed_blocks_are_removed(store: SqlKnowledgeBase) -> None:
     store.add([observation(), observation("1.26.4", block="b2")])
     before = store.content()
     store.store_derived("fit", [("a", "b", 1)])
 
-    gone = store.remove(["b2"])
+    removed = store.remove(["b2"])
 
     after = store.content()
-    assert (gone, after.stacks, after.blocks, sum(n for _, n in after.observations)) == (1, 1, 1, 1)
+    assert (removed, after.stacks, after.blocks, sum(n for _, n in after.observations)) == (1, 1, 1, 1)
     assert after.digest != before.digest
     assert store.load_derived("fit", [("a", "b")]) == {}
     assert list(store.find_damage()) == []
@@ -277,7 +277,7 @@ def test_removed_blocks_take_their_stacks_and_machines_along(store: SqlKnowledge
     assert store.content() == before
 
 
-def test_a_derived_value_is_recalled_only_of_the_state_it_saw(store: SqlKnowledgeBase) -> None:
+def test_a_cached_value_is_valid_only_for_the_state_it_was_computed_from(store: SqlKnowledgeBase) -> None:
     store.store_derived("evidence", [("b1", "a" * 64, {"x": 1}), ("b2", "c" * 64, [2])])
     store.store_derived("evidence", [("b1", "b" * 64, {"x": 3})])
 

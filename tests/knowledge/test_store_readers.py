@@ -67,7 +67,7 @@ def reader(before: list[str], address: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_a_reader_blocks_no_writer_and_sees_one_state(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_does_not_block_writers_and_reads_one_state(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_file, "BUSY_MS", 50)
     with (
         open_knowledge_base(address, shipped=False) as store,
@@ -88,7 +88,7 @@ def test_a_reader_blocks_no_writer_and_sees_one_state(address: str, monkeypatch:
         assert len(list(store.observations())) == 20
 
 
-def test_a_writer_that_waited_for_another_sees_what_that_one_wrote(address: str) -> None:
+def test_a_writer_that_waited_reads_the_transaction_of_the_other_writer(address: str) -> None:
     if address.startswith("postgresql"):
         import psycopg
 
@@ -109,11 +109,11 @@ def test_a_writer_that_waited_for_another_sees_what_that_one_wrote(address: str)
         slow = threading.Thread(target=lambda: first.add(slowly()))
         slow.start()
         begun.wait(30)
-        found: list[tuple[int, int]] = []
+        results: list[tuple[int, int]] = []
 
         def wait_and_add() -> None:
-            done = second.add([observation(), observation(round=1)])
-            found.append((done.added, done.known))
+            result = second.add([observation(), observation(round=1)])
+            results.append((result.added, result.known))
 
         waiting = threading.Thread(target=wait_and_add)
         waiting.start()
@@ -122,7 +122,7 @@ def test_a_writer_that_waited_for_another_sees_what_that_one_wrote(address: str)
         slow.join(30)
         waiting.join(30)
 
-        assert found == [(1, 1)]
+        assert results == [(1, 1)]
         assert list(second.find_damage()) == []
 
 
@@ -140,7 +140,7 @@ def test_a_file_in_the_old_journal_mode_is_changed_when_it_is_opened(frozen: Pat
     assert [p.name for p in tmp_path.iterdir()] == ["k.sqlite"]
 
 
-def test_a_file_that_another_program_reads_in_the_old_mode_is_opened_all_the_same(
+def test_a_file_that_is_read_in_the_old_journal_mode_can_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "k.sqlite"
@@ -159,7 +159,9 @@ def test_a_file_that_another_program_reads_in_the_old_mode_is_opened_all_the_sam
     assert journal_mode(path) == "wal"
 
 
-def test_a_network_file_system_keeps_the_old_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_on_a_network_file_system_keeps_the_old_journal_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "k.sqlite"
     open_knowledge_base(str(path), shipped=False).close()
     before = journal_mode(path)
@@ -258,7 +260,7 @@ def test_a_file_that_changes_while_it_is_read_without_a_journal_is_an_error(
     assert "was changed while it was read" in told
 
 
-def test_a_journal_that_a_killed_writer_left_on_a_read_only_medium_is_not_passed_over(
+def test_a_journal_of_a_killed_writer_on_a_read_only_medium_is_an_error(
     read_only: tuple[Path, list[str]],
 ) -> None:
     folder, before = read_only
@@ -276,7 +278,7 @@ def test_a_journal_that_a_killed_writer_left_on_a_read_only_medium_is_not_passed
     assert "copy both files" in told
 
 
-def test_a_glance_sees_what_is_in_the_journal_only(tmp_path: Path) -> None:
+def test_the_state_hash_includes_transactions_in_the_journal(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
     with open_knowledge_base(str(path), shipped=False) as store:
         before = state_hash(str(path))
@@ -286,7 +288,7 @@ def test_a_glance_sees_what_is_in_the_journal_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everything")
-def test_a_file_that_may_not_be_written_is_read_and_nothing_is_put_beside_it(tmp_path: Path) -> None:
+def test_a_read_only_file_is_read_without_creating_other_files(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
     with open_knowledge_base(str(path), shipped=False) as store:
         store.add([observation()])

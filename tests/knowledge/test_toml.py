@@ -44,12 +44,12 @@ def test_a_key_of_many_parts_is_refused_with_its_line(text: str) -> None:
         "\n".join(f"a.b{n}.c = 1" for n in range(200)),
     ],
 )
-def test_dots_elsewhere_do_not_count(text: str) -> None:
+def test_dots_outside_keys_do_not_count(text: str) -> None:
     assert parse_toml(text) == tomllib.loads(text)
 
 
 @pytest.mark.parametrize("part", ['"""\\', "'", '"', "'''", "a", "a.", ".", "\\", "#", '"\\', '"""', " ", "a ", "\n"])
-def test_looking_for_such_keys_ends_for_any_text(part: str) -> None:
+def test_the_search_for_long_keys_terminates_for_any_text(part: str) -> None:
     # Each of these would take hours if the time were quadratic in the length.
     with pytest.raises(ValueError):
         parse_toml("]" + part * 500_000)

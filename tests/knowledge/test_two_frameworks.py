@@ -37,9 +37,9 @@ class Models:
         self._widening = widening
 
     def process(self, framework: str, device: str) -> GaussianProcess | None:
-        found = [c for c in self._contrasts if c.framework == framework]
+        contrasts = [c for c in self._contrasts if c.framework == framework]
         amplitudes = replace(shipped_amplitudes("torch", "cpu"), widening=self._widening)
-        return GaussianProcess(found, amplitudes) if found and device == "cpu" else None
+        return GaussianProcess(contrasts, amplitudes) if contrasts and device == "cpu" else None
 
     def runs(self, framework: str, device: str) -> tuple[RunOutcome, ...]:
         return ()
@@ -105,28 +105,28 @@ BOTH = [
     baseline=stacks,
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_the_score_of_two_frameworks_is_what_the_printed_interval_says(
+def test_the_score_of_two_frameworks_agrees_with_the_printed_interval(
     measured: list[tuple[str, Stack, Stack, float, float]], widening: float, stack: Stack, baseline: Stack
 ) -> None:
     rows = [contrast(*row, block=f"m{number}") for number, row in enumerate(measured)]
-    found = estimator([*BOTH, *rows], widening)
+    fitted = estimator([*BOTH, *rows], widening)
 
-    terms = found.terms(CANDIDATES, versions(baseline))
-    printed = found.predict(versions(stack), versions(baseline))
+    terms = fitted.terms(CANDIDATES, versions(baseline))
+    printed = fitted.predict(versions(stack), versions(baseline))
 
     deviation = math.log(printed.high / printed.low) / (2 * NORMAL_QUANTILE)
-    said = math.log(printed.speedup) - RISK / 2 * deviation**2
-    assert printed.score == pytest.approx(said, abs=1e-7)
-    assert terms.score(versions(stack)) == pytest.approx(said, abs=1e-7)
+    expected = math.log(printed.speedup) - RISK / 2 * deviation**2
+    assert printed.score == pytest.approx(expected, abs=1e-7)
+    assert terms.score(versions(stack)) == pytest.approx(expected, abs=1e-7)
 
 
-def test_an_interval_is_as_many_times_as_wide_as_the_widening_says() -> None:
-    asked = versions({**NEWEST, "torch": "2.4.0", "jax": "0.7.0", "numpy": "1.26.4"}), versions(NEWEST)
+def test_the_widening_multiplies_the_width_of_an_interval() -> None:
+    stacks = versions({**NEWEST, "torch": "2.4.0", "jax": "0.7.0", "numpy": "1.26.4"}), versions(NEWEST)
 
     models = [estimator(BOTH, widening) for widening in (1.0, 2.0)]
-    plain, wide = (model.predict(*asked) for model in models)
+    plain, wide = (model.predict(*stacks) for model in models)
 
-    assert [model.terms(CANDIDATES, asked[1]).score(asked[0]) for model in models] == pytest.approx(
+    assert [model.terms(CANDIDATES, stacks[1]).score(stacks[0]) for model in models] == pytest.approx(
         [plain.score, wide.score]
     )
     assert math.log(wide.high / wide.low) == pytest.approx(2 * math.log(plain.high / plain.low))
@@ -137,7 +137,7 @@ def test_an_interval_is_as_many_times_as_wide_as_the_widening_says() -> None:
 
 
 def test_the_versions_of_all_frameworks_and_companions_count_as_comparisons() -> None:
-    found = estimator(BOTH, 1.0).terms(CANDIDATES, versions(NEWEST))
+    terms = estimator(BOTH, 1.0).terms(CANDIDATES, versions(NEWEST))
 
     # 2.4.0 of PyTorch and 2.0.1 of NumPy beside it; 0.7.0 of JAX.
-    assert {gains.framework: gains.comparisons for gains in found.frameworks} == {"torch": 3, "jax": 3}
+    assert {gains.framework: gains.comparisons for gains in terms.frameworks} == {"torch": 3, "jax": 3}

@@ -143,8 +143,10 @@ class KubernetesDouble:
         mine = [pod for pod in self.pods if pod.job == name]
         for pod in mine:
             self._watch(pod, spec)
-        done = {pod.index for pod in mine if pod.phase == "Succeeded"}
-        failed = {index for index in range(spec["completions"]) if index not in done and self._gone(index, mine, spec)}
+        complete = {pod.index for pod in mine if pod.phase == "Succeeded"}
+        failed = {
+            index for index in range(spec["completions"]) if index not in complete and self._gone(index, mine, spec)
+        }
         if spec.get("suspend"):
             for pod in mine:
                 if pod.phase in ("Running", "Pending"):
@@ -153,14 +155,14 @@ class KubernetesDouble:
         else:
             active = {pod.index for pod in mine if pod.phase in ("Running", "Pending")}
             for index in range(spec["completions"]):
-                if index not in done | failed | active and len(active) < spec["parallelism"]:
+                if index not in complete | failed | active and len(active) < spec["parallelism"]:
                     self._start(name, job, index)
                     active.add(index)
-        status["completedIndexes"] = ",".join(map(str, sorted(done)))
+        status["completedIndexes"] = ",".join(map(str, sorted(complete)))
         status["failedIndexes"] = ",".join(map(str, sorted(failed)))
 
     def _gone(self, index: int, pods: list[Pod], spec: dict[str, Any]) -> bool:
-        """Whether an index has failed for good."""
+        """Return whether an index has failed permanently."""
         failures = 0
         for pod in pods:
             if pod.index != index or pod.phase != "Failed":
@@ -244,8 +246,8 @@ class KubernetesDouble:
             place.mkdir()
             places[mount["mountPath"]] = place
             if "configMap" in volumes[mount["name"]]:
-                held = self.config_maps[volumes[mount["name"]]["configMap"]["name"]]
-                for name, content in held.get("binaryData", {}).items():
+                config_map = self.config_maps[volumes[mount["name"]]["configMap"]["name"]]
+                for name, content in config_map.get("binaryData", {}).items():
                     (place / name).write_bytes(base64.b64decode(content))
         return places
 
@@ -277,8 +279,8 @@ class KubernetesDouble:
         assert pod.process is not None
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pod.process.pid)
-            held = sum(p.memory_info().rss for p in (process, *process.children(recursive=True)))
-            if held > limit:
+            memory = sum(p.memory_info().rss for p in (process, *process.children(recursive=True)))
+            if memory > limit:
                 pod.out_of_memory = True
                 self._kill(pod)
 
@@ -293,10 +295,10 @@ class KubernetesDouble:
     def answer(self, verb: str, path: str, query: dict[str, str], body: Any, token: str) -> Any:
         if token != f"Bearer {self.token}":
             raise RefusalError(401, "Unauthorized", "Unauthorized")
-        found = re.fullmatch(r"/(?:api/v1|apis/batch/v1)/namespaces/([^/]+)/(\w+)(?:/([^/]+))?(/log)?", path)
-        if found is None:
+        match = re.fullmatch(r"/(?:api/v1|apis/batch/v1)/namespaces/([^/]+)/(\w+)(?:/([^/]+))?(/log)?", path)
+        if match is None:
             raise RefusalError(404, "NotFound", f"the server could not find {path}")
-        namespace, kind, name, log = found.groups()
+        namespace, kind, name, log = match.groups()
         if namespace == "forbidden":
             raise RefusalError(403, "Forbidden", f'{kind} is forbidden: User "u" cannot create resource "{kind}"', kind)
         if namespace != "measuring":
@@ -304,14 +306,14 @@ class KubernetesDouble:
         with self._lock:
             if kind == "pods":
                 return self._pod(name, query, log=bool(log))
-            kept = self.jobs if kind == "jobs" else self.config_maps
+            objects = self.jobs if kind == "jobs" else self.config_maps
             if verb == "POST":
-                return self._create(kept, kind, body)
-            if name not in kept:
+                return self._create(objects, kind, body)
+            if name not in objects:
                 raise RefusalError(404, "NotFound", f'{kind} "{name}" not found', kind)
             if verb == "PATCH":
-                _merge(kept[name], body)
-            return kept[name]
+                _merge(objects[name], body)
+            return objects[name]
 
     def _pod(self, name: str | None, query: dict[str, str], *, log: bool) -> Any:
         if name is None:
@@ -354,11 +356,11 @@ class KubernetesDouble:
                 query = {name: values[0] for name, values in parse_qs(parts.query).items()}
                 code = 200
                 try:
-                    found = cluster.answer(self.command, parts.path, query, body, self.headers.get("Authorization", ""))
+                    reply = cluster.answer(self.command, parts.path, query, body, self.headers.get("Authorization", ""))
                 except RefusalError as refusal:
-                    code, found = int(str(refusal.document["code"])), refusal.document
-                plain = isinstance(found, bytes)
-                content = found if plain else json.dumps(found).encode()
+                    code, reply = int(str(refusal.document["code"])), refusal.document
+                plain = isinstance(reply, bytes)
+                content = reply if plain else json.dumps(reply).encode()
                 self.send_response(code)
                 self.send_header("Content-Type", "text/plain" if plain else "application/json")
                 self.send_header("Content-Length", str(len(content)))

@@ -72,13 +72,13 @@ class FaultyDistributed:
 
 def cases() -> list[tuple[str, str, str]]:
     """Return element type, pattern and fault of every case."""
-    found = [(pattern, fault) for pattern in PATTERNS for fault in DELIVERIES]
-    found += [(pattern, fault) for pattern in ("all_reduce", "scaling") for fault in OPERATORS]
-    found.append(("broadcast", "wrong source"))
+    pairs = [(pattern, fault) for pattern in PATTERNS for fault in DELIVERIES]
+    pairs += [(pattern, fault) for pattern in ("all_reduce", "scaling") for fault in OPERATORS]
+    pairs.append(("broadcast", "wrong source"))
     sound = [("bfloat16", pattern, "none") for pattern in PATTERNS]
     # A step in float16 takes more than a second on processors without instructions for it.
     sound += [("float16", pattern, "none") for pattern in PATTERNS if pattern != "scaling"]
-    return [*(("float32", pattern, fault) for pattern, fault in found), *sound]
+    return [*(("float32", pattern, fault) for pattern, fault in pairs), *sound]
 
 
 def main(folder: Path, rank: int) -> None:
@@ -97,8 +97,10 @@ def main(folder: Path, rank: int) -> None:
         request = {"parameters": parameters, "device": "cpu", "dtype": dtype, "settings": {}}
         dist.barrier()
         if rank < parameters["processes"]:
-            made = communication_patterns.PATTERNS[pattern](torch, FaultyDistributed(dist, rank, fault), rank, request)
-            noticed[f"{dtype} {pattern} {fault}"] = [run(made, stretch, calls) for stretch, calls in STRETCHES]
+            program = communication_patterns.PATTERNS[pattern](
+                torch, FaultyDistributed(dist, rank, fault), rank, request
+            )
+            noticed[f"{dtype} {pattern} {fault}"] = [run(program, stretch, calls) for stretch, calls in STRETCHES]
     (folder / f"noticed-{rank}.json").write_text(json.dumps(noticed))
     dist.destroy_process_group()
 

@@ -77,7 +77,7 @@ def test_the_first_stack_of_each_framework_is_its_reference() -> None:
     ]
 
 
-def test_only_what_a_backend_can_run_is_planned() -> None:
+def test_only_indicators_that_a_backend_supports_are_planned() -> None:
     stacks: list[Switched] = [(lock("numpy==2.0.0"), {}), (lock("tensorflow-cpu==2.18.0"), {})]
 
     arms = plan_arms(stacks, cases("matmul", "training_step"), device="cuda", control=False)
@@ -93,7 +93,7 @@ def test_a_stack_without_a_framework_is_refused() -> None:
         arms_of("six==1.0")
 
 
-def test_settings_that_a_backend_does_not_know_make_no_arm_of_their_own() -> None:
+def test_settings_that_a_backend_does_not_know_do_not_add_an_arm() -> None:
     one, other = lock("numpy==2.0.0"), lock("tensorflow-cpu==2.18.0")
     switches: tuple[dict[str, Scalar], ...] = ({}, {"xla": "on"})
     stacks = [(stack, settings) for stack in (one, other) for settings in switches]
@@ -110,17 +110,17 @@ def test_settings_that_a_backend_does_not_know_make_no_arm_of_their_own() -> Non
 def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path) -> None:
     sink = Sink()
 
-    taken = run_block(
+    count = run_block(
         block_of(arms_of("numpy==2.0.0"), rounds=2), sink=sink, runner=NoProcesses(), environments=tmp_path
     )
 
-    assert taken == 2
+    assert count == 2
     assert {o.status for o in sink.observations} == {"not-installed"}
     assert "numpy" in sink.observations[0].failure
     assert [p.suffix for p in tmp_path.iterdir()] == [".pyz"]
 
 
-def test_what_was_observed_before_is_not_run_again(tmp_path: Path) -> None:
+def test_stored_runs_are_not_repeated(tmp_path: Path) -> None:
     block = block_of(arms_of("numpy==2.0.0"), rounds=3)
     sink = Sink()
 
@@ -158,7 +158,7 @@ class CrashingProcesses:
         )
 
 
-def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indicators_after_a_crash_are_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
@@ -177,7 +177,7 @@ def test_indicators_behind_a_crash_are_run_in_another_process(tmp_path: Path, mo
     assert "segmentation fault" in sink.observations[1].failure
 
 
-def test_an_environment_in_which_nothing_runs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_in_which_nothing_runs_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(CrashingProcesses):
         def run(self, job: ProcessRequest) -> ProcessEnd:
             self.asked.append([entry["name"] for entry in job.content["indicators"]])
@@ -198,14 +198,14 @@ def test_an_environment_in_which_nothing_runs_is_given_up(tmp_path: Path, monkey
 
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
-def test_real_numpy_stacks_are_measured_remembered_and_resumed(advisor: Advisor, tmp_path: Path) -> None:
-    asked = ["pi", "run", "sort", "reduction", "--stack", "numpy<2.4", "--stack", "numpy<2", "--rounds", "2"]
+def test_real_numpy_stacks_are_measured_stored_and_resumed(advisor: Advisor, tmp_path: Path) -> None:
+    arguments = ["pi", "run", "sort", "reduction", "--stack", "numpy<2.4", "--stack", "numpy<2", "--rounds", "2"]
     quick = ["--samples", "3", "--min-time", "0.002", "-o", "block.jsonl"]
 
-    first = advisor(*asked, *quick)
+    first = advisor(*arguments, *quick)
     assert first.returncode == 0, first.stderr
     block = first.stderr.partition("block `")[2].partition("`")[0]
-    control = advisor(*asked, *quick, "--resume", block)
+    control = advisor(*arguments, *quick, "--resume", block)
 
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     observations = [r["record"] for r in records if r["kind"] == "observation"]
@@ -217,23 +217,23 @@ def test_real_numpy_stacks_are_measured_remembered_and_resumed(advisor: Advisor,
     assert len(stacks) == 2
     assert all([p["name"] for p in packages] == ["numpy"] for packages in stacks)
     assert "A/A" in first.stdout
-    shown = json.loads(advisor("pi", "show", block, "--format", "json").stdout)
-    assert len(shown["rows"]) == 3 * 3
-    assert {row["speedup"]["control"] for row in shown["rows"] if row["arm"] == 2} == {True}
-    assert all(row["seconds"]["low"] <= row["seconds"]["median"] <= row["seconds"]["high"] for row in shown["rows"])
+    summary = json.loads(advisor("pi", "show", block, "--format", "json").stdout)
+    assert len(summary["rows"]) == 3 * 3
+    assert {row["speedup"]["control"] for row in summary["rows"] if row["arm"] == 2} == {True}
+    assert all(row["seconds"]["low"] <= row["seconds"]["median"] <= row["seconds"]["high"] for row in summary["rows"])
 
 
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor, tmp_path: Path) -> None:
-    asked = ["pi", "run", "matmul", "--stack", "numpy<2", "--rounds", "1", "--samples", "2", "--no-aa"]
-    assert advisor(*asked).returncode == 0
+    arguments = ["pi", "run", "matmul", "--stack", "numpy<2", "--rounds", "1", "--samples", "2", "--no-aa"]
+    assert advisor(*arguments).returncode == 0
     installed = next((tmp_path / "home" / "cache" / "environments").rglob("numpy-*.dist-info"))
     # Replaced, not written into: uv links the files of an environment to those of its cache.
     (installed / "METADATA").unlink()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 9.9\n")
 
-    advisor(*asked, "-o", "block.jsonl")
+    advisor(*arguments, "-o", "block.jsonl")
 
     records = [json.loads(line) for line in (tmp_path / "block.jsonl").read_text().splitlines()]
     failed = [r["record"] for r in records if r["kind"] == "observation"]
@@ -242,7 +242,7 @@ def test_an_environment_that_was_tampered_with_is_not_measured(advisor: Advisor,
 
 
 @pytest.mark.parametrize(("device", "cuda", "cudnn"), [("cuda", "12.8", "9.8.0.87"), ("cpu", None, None)])
-def test_the_systems_cuda_is_part_of_a_stack_that_carries_none(
+def test_the_cuda_of_the_system_is_part_of_a_stack_without_cuda_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, cuda: str | None, cudnn: str | None
 ) -> None:
     arms = plan_arms([(lock("torch==2.8.0"), {})], cases("matmul"), device=device, control=False)
@@ -285,7 +285,7 @@ def installed_block(tmp_path: Path, *names: str, rounds: int = 1) -> Block:
     return replace(block_of(arms, rounds=rounds), environment=environment)
 
 
-def test_an_interpreter_that_exists_is_measured_without_building_anything(
+def test_an_existing_interpreter_is_measured_without_building_an_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -302,19 +302,19 @@ def test_an_interpreter_that_exists_is_measured_without_building_anything(
     assert measured_cells(block, sink.observations) == {(0, 0), (0, 1)}
 
 
-def test_a_stopped_process_leaves_its_results_and_says_nothing_about_the_rest(tmp_path: Path) -> None:
+def test_a_stopped_process_keeps_its_results_and_stores_nothing_for_other_runs(tmp_path: Path) -> None:
     runner, sink = OneAtATime("stopped"), Sink()
 
-    taken = run_block(
+    count = run_block(
         installed_block(tmp_path, "matmul", "sort", "fft", rounds=3), sink=sink, runner=runner, environments=tmp_path
     )
 
-    assert taken == 1
+    assert count == 1
     assert [(o.indicator.name, o.status) for o in sink.observations] == [("matmul", "ok")]
     assert runner.asked == [["matmul", "sort", "fft"]]
 
 
-def test_an_indicator_is_timed_out_only_if_it_had_the_whole_time_of_a_process(tmp_path: Path) -> None:
+def test_an_indicator_times_out_only_if_it_had_the_whole_time_of_a_process(tmp_path: Path) -> None:
     runner, sink = OneAtATime("time"), Sink()
     block = installed_block(tmp_path, "matmul", "sort", "fft")
 

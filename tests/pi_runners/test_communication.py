@@ -67,42 +67,42 @@ def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, lis
     finally:
         for process in started:
             process.kill()
-    found: dict[str, dict[int, list[str]]] = {}
+    reports: dict[str, dict[int, list[str]]] = {}
     for rank in ranks:
         for case, said in json.loads((folder / f"noticed-{rank}.json").read_text()).items():
-            found.setdefault(case, {})[rank] = said
-    return found
+            reports.setdefault(case, {})[rank] = said
+    return reports
 
 
 @pytest.mark.parametrize("case", [" ".join(case) for case in communication_faults.cases() if case[2] != "none"])
 def test_a_wrong_operation_is_noticed(noticed: dict[str, dict[int, list[str]]], case: str) -> None:
-    assert any(any(said) for said in noticed[case].values())
+    assert any(any(texts) for texts in noticed[case].values())
 
 
 @pytest.mark.parametrize("case", [" ".join(case) for case in communication_faults.cases() if case[2] == "none"])
 def test_a_right_operation_passes_the_check(noticed: dict[str, dict[int, list[str]]], case: str) -> None:
-    assert not any(any(said) for said in noticed[case].values())
+    assert not any(any(texts) for texts in noticed[case].values())
 
 
 @pytest.mark.parametrize("pattern", communication_faults.PATTERNS)
-def test_the_rank_that_received_nothing_says_so(noticed: dict[str, dict[int, list[str]]], pattern: str) -> None:
-    said = noticed[f"float32 {pattern} some ranks only"]
+def test_the_rank_that_received_nothing_reports_it(noticed: dict[str, dict[int, list[str]]], pattern: str) -> None:
+    texts_by_rank = noticed[f"float32 {pattern} some ranks only"]
 
-    assert said[1][0].startswith("rank 1 has ")
-    assert not any(texts[0] for rank, texts in said.items() if rank != 1)
+    assert texts_by_rank[1][0].startswith("rank 1 has ")
+    assert not any(texts[0] for rank, texts in texts_by_rank.items() if rank != 1)
 
 
 @pytest.mark.parametrize("pattern", communication_faults.PATTERNS)
-def test_what_an_earlier_stretch_left_is_noticed_in_the_next(
+def test_stale_data_of_an_earlier_stretch_is_noticed_in_the_next(
     noticed: dict[str, dict[int, list[str]]], pattern: str
 ) -> None:
-    said = noticed[f"float32 {pattern} stale"].values()
+    reports = noticed[f"float32 {pattern} stale"].values()
 
-    assert any(texts[1] for texts in said)
+    assert any(texts[1] for texts in reports)
 
 
 @pytest.mark.parametrize("pattern", ["latency", "bandwidth"])
-def test_messages_between_two_processes_are_refused_for_more(pattern: str) -> None:
+def test_messages_between_two_processes_require_exactly_two(pattern: str) -> None:
     complaints = INDICATORS["communication"].complaints({"pattern": pattern, "processes": 3, "elements": 1})
 
     assert complaints == [f"`processes` of `{pattern}` must be 2"]
@@ -152,28 +152,28 @@ class RecordedStore:
 @pytest.fixture
 def spent(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Callable[[str, float], None]]:
     """What was done, and how to do something that takes time on a clock that only this moves."""
-    done: list[str] = []
+    calls: list[str] = []
     now = [0.0]
 
     def spend(name: str, seconds: float) -> None:
-        done.append(name)
+        calls.append(name)
         now[0] += seconds
 
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    return done, spend
+    return calls, spend
 
 
 def test_only_the_operation_is_timed(spent: tuple[list[str], Callable[[str, float], None]]) -> None:
     done, spend = spent
     pattern = RecordedPattern(spend)
 
-    found = Stretches(pattern, pattern, RecordedStore()).lead(
+    result = Stretches(pattern, pattern, RecordedStore()).lead(
         SamplingPlan(samples=2, min_seconds=3, max_warmup_seconds=10)
     )
 
-    assert found["samples"] == [1.0, 1.0]
-    assert found["loops"] >= 3
-    stretch = ["prepare", "barrier", "synchronise", *["run"] * found["loops"], "synchronise", "check"]
+    assert result["samples"] == [1.0, 1.0]
+    assert result["loops"] >= 3
+    stretch = ["prepare", "barrier", "synchronise", *["run"] * result["loops"], "synchronise", "check"]
     assert done[-2 * len(stretch) :] == stretch * 2
 
 
@@ -181,25 +181,25 @@ def test_the_slowest_rank_counts(spent: tuple[list[str], Callable[[str, float], 
     _, spend = spent
     pattern = RecordedPattern(spend, size=3)
 
-    found = Stretches(pattern, pattern, RecordedStore(2.5)).lead(
+    result = Stretches(pattern, pattern, RecordedStore(2.5)).lead(
         SamplingPlan(samples=2, min_seconds=3, max_warmup_seconds=10)
     )
 
-    assert found["samples"] == [2.5, 2.5]
+    assert result["samples"] == [2.5, 2.5]
 
 
 def test_a_sample_of_the_latency_is_half_a_round_trip(spent: tuple[list[str], Callable[[str, float], None]]) -> None:
     _, spend = spent
     pattern = RecordedPattern(spend, operations=2)
 
-    found = Stretches(pattern, pattern, RecordedStore()).lead(
+    result = Stretches(pattern, pattern, RecordedStore()).lead(
         SamplingPlan(samples=1, min_seconds=3, max_warmup_seconds=10)
     )
 
-    assert found["samples"] == [0.5]
+    assert result["samples"] == [0.5]
 
 
-def test_the_other_ranks_are_told_how_many_calls_follow_and_when_to_end(
+def test_the_other_ranks_receive_the_number_of_calls_and_the_end(
     spent: tuple[list[str], Callable[[str, float], None]],
 ) -> None:
     done, spend = spent
@@ -220,23 +220,23 @@ def test_the_other_ranks_are_told_how_many_calls_follow_and_when_to_end(
     ids=lambda p: p["pattern"],
 )
 def test_processes_are_measured_and_their_results_checked(tmp_path: Path, parameters: dict[str, Any]) -> None:
-    found = measured(write_program(tmp_path), parameters)
+    result = measured(write_program(tmp_path), parameters)
 
-    assert found["status"] == "ok", found["failure"]
-    assert 2 <= len(found["samples"]) <= 6
-    assert found["error"] <= found["tolerance"]
+    assert result["status"] == "ok", result["failure"]
+    assert 2 <= len(result["samples"]) <= 6
+    assert result["error"] <= result["tolerance"]
 
 
 def test_a_broadcast_that_reaches_no_other_process_is_a_wrong_result(tmp_path: Path) -> None:
     program = changed(tmp_path, "real = dist.broadcast\ndist.broadcast = lambda tensor, src: real(tensor.clone(), src)")
 
-    found = measured(program)
+    result = measured(program)
 
-    assert found["status"] == "wrong-result"
-    assert found["failure"].startswith("rank 1 has 4.0 in element 0 of what rank 0 broadcast, instead of 1.0")
+    assert result["status"] == "wrong-result"
+    assert result["failure"].startswith("rank 1 has 4.0 in element 0 of what rank 0 broadcast, instead of 1.0")
 
 
-def test_a_process_that_is_killed_ends_the_measurement_and_is_named(tmp_path: Path) -> None:
+def test_a_killed_process_ends_the_measurement_and_is_reported(tmp_path: Path) -> None:
     program = changed(
         tmp_path,
         "calls = 0\n"
@@ -251,14 +251,14 @@ def test_a_process_that_is_killed_ends_the_measurement_and_is_named(tmp_path: Pa
         "dist.broadcast = broadcast",
     )
 
-    found = measured(program)
+    result = measured(program)
 
-    assert found["status"] == "crashed"
-    assert "rank 1 of 2 processes was killed by SIGKILL" in found["failure"]
-    assert "last words of rank 1" in found["failure"]
+    assert result["status"] == "crashed"
+    assert "rank 1 of 2 processes was killed by SIGKILL" in result["failure"]
+    assert "last words of rank 1" in result["failure"]
 
 
-def test_a_process_that_ends_before_it_meets_the_others_ends_them(tmp_path: Path) -> None:
+def test_a_process_that_exits_before_the_first_barrier_stops_the_others(tmp_path: Path) -> None:
     (tmp_path / "pids").mkdir()
     program = changed(
         tmp_path,
@@ -267,15 +267,15 @@ def test_a_process_that_ends_before_it_meets_the_others_ends_them(tmp_path: Path
         "    raise RuntimeError('no such library')",
     )
 
-    found = measured(program)
+    result = measured(program)
 
-    assert found["status"] == "crashed"
-    assert "rank 0 of 2 processes ended with exit status 1" in found["failure"]
-    assert "no such library" in found["failure"]
+    assert result["status"] == "crashed"
+    assert "rank 0 of 2 processes ended with exit status 1" in result["failure"]
+    assert "no such library" in result["failure"]
     assert not any(is_alive(int(file.name)) for file in (tmp_path / "pids").iterdir())
 
 
-def test_a_rank_that_runs_out_of_memory_says_so(tmp_path: Path) -> None:
+def test_a_rank_that_runs_out_of_memory_is_reported(tmp_path: Path) -> None:
     program = changed(
         tmp_path,
         "def refuse(*arguments, **named):\n"
@@ -284,19 +284,19 @@ def test_a_rank_that_runs_out_of_memory_says_so(tmp_path: Path) -> None:
         "    dist.init_process_group = refuse",
     )
 
-    found = measured(program)
+    result = measured(program)
 
-    assert found["status"] == "out-of-memory"
-    assert "rank 1 has none left" in found["failure"]
+    assert result["status"] == "out-of-memory"
+    assert "rank 1 has none left" in result["failure"]
 
 
 def test_a_rank_that_ends_without_a_result_is_a_crash(tmp_path: Path) -> None:
     program = changed(tmp_path, first="if rank == 1:\n    sys.exit(0)")
 
-    found = measured(program)
+    result = measured(program)
 
-    assert found["status"] == "crashed"
-    assert "rank 1 of 2 processes ended with exit status 0" in found["failure"]
+    assert result["status"] == "crashed"
+    assert "rank 1 of 2 processes ended with exit status 0" in result["failure"]
 
 
 def test_ranks_that_end_with_different_weights_are_a_wrong_result(tmp_path: Path) -> None:
@@ -308,10 +308,10 @@ def test_ranks_that_end_with_different_weights_are_a_wrong_result(tmp_path: Path
         "json.dump(document, open(os.path.join(folder, 'rank-' + sys.argv[3] + '.json'), 'w'))"
     )
 
-    found = measured(program, {"pattern": "scaling", "processes": 2})
+    result = measured(program, {"pattern": "scaling", "processes": 2})
 
-    assert found["status"] == "wrong-result"
-    assert "rank 1 has other weights than rank 0" in found["failure"]
+    assert result["status"] == "wrong-result"
+    assert "rank 1 has other weights than rank 0" in result["failure"]
 
 
 MEASURE = """

@@ -18,12 +18,12 @@ QUICK = ("--rounds", "1", "--samples", "2", "--min-time", "0.001", "--no-aa", "-
 
 
 def measure(advisor: Advisor, folder: Path, *arguments: str) -> list[dict[str, Any]]:
-    done = advisor("pi", "run", *arguments, *QUICK)
-    assert done.returncode == 0, done.stderr
+    completed = advisor("pi", "run", *arguments, *QUICK)
+    assert completed.returncode == 0, completed.stderr
     records = [json.loads(line) for line in (folder / "block.jsonl").read_text().splitlines()]
-    found = [r["record"] for r in records if r["kind"] == "observation"]
-    assert found
-    return found
+    measured = [r["record"] for r in records if r["kind"] == "observation"]
+    assert measured
+    return measured
 
 
 def failures(observations: list[dict[str, Any]]) -> list[str]:
@@ -39,27 +39,27 @@ def failures(observations: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 @pytest.mark.parametrize("stack", ["torch==2.13.0", "tensorflow-cpu", "tensorflow-cpu==2.12.1", "jax", "onnxruntime"])
-def test_every_small_case_runs_or_is_said_to_be_lacking(advisor: Advisor, tmp_path: Path, stack: str) -> None:
+def test_every_small_case_runs_or_is_reported_as_unsupported(advisor: Advisor, tmp_path: Path, stack: str) -> None:
     rest = () if stack == "onnxruntime" else ("training_step", "time_to_quality")
 
-    found = measure(advisor, tmp_path, *OPERATIONS, *rest, "memory", "startup", "--stack", stack)
+    measured = measure(advisor, tmp_path, *OPERATIONS, *rest, "memory", "startup", "--stack", stack)
 
-    assert failures(found) == []
+    assert failures(measured) == []
     # STREAM's copy is optimised away by two of them.
-    assert {o["indicator"]["name"] for o in found if o["status"] == "unsupported"} <= {"memory"}
+    assert {o["indicator"]["name"] for o in measured if o["status"] == "unsupported"} <= {"memory"}
 
 
 @pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 @pytest.mark.parametrize("stack", ["torch==2.13.0", "tensorflow-cpu", "jax", "onnxruntime"])
-def test_other_element_types_run_or_are_said_to_be_lacking(advisor: Advisor, tmp_path: Path, stack: str) -> None:
+def test_other_element_types_run_or_are_reported_as_unsupported(advisor: Advisor, tmp_path: Path, stack: str) -> None:
     types = [word for dtype in ("float64", "float16", "bfloat16", "int8") for word in ("--dtype", dtype)]
 
-    found = measure(advisor, tmp_path, *OPERATIONS, "--stack", stack, *types)
+    measured = measure(advisor, tmp_path, *OPERATIONS, "--stack", stack, *types)
 
-    assert failures(found) == []
-    ran = {o["indicator"]["dtype"] for o in found if o["status"] == "ok" and o["indicator"]["name"] == "matmul"}
+    assert failures(measured) == []
+    ran = {o["indicator"]["dtype"] for o in measured if o["status"] == "ok" and o["indicator"]["name"] == "matmul"}
     assert {"float64", "float16", "int8"} <= ran
 
 
@@ -67,10 +67,10 @@ def test_other_element_types_run_or_are_said_to_be_lacking(advisor: Advisor, tmp
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 def test_processes_communicate_and_training_scales(advisor: Advisor, tmp_path: Path) -> None:
-    found = measure(advisor, tmp_path, "communication", "--stack", "torch==2.13.0")
+    measured = measure(advisor, tmp_path, "communication", "--stack", "torch==2.13.0")
 
-    assert failures(found) == []
-    assert {o["indicator"]["parameters"]["pattern"] for o in found} == {
+    assert failures(measured) == []
+    assert {o["indicator"]["parameters"]["pattern"] for o in measured} == {
         *("all_reduce", "broadcast", "latency", "bandwidth", "parameter_server", "scaling"),
     }
 
@@ -86,25 +86,25 @@ def test_processes_communicate_and_training_scales(advisor: Advisor, tmp_path: P
         ("jax", ("threads=1", "isa=avx2")),
     ],
 )
-def test_settings_change_what_runs_and_not_what_comes_out(
+def test_settings_change_the_run_and_not_the_result(
     advisor: Advisor, tmp_path: Path, stack: str, settings: tuple[str, ...]
 ) -> None:
     for setting in settings:
-        found = measure(
+        measured = measure(
             advisor, tmp_path, "matmul", "conv2d", "--stack", stack, "--settings", setting, "--samples", "3"
         )
 
         name, _, value = setting.partition("=")
-        assert failures(found) == []
-        assert {str(o["settings"].get(name)) for o in found} == {"None", value}
+        assert failures(measured) == []
+        assert {str(o["settings"].get(name)) for o in measured} == {"None", value}
 
 
 @pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 def test_queries_are_sent_by_loadgen(advisor: Advisor, tmp_path: Path) -> None:
-    found = measure(advisor, tmp_path, "inference", "--stack", "onnxruntime", "--stack", "jax")
+    measured = measure(advisor, tmp_path, "inference", "--stack", "onnxruntime", "--stack", "jax")
 
-    assert failures(found) == []
-    assert all(o["metrics"]["loadgen"] == 1.0 for o in found)
-    assert len(found) == 16
+    assert failures(measured) == []
+    assert all(o["metrics"]["loadgen"] == 1.0 for o in measured)
+    assert len(measured) == 16

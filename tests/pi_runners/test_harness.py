@@ -45,7 +45,7 @@ def test_inputs_are_the_same_everywhere() -> None:
     assert decode(bytes([0, 255]), "int8") == [-128.0, 127.0]
 
 
-def test_the_device_is_waited_for_on_both_sides() -> None:
+def test_the_device_is_synchronised_before_and_after_the_calls() -> None:
     calls: list[str] = []
 
     timing.time_calls(lambda: calls.append("run"), lambda _: calls.append("wait"), 2)
@@ -53,7 +53,7 @@ def test_the_device_is_waited_for_on_both_sides() -> None:
     assert calls == ["wait", "run", "run", "wait"]
 
 
-def test_the_archive_runs_alone_and_writes_a_line_an_indicator(tmp_path: Path) -> None:
+def test_the_archive_runs_alone_and_writes_a_line_for_each_indicator(tmp_path: Path) -> None:
     program = write_program(tmp_path)
     (tmp_path / "request.json").write_text(json.dumps(request("matmul", "training_step")))
     command = [
@@ -123,12 +123,12 @@ def test_a_process_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     assert end.ending == "time"
     # Killed, it takes a moment to end, and may still wait for whoever inherits it to take note.
     with contextlib.suppress(psutil.NoSuchProcess):
-        left = psutil.Process(int(child.read_text()))
-        while left.status() != psutil.STATUS_ZOMBIE:
+        child_process = psutil.Process(int(child.read_text()))
+        while child_process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.05)
 
 
-def test_the_environment_of_the_program_does_not_leak_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worker_does_not_inherit_environment_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "leak"))
 
     end = FreshProcesses().run(
@@ -147,14 +147,14 @@ def test_an_unknown_backend_is_unsupported() -> None:
         Backend("cpu", "float32", {}).matmul(None, None)
 
 
-def test_a_clock_that_stands_still_is_an_error_not_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_does_not_advance_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 1.0)
 
     with pytest.raises(timing.ClockError, match="clock"):
         timing.time_calls(lambda: None, lambda _: None, 1)
 
 
-def test_setting_the_machines_time_is_told_and_touches_no_sample(tmp_path: Path) -> None:
+def test_a_change_of_the_system_time_is_reported_and_does_not_change_samples(tmp_path: Path) -> None:
     program = write_program(tmp_path)
     jumping = tmp_path / "jumping.py"
     # The clock of the day is set an hour ahead while the indicator runs.
@@ -186,7 +186,7 @@ def test_a_process_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
     assert end.ending == "memory"
 
 
-def test_the_machine_is_read_beside_the_run(tmp_path: Path) -> None:
+def test_the_machine_is_monitored_during_the_run(tmp_path: Path) -> None:
     end = FreshProcesses().run(
         job(tmp_path, "import time\nstarted = time.time()\nwhile time.time() < started + 2: pass")
     )
@@ -197,7 +197,7 @@ def test_the_machine_is_read_beside_the_run(tmp_path: Path) -> None:
     assert max(f["cpu_percent"] for f in figures) > 0
 
 
-def test_no_result_is_held_while_the_next_is_computed() -> None:
+def test_a_result_is_released_before_the_next_is_computed() -> None:
     class Result:
         alive = 0
         most = 0
@@ -215,7 +215,7 @@ def test_no_result_is_held_while_the_next_is_computed() -> None:
     assert Result.most == 1
 
 
-def test_a_process_that_is_stopped_is_told_from_one_that_took_too_long(tmp_path: Path) -> None:
+def test_a_stopped_process_is_distinguished_from_a_timeout(tmp_path: Path) -> None:
     runner = FreshProcesses()
     endless = job(tmp_path, "import time\ntime.sleep(600)")
     threading.Timer(0.3, runner.stop).start()

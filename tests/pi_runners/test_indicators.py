@@ -39,7 +39,7 @@ def test_every_shipped_parameter_set_is_valid(name: str, size: str, case: Parame
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_every_indicator_says_what_it_is(name: str) -> None:
+def test_every_indicator_is_documented(name: str) -> None:
     indicator = INDICATORS[name]
 
     assert all((indicator.summary, indicator.corresponds, indicator.flops_formula, indicator.bytes_formula))
@@ -49,7 +49,7 @@ def test_every_indicator_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_larger_sets_ask_for_more(name: str) -> None:
+def test_larger_sets_need_more_operations(name: str) -> None:
     indicator = INDICATORS[name]
     work = [
         max(indicator.flops(indicator.complete(c)) + indicator.memory(indicator.complete(c), "float32") for c in cases)
@@ -61,7 +61,7 @@ def test_larger_sets_ask_for_more(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "case"), ON_NUMPY)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_numpy_computes_what_the_reference_says(name: str, case: Parameters, dtype: str) -> None:
+def test_results_of_numpy_match_the_reference(name: str, case: Parameters, dtype: str) -> None:
     measured = INDICATORS[name].measure(NumpyBackend("cpu", dtype, {}), case, PLAN)
 
     assert measured["status"] == "ok", measured
@@ -69,11 +69,11 @@ def test_numpy_computes_what_the_reference_says(name: str, case: Parameters, dty
     assert len(measured["samples"]) >= 2
 
 
-def test_numpy_says_that_it_goes_through_im2col() -> None:
+def test_numpy_reports_that_it_uses_im2col() -> None:
     assert INDICATORS["conv2d"].parameters_for({"batch": 1}, "numpy")["algorithm"] == "im2col"
 
 
-def test_what_numpy_cannot_do_is_unsupported() -> None:
+def test_operations_that_numpy_lacks_are_unsupported() -> None:
     with pytest.raises(Unsupported):
         NumpyBackend("cuda", "float32", {})
     with pytest.raises(Unsupported):
@@ -151,13 +151,13 @@ def test_invalid_parameters_are_reported(name: str, parameters: Parameters, comp
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_our_own_scenarios_answer_without_loadgen(scenario: str) -> None:
+def test_built_in_scenarios_run_without_loadgen(scenario: str) -> None:
     import time
 
-    found = run_scenario(scenario, lambda count: time.sleep(0.0002), 0.02, 0.05, 4, None)
+    metrics = run_scenario(scenario, lambda count: time.sleep(0.0002), 0.02, 0.05, 4, None)
 
-    assert found["loadgen"] == 0.0
-    assert 0.00005 < found["seconds"] < 0.05
+    assert metrics["loadgen"] == 0.0
+    assert 0.00005 < metrics["seconds"] < 0.05
 
 
 def test_payloads_have_ten_buffers_and_the_skewed_one_is_mostly_large() -> None:
@@ -188,7 +188,7 @@ def test_deepbench_shapes_have_the_operations_that_deepbench_counts() -> None:
         choose_cases(["matmul"], shapes="shallowbench")
 
 
-def test_the_digits_are_there_and_split() -> None:
+def test_the_digits_are_split_into_training_and_test_sets() -> None:
     from pi_runners.indicators.training import _digits
 
     train, test = _digits()
@@ -199,7 +199,7 @@ def test_the_digits_are_there_and_split() -> None:
     assert all(len(image) == 64 and min(image) >= 0 and max(image) <= 255 for image in train[0][:50])
 
 
-def test_time_to_quality_counts_the_runs_that_fail() -> None:
+def test_time_to_quality_counts_failed_runs() -> None:
     class Untrained(TimeToQuality):
         """Nothing learns."""
 
@@ -220,7 +220,7 @@ def test_time_to_quality_counts_the_runs_that_fail() -> None:
     assert measured["metrics"] == {"failed_runs": 3, "runs": 3}
 
 
-def test_an_onnx_model_is_what_onnx_says_it_is() -> None:
+def test_a_written_onnx_model_is_valid_for_onnx() -> None:
     onnx = pytest.importorskip("onnx")
     graph = Graph()
     x = graph.add_input("float32", (2, 3))
@@ -235,7 +235,7 @@ def test_an_onnx_model_is_what_onnx_says_it_is() -> None:
     assert model.graph.node[1].attribute[0].i == -1
 
 
-def test_every_case_has_a_label_of_its_own() -> None:
-    seen = [(name, size, tuple(sorted(case.items()))) for name, size, case in CASES]
+def test_every_case_has_a_unique_label() -> None:
+    labels = [(name, size, tuple(sorted(case.items()))) for name, size, case in CASES]
 
-    assert len(set(seen)) == len(seen)
+    assert len(set(labels)) == len(labels)

@@ -53,7 +53,7 @@ def test_the_packages_of_this_interpreter_are_read() -> None:
     assert unreadable == ()
 
 
-def test_the_first_of_two_distributions_of_a_name_counts_and_broken_versions_are_told(tmp_path: Path) -> None:
+def test_the_first_of_two_distributions_counts_and_invalid_versions_are_reported(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, name, version in (
         (first, "torch", "2.11.0"),
@@ -109,7 +109,7 @@ def test_a_framework_computes_on_the_gpu_if_its_distribution_can(framework: str,
     assert device_of(framework, MACHINE) == "cpu"
 
 
-def test_an_arm_whose_settings_mean_nothing_on_the_device_is_left_out() -> None:
+def test_an_arm_whose_settings_have_no_effect_on_the_device_is_omitted() -> None:
     specs = (ArmSpec(), ArmSpec(settings={"tf32": "on"}, indicators=("matmul",)), ArmSpec())
     on_cpu = arms_of(stack_of(torch="2.11.0"), "torch", *specs)
     on_gpu = arms_of(stack_of(torch="2.11.0"), "torch", *specs, device="cuda")
@@ -128,7 +128,7 @@ def small_machine(gigabytes: float) -> HardwareProfile:
     return replace(MACHINE, memory_bytes=int(gigabytes * 1e9))
 
 
-def test_a_case_that_does_not_fit_gives_way_to_a_smaller_one_and_that_is_told() -> None:
+def test_a_case_that_does_not_fit_is_replaced_by_a_smaller_one_and_reported() -> None:
     plenty, refused_nothing = cases_that_fit(["matmul"], "large", ("float32",), small_machine(1000), device="cpu")
     some, refused = cases_that_fit(["matmul"], "large", ("float32",), small_machine(0.8), device="cpu")
     none, _ = cases_that_fit(["matmul"], "large", ("float32",), small_machine(0.001), device="cpu")
@@ -150,7 +150,7 @@ def keys(arms: tuple[Arm, ...], number: int, session: str) -> dict[tuple[int, in
     return {(number, arm.number, run.label): session for arm in arms for run in arm.indicators}
 
 
-def test_what_was_measured_is_not_measured_again() -> None:
+def test_stored_runs_are_not_measured_again() -> None:
     arms = arms_of(stack_of(numpy="2.0.0"), "numpy", ArmSpec(), ArmSpec())
     measured = keys(arms, 0, "here")
     last = measured.popitem()[0]

@@ -12,7 +12,7 @@ from pi_runners.indicators.checks import FINITE, Result
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_one_element_that_is_not_finite_is_found_however_large_the_result(framework: str, value: float) -> None:
+def test_one_element_that_is_not_finite_is_detected_in_a_result_of_any_size(framework: str, value: float) -> None:
     module = pytest.importorskip(framework)
     backend = make_backend(framework, "cpu", "float32", {})
     shape = (3, FINITE // 2)

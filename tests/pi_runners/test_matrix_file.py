@@ -98,7 +98,7 @@ def test_interpreters_cuda_and_cudnn_versions_are_all_combined(tmp_path: Path) -
         (SMALL + '[[stack]]\nframework = "torch"\ncudnn = ["9.5"]\n', "replaces the cuDNN"),
     ],
 )
-def test_a_matrix_file_that_is_not_valid_is_an_error_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_matrix_file_is_an_error_message(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError) as error:
         write_matrix(tmp_path, text)
 
@@ -139,7 +139,7 @@ def test_a_misspelt_key_gets_the_nearest_key_as_a_hint(tmp_path: Path, text: str
         ('[[stack]]\nframework = "numpy"\nindicators = [{name = "sort", parameters = {rows = 0}}]\n', "`rows` must be"),
     ],
 )
-def test_a_matrix_that_cannot_be_expanded_is_an_error_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+def test_a_matrix_that_cannot_be_expanded_is_an_error_message(tmp_path: Path, text: str, message: str) -> None:
     matrix = write_matrix(tmp_path, SMALL + text)
 
     with pytest.raises(InputError) as error:
@@ -148,7 +148,7 @@ def test_a_matrix_that_cannot_be_expanded_is_an_error_in_one_sentence(tmp_path: 
     assert message in error.value.message
 
 
-def test_a_missing_file_is_an_error_in_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_message(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read_matrix(tmp_path / "none.toml")
 

@@ -52,30 +52,30 @@ def test_a_framework_that_misbehaves_is_an_observation(
 ) -> None:
     index.add("numpy", "2.0.0", code=code)
 
-    done = advisor(
+    completed = advisor(
         *("pi", "run", "sort", "--stack", "numpy", "--rounds", "1", "--no-aa", "--index-url", index.url),
         *(*QUICK, *options, "-o", "block.jsonl"),
     )
 
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert [o["status"] for o in observations(tmp_path / "block.jsonl")] == [status]
     assert reason in observations(tmp_path / "block.jsonl")[0]["failure"]
-    assert "Traceback" not in done.stderr
-    assert f"failed: `numpy 2.0.0` sort: {status}" in done.stdout
+    assert "Traceback" not in completed.stderr
+    assert f"failed: `numpy 2.0.0` sort: {status}" in completed.stdout
 
 
-def test_a_plan_tells_what_is_dropped_and_installs_nothing(
+def test_a_plan_lists_dropped_stacks_and_installs_nothing(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
     index.add("numpy", "2.1.0", ["nothing-of-that-name"])
     index.add("numpy", "2.0.0")
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=2))
 
-    done = advisor("pi", "plan", "matrix.toml", "--index-url", index.url)
+    completed = advisor("pi", "plan", "matrix.toml", "--index-url", index.url)
 
-    assert done.returncode == 0, done.stderr
-    assert "2 arms x 2 rounds = 4 processes, 4 runs" in done.stdout
-    assert "dropped numpy==2.1.0: stack `numpy==2.1.0` cannot be resolved" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "2 arms x 2 rounds = 4 processes, 4 runs" in completed.stdout
+    assert "dropped numpy==2.1.0: stack `numpy==2.1.0` cannot be resolved" in completed.stdout
     assert not (tmp_path / "home" / "cache" / "environments").exists()
 
 
@@ -85,23 +85,23 @@ def test_a_matrix_of_a_million_runs_is_refused_at_once(advisor: Advisor, index: 
     text = MATRIX.format(rounds=1) + f"[settings]\nthreads = [{threads}]\nnuma = [{threads}]\n"
     (tmp_path / "matrix.toml").write_text(text)
 
-    done = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
+    completed = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
 
-    assert done.returncode == 2
-    assert "expands to more than 20000 indicator runs per round" in done.stderr
+    assert completed.returncode == 2
+    assert "expands to more than 20000 indicator runs per round" in completed.stderr
 
 
-def test_a_matrix_of_which_nothing_resolves_is_refused(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+def test_a_matrix_without_a_resolvable_stack_is_refused(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
     index.add("numpy", "2.0.0", ["nothing-of-that-name"])
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=1))
 
-    done = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
+    completed = advisor("pi", "campaign", "matrix.toml", "--index-url", index.url)
 
-    assert done.returncode == 2
-    assert "can be resolved" in done.stderr
+    assert completed.returncode == 2
+    assert "can be resolved" in completed.stderr
 
 
-def test_a_campaign_killed_at_any_instant_goes_on(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
+def test_a_campaign_killed_at_any_time_can_continue(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
     for version in ("2.0.0", "2.1.0", "2.2.0"):
         index.add("numpy", version, code="raise ImportError('not today')")
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=4))
@@ -127,44 +127,44 @@ def test_a_campaign_killed_at_any_instant_goes_on(index: PackageIndex, tmp_path:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
+    completed = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
     again = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
 
-    assert done.returncode == 0, done.stderr
-    found = [(o["round"], o["slot"]) for o in observations(tmp_path / "campaign.jsonl")]
-    assert sorted(found) == [(number, arm) for number in range(4) for arm in range(4)]
+    assert completed.returncode == 0, completed.stderr
+    cells = [(o["round"], o["slot"]) for o in observations(tmp_path / "campaign.jsonl")]
+    assert sorted(cells) == [(number, arm) for number in range(4) for arm in range(4)]
     assert "round" not in again.stderr.replace("rounds", "")
     assert not list((tmp_path / "cache" / "environments").glob("*/pyvenv.cfg"))
 
 
-def test_figures_are_kept_for_node_exporter(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+def test_metrics_are_written_for_node_exporter(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
     index.add("numpy", "2.0.0", code="raise ImportError('not today')")
-    asked = ("pi", "run", "sort", "--stack", "numpy", "--rounds", "2", "--index-url", index.url, *QUICK)
+    arguments = ("pi", "run", "sort", "--stack", "numpy", "--rounds", "2", "--index-url", index.url, *QUICK)
 
-    done = advisor(*asked, "--prometheus", "figures.prom")
-    refused = advisor(*asked, "--prometheus", "/proc/none/figures.prom")
+    completed = advisor(*arguments, "--prometheus", "figures.prom")
+    refused = advisor(*arguments, "--prometheus", "/proc/none/figures.prom")
 
     text = (tmp_path / "figures.prom").read_text()
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert 'seshat_runs_total{status="import-error"} 4.0' in text
     assert refused.returncode == 4
     assert "cannot be written" in refused.stderr
 
 
-def test_what_exceeds_the_disk_budget_is_refused_before_anything_is_installed(
+def test_a_campaign_over_the_disk_budget_is_refused_before_installation(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
     index.add("numpy", "2.0.0", code="#" * 2_000_000)
-    asked = ("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url)
+    arguments = ("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url)
 
-    done = advisor(*asked, "--disk-budget", "0.001")
+    completed = advisor(*arguments, "--disk-budget", "0.001")
 
-    assert done.returncode == 2
-    assert "the budget is 0.0 GB" in done.stderr
+    assert completed.returncode == 2
+    assert "the budget is 0.0 GB" in completed.stderr
     assert not list((tmp_path / "home" / "cache").glob("environments/*"))
 
 
-def test_without_uv_measuring_ends_and_names_the_extra(
+def test_without_uv_the_error_names_the_extra(
     advisor_here: Advisor, index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add("numpy", "2.0.0", code="")
@@ -172,15 +172,15 @@ def test_without_uv_measuring_ends_and_names_the_extra(
     monkeypatch.setenv("PATH", str(tmp_path))
     output = tmp_path / "measured.jsonl"
 
-    done = advisor_here("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url, "--output", str(output))
+    completed = advisor_here("pi", "run", "sort", "--stack", "numpy", "--index-url", index.url, "--output", str(output))
 
-    assert done.returncode == 2
-    assert "needs the program `uv`" in done.stderr
-    assert "pip install 'seshat-advisor[measure]'" in done.stderr
+    assert completed.returncode == 2
+    assert "needs the program `uv`" in completed.stderr
+    assert "pip install 'seshat-advisor[measure]'" in completed.stderr
     assert not output.exists()
 
 
-def test_a_full_disk_stops_and_says_so(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_message(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pi_runners import environment
     from pi_runners.environment import FullDiskError
 
@@ -196,7 +196,7 @@ def test_a_full_disk_stops_and_says_so(index: PackageIndex, tmp_path: Path, monk
     assert list((tmp_path / "environments").iterdir()) == []
 
 
-def test_a_wheel_that_cannot_be_fetched_is_no_knowledge_about_its_stack(
+def test_a_wheel_that_cannot_be_downloaded_stores_no_observation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from knowledge.domain.stack import PackageVersion

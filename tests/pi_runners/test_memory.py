@@ -58,13 +58,11 @@ LARGE = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "case"), LARGE)
-def test_a_large_case_runs_and_takes_about_the_memory_that_was_foretold(
-    name: str, case: Parameters, tmp_path: Path
-) -> None:
+def test_a_large_case_uses_about_the_predicted_memory(name: str, case: Parameters, tmp_path: Path) -> None:
     backend = backend_for(name, case)
     pytest.importorskip(backend)
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _CHILD, backend, name, json.dumps(case), str(write_program(tmp_path))],
         capture_output=True,
         text=True,
@@ -73,7 +71,7 @@ def test_a_large_case_runs_and_takes_about_the_memory_that_was_foretold(
         timeout=_SECONDS,
     )
 
-    measured = json.loads(done.stdout.splitlines()[-1])
+    measured = json.loads(completed.stdout.splitlines()[-1])
     foretold = estimate(name, case, backend)
     assert measured["status"] == "ok", measured
     assert measured["peak"] <= foretold * 1.2
@@ -83,13 +81,13 @@ def test_a_large_case_runs_and_takes_about_the_memory_that_was_foretold(
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_every_case_says_what_it_takes(name: str) -> None:
+def test_every_case_has_a_memory_estimate(name: str) -> None:
     for cases in INDICATORS[name].sets.values():
         for case in cases:
             assert estimate(name, case, "numpy") > 0
 
 
-def test_what_does_not_fit_into_free_memory_is_refused() -> None:
+def test_a_case_larger_than_the_free_memory_is_refused() -> None:
     case = IndicatorCase(name="memory", parameters={"kernel": "add", "elements": 2**28})
 
     check_fit([case], ["float32"], MACHINE, device="cpu", free_bytes=64e9)
@@ -97,7 +95,7 @@ def test_what_does_not_fit_into_free_memory_is_refused() -> None:
         check_fit([case], ["float32"], MACHINE, device="cpu", free_bytes=1e9)
 
 
-def test_what_im2col_takes_is_counted_for_numpy_only() -> None:
+def test_the_memory_of_im2col_is_counted_only_for_numpy() -> None:
     case = IndicatorCase(name="conv3d", parameters=INDICATORS["conv3d"].sets["large"][0])
 
     check_fit([case], ["float32"], MACHINE, device="cpu", backends=["torch"], free_bytes=16e9)
@@ -120,7 +118,7 @@ def test_the_backends_of_stacks_are_known_before_they_are_locked() -> None:
         ("conv1d", {"batch": 2, "channels": 3, "filters": 4, "size": 8, "kernel": 5}, "torch", 0),
     ],
 )
-def test_a_backend_that_holds_more_says_how_much(name: str, case: Parameters, backend: str, arrays: int) -> None:
+def test_the_extra_memory_of_a_backend_is_estimated(name: str, case: Parameters, backend: str, arrays: int) -> None:
     indicator = INDICATORS[name]
 
     assert indicator.extra_memory(indicator.complete(case), "float32", backend) == 4 * arrays

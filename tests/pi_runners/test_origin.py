@@ -42,7 +42,7 @@ def framework() -> ModuleType:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no kernel"), AttributeError("inside"), SystemExit(3), MemoryError()])
-def test_what_a_framework_raises_is_its_own(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_of_a_framework_is_its_error(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     fail = framework().fail
     monkeypatch.setattr(NumpyBackend, "matmul", lambda self, *_: fail(error))
 
@@ -61,7 +61,7 @@ def test_what_a_framework_raises_is_its_own(error: BaseException, monkeypatch: p
         (NotImplementedError("not implemented for 'Half'"), "unsupported"),
     ],
 )
-def test_a_backend_that_does_not_know_a_version_says_nothing_of_it(
+def test_the_status_of_an_exception_in_a_backend_depends_on_its_type(
     error: Exception, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: Backend, *_: Any) -> None:
@@ -91,7 +91,7 @@ def test_inputs_and_checks_that_fail_are_errors_of_the_harness(
     assert reason in document["failure"]
 
 
-def test_a_clock_that_stands_still_is_an_error_of_the_harness(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_does_not_advance_is_an_error_of_the_harness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing.time, "perf_counter", lambda: 1.0)  # type: ignore[attr-defined]
 
     document = worker.run_indicator(REQUEST, ENTRY)
@@ -100,7 +100,7 @@ def test_a_clock_that_stands_still_is_an_error_of_the_harness(monkeypatch: pytes
     assert "clock" in document["failure"]
 
 
-def test_the_standard_library_belongs_to_whom_called_it() -> None:
+def test_an_exception_of_the_standard_library_belongs_to_its_caller() -> None:
     def by_framework() -> None:
         module = framework()
         module.__dict__["statistics"] = statistics
@@ -114,7 +114,7 @@ def test_the_standard_library_belongs_to_whom_called_it() -> None:
     assert is_ours(raised(lambda: contract.product(None)))  # type: ignore[arg-type]
 
 
-def test_what_an_instrument_raises_is_ours(tmp_path: Path) -> None:
+def test_an_exception_of_an_instrument_is_an_error_of_the_harness(tmp_path: Path) -> None:
     module = ModuleType("loadgen")
     exec(compile("def go():\n    raise ValueError\n", str(tmp_path / "loadgen.py"), "exec"), module.__dict__)
 
@@ -122,11 +122,11 @@ def test_what_an_instrument_raises_is_ours(tmp_path: Path) -> None:
     assert not is_ours(raised(module.go))
 
 
-def test_an_interrupt_says_nothing_of_a_version() -> None:
+def test_an_interrupt_is_not_an_error_of_a_version() -> None:
     assert is_ours(KeyboardInterrupt())
 
 
-def test_chunks_of_random_bytes_are_what_one_draw_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_random_bytes_equal_one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [random_bytes(7, count) for count in (0, 1, 1023, 4097)]
 
     monkeypatch.setattr(contract, "_CHUNK_BYTES", 256)
@@ -135,12 +135,12 @@ def test_chunks_of_random_bytes_are_what_one_draw_gives(monkeypatch: pytest.Monk
     assert json.dumps([len(w) for w in whole]) == "[0, 1, 1023, 4097]"
 
 
-def test_more_bytes_than_one_draw_can_give() -> None:
+def test_more_bytes_than_the_maximum_of_one_draw_are_generated() -> None:
     assert len(random_bytes(1, 2**28 + 5)) == 2**28 + 5
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no kernel"), MemoryError(), SystemError("inside")])
-def test_what_fails_in_the_reference_of_a_check_says_nothing_of_the_version(
+def test_an_error_in_the_reference_of_a_check_is_not_an_error_of_the_version(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail = framework().fail
@@ -162,7 +162,7 @@ def test_what_fails_in_the_reference_of_a_check_says_nothing_of_the_version(
 @pytest.mark.parametrize(
     ("error", "status"), [(ImportError("libcudart.so.13"), "import-error"), (AttributeError("ours"), "harness-error")]
 )
-def test_an_error_while_a_framework_is_imported_is_its_own_unless_it_is_ours(
+def test_an_import_error_belongs_to_the_framework_unless_the_harness_caused_it(
     error: Exception, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(*_: object) -> Backend:

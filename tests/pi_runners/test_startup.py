@@ -42,13 +42,13 @@ def measured(program: Path) -> dict[str, Any]:
 
 
 def test_a_framework_starts_and_its_first_result_is_right(tmp_path: Path) -> None:
-    found = measured(write_program(tmp_path))
+    result = measured(write_program(tmp_path))
 
-    assert found["status"] == "ok"
-    assert 0 <= found["error"] <= found["tolerance"]
+    assert result["status"] == "ok"
+    assert 0 <= result["error"] <= result["tolerance"]
     parts = ("import_seconds", "device_seconds", "first_call_seconds")
-    assert found["samples"] == [pytest.approx(sum(found["metrics"][part] for part in parts), rel=1e-5)]
-    assert found["metrics"]["second_call_seconds"] > 0
+    assert result["samples"] == [pytest.approx(sum(result["metrics"][part] for part in parts), rel=1e-5)]
+    assert result["metrics"]["second_call_seconds"] > 0
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_a_wrong_first_result_is_noticed(tmp_path: Path, change: str) -> None:
     program = tmp_path / "program.py"
     program.write_text(FAULTY.format(root=ROOT, change=change))
 
-    found = measured(program)
+    result = measured(program)
 
-    assert found["status"] == "wrong-result"
-    assert "samples" not in found
+    assert result["status"] == "wrong-result"
+    assert "samples" not in result
 
 
 class SlowBackend(NumpyBackend):
@@ -131,9 +131,9 @@ def test_inputs_and_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys.modules["pi_runners.backends.numpy"], "NumpyBackend", SlowBackend)
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
-    found = startup.start(REQUEST)
+    result = startup.start(REQUEST)
 
-    assert found["metrics"]["import_seconds"] == 100
-    assert found["metrics"]["device_seconds"] == 5
-    assert found["metrics"]["first_call_seconds"] == 30
-    assert found["metrics"]["second_call_seconds"] == 5
+    assert result["metrics"]["import_seconds"] == 100
+    assert result["metrics"]["device_seconds"] == 5
+    assert result["metrics"]["first_call_seconds"] == 30
+    assert result["metrics"]["second_call_seconds"] == 5

@@ -13,15 +13,15 @@ import pytest
 from pi_runners.telemetry import Reading, Sampler, _read_gpus, summarise
 
 
-def test_readings_of_a_stretch_are_summed_up() -> None:
+def test_readings_of_a_stretch_are_summarised() -> None:
     readings = [
         Reading(time=float(t), figures={"gpu_percent": 10.0 * t, "throttled": float(t == 3)}) for t in range(10)
     ]
 
-    found = summarise(readings, 2.0, 4.0)
+    figures = summarise(readings, 2.0, 4.0)
 
     # The reading of second 5 speaks of the interval before it.
-    assert found == {"gpu_percent_mean": 35.0, "gpu_percent_max": 50.0, "throttled": 1.0}
+    assert figures == {"gpu_percent_mean": 35.0, "gpu_percent_max": 50.0, "throttled": 1.0}
     assert summarise(readings, 5.0, 6.0)["throttled"] == 0.0
     assert summarise([], 0.0, 1.0) == {}
 
@@ -49,9 +49,9 @@ def fake_driver(reasons: int) -> Any:
 
 @pytest.mark.parametrize(("reasons", "throttled"), [(0x0, 0.0), (0x1, 0.0), (0x4, 1.0), (0x40, 1.0)])
 def test_a_gpu_that_slows_itself_down_is_flagged(reasons: int, throttled: float) -> None:
-    found = _read_gpus(fake_driver(reasons), [0, 1])
+    figures = _read_gpus(fake_driver(reasons), [0, 1])
 
-    assert found == {
+    assert figures == {
         "gpu_percent": 41.0,
         "gpu_memory_bytes": 2000.0,
         "gpu_temperature_celsius": 61.0,
@@ -65,9 +65,9 @@ def test_a_gpu_that_slows_itself_down_is_flagged(reasons: int, throttled: float)
 def test_a_reading_counts_only_for_what_ran_in_the_interval_before_it() -> None:
     readings = [Reading(time=t / 4, seconds=0.25, figures={"gpu_power_watts": float(t)}) for t in range(40)]
 
-    found = summarise(readings, 2.0, 3.0)
+    figures = summarise(readings, 2.0, 3.0)
 
-    assert found == {"gpu_power_watts_mean": 10.5, "gpu_power_watts_max": 13.0}
+    assert figures == {"gpu_power_watts_mean": 10.5, "gpu_power_watts_max": 13.0}
 
 
 def test_the_machine_can_be_read_more_often_than_once_a_second() -> None:
@@ -85,15 +85,15 @@ def test_the_machine_can_be_read_more_often_than_once_a_second() -> None:
     ("reasons", "power", "heat"),
     [(0x4, 1.0, 0.0), (0x80, 1.0, 0.0), (0x20, 0.0, 1.0), (0x44, 1.0, 1.0), (0x8, 0.0, 0.0)],
 )
-def test_power_and_heat_are_told_apart_where_a_gpu_slows_down(reasons: int, power: float, heat: float) -> None:
+def test_throttling_by_power_and_by_heat_is_distinguished(reasons: int, power: float, heat: float) -> None:
     figures = _read_gpus(fake_driver(reasons), [0])
 
-    found = summarise([Reading(time=0.0, figures=figures)], 0.0, 1.0)
+    summary = summarise([Reading(time=0.0, figures=figures)], 0.0, 1.0)
 
-    assert (found["throttled"], found["throttled_by_power"], found["throttled_by_heat"]) == (1.0, power, heat)
+    assert (summary["throttled"], summary["throttled_by_power"], summary["throttled_by_heat"]) == (1.0, power, heat)
 
 
-def test_what_an_older_package_of_nvidia_does_not_know_is_left_out() -> None:
+def test_values_that_an_older_nvidia_python_package_lacks_are_omitted() -> None:
     driver = fake_driver(0)
     del driver.nvmlDeviceGetCurrentClocksThrottleReasons
 
@@ -105,7 +105,7 @@ def test_what_an_older_package_of_nvidia_does_not_know_is_left_out() -> None:
     }
 
 
-def test_a_process_that_is_gone_has_no_readings() -> None:
+def test_a_process_that_has_ended_has_no_readings() -> None:
     child = os.posix_spawn("/bin/true", ["true"], {})
     os.waitpid(child, 0)
 

@@ -68,7 +68,7 @@ def missing() -> str | None:
     if absent:
         return f"Slurm is not installed: there is no {', '.join(absent)}"
     if os.geteuid() != 0:
-        return "a Slurm of one's own needs root here"
+        return "starting a Slurm cluster for the tests needs root"
     return None
 
 
@@ -181,7 +181,7 @@ class Cluster:
         self._kill("slurmd", node)
 
     def kill_node(self, node: str) -> None:
-        """Lose a node: its slurmd and all that its jobs started; its monitoring tells the controller."""
+        """Kill the slurmd of a node and all processes of its jobs; the controller notices through its monitoring."""
         jobs = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -190,9 +190,9 @@ class Cluster:
                 if where == (str(self.configuration), node):
                     jobs += [process, *(p for p in process.parents() if p.name() == "slurmstepd")]
         # They end at the same instant: a daemon that sees its job die reports that the job failed.
-        lost = (*self._named("slurmd", node), *jobs)
+        processes = (*self._named("slurmd", node), *jobs)
         for end in (psutil.Process.suspend, psutil.Process.kill):
-            for process in lost:
+            for process in processes:
                 with contextlib.suppress(psutil.Error):
                     end(process)
         self._run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
@@ -208,10 +208,10 @@ class Cluster:
         self._run("munged", "--force", f"--key-file={key}", *options)
 
     def _run(self, *command: str) -> str:
-        done = subprocess.run(command, env=self.variables, capture_output=True, text=True, check=False, timeout=60)
-        if done.returncode:
-            raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
-        return done.stdout
+        completed = subprocess.run(command, env=self.variables, capture_output=True, text=True, check=False, timeout=60)
+        if completed.returncode:
+            raise RuntimeError(f"{command[0]} failed: {completed.stderr.strip()}")
+        return completed.stdout
 
     def _kill(self, program: str, node: str = "") -> None:
         for process in self._named(program, node):
@@ -219,24 +219,24 @@ class Cluster:
                 process.send_signal(signal.SIGKILL)
 
     def _named(self, program: str, node: str = "") -> list[psutil.Process]:
-        found = []
+        processes = []
         for process in self._processes():
             with contextlib.suppress(psutil.Error):
                 words = process.cmdline()
-                named = process.name() == program
-                if named and (not node or node in words or any(w.endswith(f"spool.{node}") for w in words)):
-                    found.append(process)
-        return found
+                matches = process.name() == program
+                if matches and (not node or node in words or any(w.endswith(f"spool.{node}") for w in words)):
+                    processes.append(process)
+        return processes
 
     def _processes(self) -> list[psutil.Process]:
         """Return the processes of this cluster: those that were started with its configuration."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 ours = process.environ().get("SLURM_CONF") == str(self.configuration)
                 if ours and (process.name().startswith("slurm") or process.name() == "munged"):
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
 
 def _free_ports() -> tuple[int, int]:

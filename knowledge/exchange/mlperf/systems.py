@@ -122,20 +122,20 @@ def _document(text: str) -> Any:
     except ValueError:
         pass
     if text.count("[") + text.count("{") > _MOST_BRACKETS:
-        # PyYAML takes a time that is quadratic in the depth; which of them stand in texts, only it knows.
-        raise ValueError(f"it is no JSON and holds more than {_MOST_BRACKETS} lists and mappings")
+        # The time of PyYAML is quadratic in the depth. Brackets in strings are counted, too: only PyYAML excludes them.
+        raise ValueError(f"it is not JSON and has more than {_MOST_BRACKETS} lists and mappings")
     try:
         # YAML reads JSON with stray commas, and `key: {...}` lines.
         plain = text.replace("\t", "    ")
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(plain)):
-            # A few lines of them can stand for more values than fit into the memory.
+            # A few lines of aliases can expand to more values than fit into memory.
             raise ValueError("it holds aliases")
-        found = yaml.safe_load(plain)
+        document = yaml.safe_load(plain)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
-    if not isinstance(found, dict):
-        raise ValueError("it is no mapping")
-    return found
+    if not isinstance(document, dict):
+        raise ValueError("it is not a mapping")
+    return document
 
 
 def _entries(value: Any) -> Iterator[tuple[str, str]]:
@@ -178,49 +178,49 @@ def make_system(name: str, described: Mapping[str, str], *, benchmark: str, subm
         submitter: Directory of the submitter.
         place: Source file that wrote the log.
     """
-    left = dict(described)
-    framework, version, index = _framework(left.pop("framework", ""), name, benchmark, place)
-    division, status = left.pop("division", "").lower(), left.pop("status", "").lower()
+    remaining = dict(described)
+    framework, version, index = _framework(remaining.pop("framework", ""), name, benchmark, place)
+    division, status = remaining.pop("division", "").lower(), remaining.pop("status", "").lower()
     packages = [PackageVersion(name=framework, version=version, index=index)] if version else []
     packages += [
-        PackageVersion(name=component, version=found, index="system")
+        PackageVersion(name=component, version=release, index="system")
         for key, component in _COMPONENTS.items()
-        if (found := _pep440(left.pop(key, "")))
+        if (release := _pep440(remaining.pop(key, "")))
     ]
-    hardware = _hardware(name, left)
+    hardware = _hardware(name, remaining)
     return System(
-        submitter=left.pop("submitter", submitter),
+        submitter=remaining.pop("submitter", submitter),
         division=division,
         status=_STATUSES.get(status, status),
         framework=framework,
         stack=Stack(
             packages=tuple(sorted(packages)),
-            python=left.pop("python_version", ""),
+            python=remaining.pop("python_version", ""),
             platform="linux_x86_64",
             implementation="",
-            cuda=_pep440(left.pop("cuda_version", "")) or None,
-            cudnn=_pep440(left.pop("cudnn_version", "")) or None,
+            cuda=_pep440(remaining.pop("cuda_version", "")) or None,
+            cudnn=_pep440(remaining.pop("cudnn_version", "")) or None,
         ),
         hardware=hardware,
-        described={key: value[:200] for key, value in sorted(left.items())},
+        described={key: value[:200] for key, value in sorted(remaining.items())},
     )
 
 
 def _framework(description: str, name: str, benchmark: str, place: str) -> tuple[str, str, str]:
     """Return distribution, version and index of the framework; unknown parts are empty."""
     for text in (description, name):
-        found = [key for key, pattern in _FRAMEWORKS.items() if re.search(pattern, text, re.IGNORECASE)]
-        if not found:
+        matches = [key for key, pattern in _FRAMEWORKS.items() if re.search(pattern, text, re.IGNORECASE)]
+        if not matches:
             continue
         # Where a system lists two, image classification took MXNet, as in all of NVIDIA's own submissions.
-        chosen = "mxnet" if len(found) > 1 and benchmark == "resnet" and "mxnet" in found else found[0]
-        if len(found) > 1 and chosen == "mxnet" and benchmark != "resnet":
-            chosen = found[1]
+        framework = "mxnet" if len(matches) > 1 and benchmark == "resnet" and "mxnet" in matches else matches[0]
+        if len(matches) > 1 and framework == "mxnet" and benchmark != "resnet":
+            framework = matches[1]
         container = _CONTAINER.search(text)
         if container:
-            return chosen, _pep440(container["version"] or container["other"]), CONTAINER_INDEX
-        version = re.search(f"(?:{_FRAMEWORKS[chosen]}){_ANY_VERSION}", text, re.IGNORECASE)
-        return chosen, _pep440(version["version"]) if version else "", SUBMISSION_INDEX
+            return framework, _pep440(container["version"] or container["other"]), CONTAINER_INDEX
+        version = re.search(f"(?:{_FRAMEWORKS[framework]}){_ANY_VERSION}", text, re.IGNORECASE)
+        return framework, _pep440(version["version"]) if version else "", SUBMISSION_INDEX
     accelerator = find_accelerator(name)
     if accelerator is not None and accelerator.vendor == "google":
         # When descriptions did not name the framework, only TensorFlow supported TPUs.
@@ -243,9 +243,9 @@ def _hardware(name: str, left: dict[str, str]) -> HardwareProfile:
     """Build the machine, and remove the fields that it was built from."""
     spelled = left.pop("accelerator_model_name", "")
     per_node, nodes = _number(left.pop("accelerators_per_node", "")), _number(left.pop("number_of_nodes", ""))
-    known = find_machine(name)
-    if known is not None:
-        machine, facts = known
+    machine_facts = find_machine(name)
+    if machine_facts is not None:
+        machine, facts = machine_facts
         match = re.search(r"_n(\d+)(?:_|$)", name)
         accelerator = find_accelerator(facts["accelerator"])
         assert accelerator is not None
@@ -299,5 +299,5 @@ def _count_in(name: str, accelerator: Accelerator | None) -> int:
         cores = re.search(r"v\d[.-](\d+)", name)
         # A TPU's name counts cores, of which a chip has two (https://cloud.google.com/tpu/docs/system-architecture).
         return int(cores[1]) // 2 if cores else 1
-    found = re.search(r"(\d+)xv100|v100x(\d+)|v100-(\d+)", name, re.IGNORECASE)
-    return int(next(group for group in found.groups() if group)) if found else 1
+    count = re.search(r"(\d+)xv100|v100x(\d+)|v100-(\d+)", name, re.IGNORECASE)
+    return int(next(group for group in count.groups() if group)) if count else 1

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.gate.check import PREVENT_PREDICTION
+from advisor.gate.codes import gate_codes
 from tests.advisor.gate.steps import Run
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -116,3 +118,8 @@ def test_an_update_of_a_lock_that_cannot_run_has_no_prediction(stacks: Path, adv
 
     assert "prediction not predicted: the lock has ADV006 abi-break" in result.stdout, result.stderr
     assert not RATIO.search(result.stdout + (stacks / "body.md").read_text())
+
+
+@pytest.mark.parametrize("code", ["ADV007", "ADV008"])
+def test_the_findings_about_speed_say_which_findings_prevent_them(code: str) -> None:
+    assert sorted(set(re.findall(r"ADV\d{3}", gate_codes()[code].why))) == sorted(PREVENT_PREDICTION)

@@ -117,6 +117,71 @@ def test_a_changed_pip_configuration_is_refused(
     assert (result.returncode == 2) == bool(arguments)
 
 
+@pytest.fixture
+def submodule(repository: Path) -> Path:
+    """A submodule of the project with a directory."""
+    folder = repository / "sub"
+    (folder / "files").mkdir(parents=True)
+    (folder / "files" / "listed").write_text("forged")
+    git(folder, "init", "-q")
+    git(folder, "add", "files")
+    git(folder, "commit", "-qm", "files")
+    (repository / "linked").symlink_to("sub/files")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["sub", "sub/files", "sub/absent/cache", "linked"])
+def test_a_cache_in_a_submodule_is_refused(
+    repository: Path, submodule: Path, advisor_here: Advisor, tmp_path: Path, name: str
+) -> None:
+    arguments = ("check", "--base", "HEAD", "--policy-from-base", "--cache-dir", name)
+    # A repository that the change does not have as a submodule is not part of the change.
+    separate = advisor_here(*arguments)
+    git(repository, "add", "sub")
+
+    result = advisor_here(*arguments)
+
+    assert (separate.returncode, result.returncode) == (0, 2)
+    assert f"the cache `{name}` " in result.stderr
+    assert "is in the submodule `sub` of the repository" in result.stderr
+
+
+def test_a_submodule_below_the_cache_is_refused(repository: Path, submodule: Path, advisor_here: Advisor) -> None:
+    git(repository, "add", "sub")
+
+    result = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--cache-dir", ".")
+
+    assert result.returncode == 2
+    assert "the cache `.` contains files of the repository" in result.stderr
+
+
+@pytest.mark.parametrize("prefix", ["", "sqlite:///"])
+def test_a_knowledge_base_in_a_submodule_is_refused(
+    repository: Path, submodule: Path, advisor_here: Advisor, first_knowledge: Path, prefix: str
+) -> None:
+    shutil.copy(first_knowledge, submodule / "known.sqlite")
+    git(repository, "add", "sub")
+    git(repository, "commit", "-qm", "submodule")
+
+    result = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--knowledge", f"{prefix}sub/known.sqlite")
+
+    assert result.returncode == 2
+    assert "the knowledge base `sub/known.sqlite` is in the submodule `sub`" in result.stderr
+
+
+def test_a_pip_configuration_in_a_submodule_is_refused(
+    repository: Path, submodule: Path, advisor_here: Advisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (submodule / "pip.conf").write_text("[global]\ntimeout = 60\n")
+    git(repository, "add", "sub")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "sub/pip.conf")
+
+    result = advisor_here("check", "--base", "HEAD")
+
+    assert result.returncode == 2
+    assert "the configuration of pip `sub/pip.conf` is in the submodule `sub`" in result.stderr
+
+
 PDM = '[[package]]\nname = "{name}"\nversion = "{version}"\ngroups = ["default"]\nfiles = [{files}]\n'
 
 

@@ -41,7 +41,7 @@ def records(caplog: pytest.LogCaptureFixture, number: int) -> list[dict[str, Any
         time.sleep(0.01)
 
 
-def test_a_delivery_leaves_who_what_and_how_much(
+def test_the_log_of_a_delivery_has_sender_request_and_counts(
     service: str, store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture
 ) -> None:
     token, known = store.create_token(role="runner", source="lab-a")
@@ -69,7 +69,7 @@ def test_a_delivery_leaves_who_what_and_how_much(
     assert {r.levelname for r in caplog.records if r.name == "knowledge.service.access"} == {"INFO"}
 
 
-def test_a_refused_token_leaves_from_where_and_why(
+def test_the_log_of_a_refused_token_has_address_and_reason(
     service: str, store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended, expired = store.create_token(role="runner", source="lab-b", days=0.0)
@@ -82,9 +82,9 @@ def test_a_refused_token_leaves_from_where_and_why(
         for header in sent:
             headers = {"Authorization": header} if header else {}
             requests.post(f"{service}/observations", headers=headers, timeout=30)
-        found = records(caplog, 6)
+        entries = records(caplog, 6)
 
-    assert [(r["status"], r["error"], r.get("token"), r["reason"]) for r in found] == [
+    assert [(r["status"], r["error"], r.get("token"), r["reason"]) for r in entries] == [
         (401, "no-token", None, "no Authorization header"),
         (401, "no-token", None, "no bearer token in the Authorization header"),
         (401, "no-token", None, "unknown token"),
@@ -92,8 +92,8 @@ def test_a_refused_token_leaves_from_where_and_why(
         (401, "token-ended", revoked.id, "revoked"),
         (403, "not-allowed", reading.id, "role `reader`"),
     ]
-    assert {r["client"] for r in found} == {"127.0.0.1"}
-    assert {r["route"] for r in found} == {"/observations"}
+    assert {r["client"] for r in entries} == {"127.0.0.1"}
+    assert {r["route"] for r in entries} == {"/observations"}
     assert {r.levelname for r in caplog.records if r.name == "knowledge.service.access"} == {"WARNING"}
 
 
@@ -116,26 +116,26 @@ def test_no_secret_is_in_any_log(service: str, store: SqlKnowledgeBase, caplog: 
     assert "Bearer" not in ours
 
 
-def test_what_a_client_sends_cannot_write_a_line_of_its_own(service: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_cannot_add_lines_to_the_log(service: str, caplog: pytest.LogCaptureFixture) -> None:
     forged = '1.2.3.4", "status": 200}\x85{"client": "' + "x" * 5000
 
     with caplog.at_level(logging.INFO):
         requests.get(f"{service}/blocks", headers={"X-Forwarded-For": forged.encode("latin-1")}, timeout=30)
         requests.get(f"{service}/no%0Asuch%0A%22page", timeout=30)
         requests.request("BREW", f"{service}/blocks", timeout=30)
-        found = records(caplog, 3)
+        entries = records(caplog, 3)
 
     lines = [r.getMessage() for r in caplog.records if r.name == "knowledge.service.access"]
     assert [len(line.splitlines()) for line in lines] == [1, 1, 1]
     assert max(map(len, lines)) < 1000
-    assert [(r["status"], r["route"], r["method"]) for r in found] == [
+    assert [(r["status"], r["route"], r["method"]) for r in entries] == [
         (401, "/blocks", "GET"),
         (404, "other", "GET"),
         (405, "/blocks", "other"),
     ]
 
 
-def test_an_answer_that_fails_leaves_why(
+def test_the_log_of_a_failed_response_has_the_reason(
     store: SqlKnowledgeBase, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away() -> str:
@@ -178,7 +178,7 @@ def test_latencies_are_counted_by_route_and_status(service: str, store: SqlKnowl
     assert token not in text
 
 
-def test_what_needs_no_token_counts_nothing_again_and_again(
+def test_health_and_repeated_metrics_do_not_count_observations_again(
     store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.add([observation()])
@@ -198,9 +198,7 @@ def test_what_needs_no_token_counts_nothing_again_and_again(
     assert all('seshat_observations{status="ok"} 1.0' in text for text in figures)
 
 
-def test_figures_whose_counting_failed_are_counted_again(
-    store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_that_failed_are_computed_again(store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> Content:
         raise KnowledgeBaseError("gone")
 
@@ -237,8 +235,8 @@ def test_the_program_writes_the_log_to_its_error_output(tmp_path: Path) -> None:
             process.wait(30)
 
     text = log.read_text()
-    found = [json.loads(line) for line in text.split("\n") if line.startswith("{")]
-    assert [(r["status"], r.get("token"), r.get("reason")) for r in found] == [
+    entries = [json.loads(line) for line in text.split("\n") if line.startswith("{")]
+    assert [(r["status"], r.get("token"), r.get("reason")) for r in entries] == [
         (200, known.id, None),
         (401, None, "unknown token"),
     ]

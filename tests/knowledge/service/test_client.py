@@ -32,8 +32,8 @@ def mine(tmp_path: Path) -> Iterable[SqlKnowledgeBase]:
 
 def fetch(service: KnowledgeService, store: SqlKnowledgeBase) -> DeliveryResult:
     def add(observations: Iterable[Observation]) -> DeliveryResult:
-        done = Admission(store, Indicators(), source=service.name).add(observations)
-        return DeliveryResult(added=done.added, known=done.known, quarantined=())
+        admission = Admission(store, Indicators(), source=service.name).add(observations)
+        return DeliveryResult(added=admission.added, known=admission.known, quarantined=())
 
     return pull(service, store, add, progress=lambda _: None)
 
@@ -60,7 +60,7 @@ def test_two_knowledge_bases_become_one(
     assert {b.name: b.source for b in store.blocks()} == {"mine": "lab-a", "both": "", "theirs": ""}
 
 
-def test_an_interrupted_push_goes_on(
+def test_an_interrupted_push_continues(
     mine: SqlKnowledgeBase, store: SqlKnowledgeBase, service: str, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_PART_BYTES", 2000)
@@ -87,22 +87,22 @@ def test_an_interrupted_push_goes_on(
     assert digest(mine) == digest(store)
 
 
-def test_a_service_that_comes_back_is_waited_for(mine: SqlKnowledgeBase, store: SqlKnowledgeBase, token: str) -> None:
+def test_a_push_waits_for_a_service_that_restarts(mine: SqlKnowledgeBase, store: SqlKnowledgeBase, token: str) -> None:
     mine.add(block({"2.0.0": 1.0}))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    told: list[DeliveryResult] = []
+    deliveries: list[DeliveryResult] = []
     remote = KnowledgeService(f"http://127.0.0.1:{port}", token, waits=(0.2,) * 50)
-    thread = threading.Thread(target=lambda: told.append(push(mine, remote, progress=lambda _: None)))
+    thread = threading.Thread(target=lambda: deliveries.append(push(mine, remote, progress=lambda _: None)))
     thread.start()
     time.sleep(0.5)
     with serving(store, port=port):
         thread.join(30)
 
-    assert told[0].added == 6
+    assert deliveries[0].added == 6
 
 
-def test_a_service_that_does_not_come_back_is_one_sentence(mine: SqlKnowledgeBase) -> None:
+def test_an_unavailable_service_is_an_error_message(mine: SqlKnowledgeBase) -> None:
     mine.add([observation()])
     # Port 9 discards: nothing listens there.
     remote = KnowledgeService("http://127.0.0.1:9", "t", waits=(0.01,))
@@ -111,7 +111,7 @@ def test_a_service_that_does_not_come_back_is_one_sentence(mine: SqlKnowledgeBas
         push(mine, remote, progress=lambda _: None)
 
 
-def test_a_wrong_token_is_one_sentence(mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase) -> None:
+def test_an_invalid_token_is_an_error_message(mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase) -> None:
     ended, _ = store.create_token(role="runner", source="s", days=0)
 
     with pytest.raises(TokenError, match="the request has no valid token"):
@@ -134,24 +134,24 @@ def test_a_push_with_a_reader_s_token_is_refused_although_the_service_has_every_
     assert "`runner`" in refused.value.hint
 
 
-def test_a_push_of_nothing_new_adds_nothing(
+def test_a_push_without_new_observations_adds_none(
     mine: SqlKnowledgeBase, service: str, store: SqlKnowledgeBase, token: str
 ) -> None:
     mine.add(block({"2.0.0": 1.0}))
     store.add(block({"2.0.0": 1.0}))
 
-    done = push(mine, KnowledgeService(service, token), progress=lambda _: None)
+    delivery = push(mine, KnowledgeService(service, token), progress=lambda _: None)
 
-    assert done == DeliveryResult(added=0, known=0, quarantined=())
+    assert delivery == DeliveryResult(added=0, known=0, quarantined=())
 
 
 @pytest.mark.parametrize("address", ["knowledge", "ftp://host", "https://user:secret@host"])
-def test_a_wrong_address_is_one_sentence(address: str) -> None:
+def test_an_invalid_address_is_an_error_message(address: str) -> None:
     with pytest.raises(InputError):
         KnowledgeService(address, "t")
 
 
-def test_the_command_line_does_all_of_it(
+def test_commands_pull_push_and_set_the_trust_of_a_source(
     advisor_here: Advisor, store: SqlKnowledgeBase, service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.add([*block({"2.0.0": 1.0}, name="theirs"), observation(block="odd", seconds=1e-9, round=0)])
@@ -171,7 +171,7 @@ def test_the_command_line_does_all_of_it(
     assert wrong.returncode == 2
 
 
-def test_tokens_and_quarantine_have_their_commands(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_commands_manage_tokens_and_quarantine(advisor_here: Advisor, tmp_path: Path) -> None:
     from knowledge.exchange.files import observation_file
 
     (tmp_path / "twice.jsonl").write_bytes(observation_file([observation(), observation(seconds=5.0)]))
@@ -189,15 +189,15 @@ def test_tokens_and_quarantine_have_their_commands(advisor_here: Advisor, tmp_pa
     assert "1 accepted" in accepted.stdout
     assert "the quarantine is empty" in empty.stdout
 
-    made = advisor_here("knowledge", "token", "create", "lab-c", "--days", "30")
+    created = advisor_here("knowledge", "token", "create", "lab-c", "--days", "30")
     wrong = advisor_here("knowledge", "token", "create", "lab-c", "--role", "king")
-    named = made.stderr.split("`")[1]
-    revoked = advisor_here("knowledge", "token", "revoke", named)
+    token_id = created.stderr.split("`")[1]
+    revoked = advisor_here("knowledge", "token", "revoke", token_id)
     listed = advisor_here("knowledge", "token", "list")
     missing = advisor_here("knowledge", "token", "revoke", "zz")
 
-    assert made.stdout.startswith("seshat_")
+    assert created.stdout.startswith("seshat_")
     assert wrong.returncode == missing.returncode == 2
     assert revoked.returncode == 0
     assert "revoked" in listed.stdout
-    assert made.stdout.strip() not in listed.stdout
+    assert created.stdout.strip() not in listed.stdout

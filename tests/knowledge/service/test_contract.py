@@ -21,12 +21,12 @@ def lines(context: Any, value: Any) -> bytes:
     return str(value).encode("utf-8", "surrogatepass")
 
 
-def test_every_answer_is_as_documented(store: SqlKnowledgeBase) -> None:
+def test_every_response_matches_the_openapi_document(store: SqlKnowledgeBase) -> None:
     store.add(block({"2.0.0": 1.0}))
     token, _ = store.create_token(role="runner", source="lab-a")
     before = store.content()
     document = schemathesis.openapi.from_asgi("/openapi.json", create_app(store, Indicators()))
-    operations: list[Any] = [found.ok() for found in document.get_all_operations() if isinstance(found, Ok)]
+    operations: list[Any] = [result.ok() for result in document.get_all_operations() if isinstance(result, Ok)]
     answered = {(operation.method.upper(), operation.path): _ask(operation, token) for operation in operations}
 
     assert {path for _, path in answered} == {
@@ -46,7 +46,7 @@ def test_every_answer_is_as_documented(store: SqlKnowledgeBase) -> None:
 
 def _ask(operation: Any, token: str) -> set[int]:
     """Send what fits the document to an operation, and what does not; return the statuses of the answers."""
-    found: set[int] = set()
+    statuses: set[int] = set()
 
     @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy())
@@ -55,7 +55,7 @@ def _ask(operation: Any, token: str) -> set[int]:
         # Lines that fit the document are no observations yet: hashes cannot be said in a schema.
         passed = [positive_data_acceptance] if case.method == "POST" else []
         answer = case.call_and_validate(headers={"Authorization": f"Bearer {token}"}, excluded_checks=passed)
-        found.add(answer.status_code)
+        statuses.add(answer.status_code)
 
     send()
-    return found
+    return statuses

@@ -39,7 +39,7 @@ def service_of(server: PackageIndex) -> KnowledgeService:
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
-def test_blocks_that_are_none_are_one_sentence(server: PackageIndex, kind: str) -> None:
+def test_an_invalid_list_of_blocks_is_an_error_message(server: PackageIndex, kind: str) -> None:
     server.raw["/blocks"] = (ANSWERS[kind], {})
 
     with pytest.raises(InputError, match="did not answer as a knowledge base's service") as caught:
@@ -49,13 +49,13 @@ def test_blocks_that_are_none_are_one_sentence(server: PackageIndex, kind: str) 
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"added":1}', b'{"added":1,"known":0,"quarantined":[{"id":1}]}', b"x"])
-def test_a_receipt_that_is_none_is_one_sentence(body: bytes) -> None:
+def test_an_invalid_receipt_is_an_error_message(body: bytes) -> None:
     with pytest.raises(InputError, match="did not answer as a knowledge base's service"):
         _receipt(body, "https://k.example")
 
 
 @pytest.mark.parametrize("path", ["/blocks", "/observations?block=b1"])
-def test_an_answer_is_read_up_to_a_limit(server: PackageIndex, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_is_read_up_to_a_limit(server: PackageIndex, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_RESPONSE_BYTES", 2**20)
     monkeypatch.setattr(client, "_BLOCK_BYTES", 2**20)
     server.raw[path] = (gzip.compress(b" " * (2**20 + 1)), {"Content-Encoding": "gzip"})
@@ -65,14 +65,14 @@ def test_an_answer_is_read_up_to_a_limit(server: PackageIndex, path: str, monkey
         service.blocks() if path == "/blocks" else list(service.observations("b1"))
 
 
-def test_an_answer_that_is_compressed_more_than_once_is_not_read(server: PackageIndex) -> None:
+def test_a_response_that_is_compressed_more_than_once_is_refused(server: PackageIndex) -> None:
     server.raw["/blocks"] = (gzip.compress(gzip.compress(b"[]")), {"Content-Encoding": "gzip, gzip"})
 
     with pytest.raises(InputError, match="compressed more than once"):
         service_of(server).blocks()
 
 
-def test_an_error_of_a_service_is_short() -> None:
+def test_a_long_error_of_a_service_is_shortened() -> None:
     problem = json.dumps({"message": "x" * 10_000, "hint": "y" * 10_000}).encode()
 
     class Refusing(PackageIndex):
@@ -86,7 +86,7 @@ def test_an_error_of_a_service_is_short() -> None:
     assert len(caught.value.hint) < 500
 
 
-def test_the_command_line_says_so(advisor_here: Advisor, server: PackageIndex) -> None:
+def test_the_command_line_prints_an_error_message(advisor_here: Advisor, server: PackageIndex) -> None:
     server.raw["/blocks"] = (b"[" * 200_000, {})
 
     pulled = advisor_here("knowledge", "pull", server.url.removesuffix("/simple/"))

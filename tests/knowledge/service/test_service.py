@@ -26,7 +26,7 @@ def identities(store: SqlKnowledgeBase) -> set[str]:
     return {o.identity for o in store.observations()}
 
 
-def test_what_is_delivered_is_there_once_however_often(post: Post, store: SqlKnowledgeBase) -> None:
+def test_a_repeated_delivery_is_stored_once(post: Post, store: SqlKnowledgeBase) -> None:
     sent = tuple(block({"2.0.0": 1.0, "2.1.0": 1.2}))
 
     first = post(observation_file(sent))
@@ -39,7 +39,7 @@ def test_what_is_delivered_is_there_once_however_often(post: Post, store: SqlKno
     assert store.blocks()[0].source == "lab-a"
 
 
-def test_what_is_read_is_what_was_delivered(post: Post, service: str, token: str) -> None:
+def test_observations_are_returned_as_they_were_delivered(post: Post, service: str, token: str) -> None:
     sent = tuple(block({"2.0.0": 1.0}))
     post(observation_file(sent))
 
@@ -56,7 +56,7 @@ def test_what_is_read_is_what_was_delivered(post: Post, service: str, token: str
     assert [m["id"] for m in machines] == [sent[0].hardware.identity]
 
 
-def test_an_implausible_observation_is_told(post: Post) -> None:
+def test_an_implausible_observation_is_reported(post: Post) -> None:
     answer = post(observation_file([observation(), observation(seconds=2.0)])).json()
 
     assert answer["added"] == 1
@@ -96,13 +96,13 @@ def test_a_malformed_or_oversized_delivery_changes_nothing(
     assert identities(store) == set()
 
 
-def test_other_types_are_refused(post: Post, store: SqlKnowledgeBase) -> None:
+def test_other_content_types_are_refused(post: Post, store: SqlKnowledgeBase) -> None:
     assert post(_sound(), kind="application/json").status_code == 415
     assert post(_sound(), **{"Content-Encoding": "gzip"}).status_code == 415
     assert identities(store) == set()
 
 
-def test_only_a_valid_token_opens(post: Post, service: str, store: SqlKnowledgeBase, token: str) -> None:
+def test_a_valid_token_is_required(post: Post, service: str, store: SqlKnowledgeBase, token: str) -> None:
     reader, _ = store.create_token(role="reader", source="someone")
     ended, _ = store.create_token(role="runner", source="lab-b", days=0.0)
     revoked, known = store.create_token(role="runner", source="lab-c")
@@ -120,20 +120,20 @@ def test_only_a_valid_token_opens(post: Post, service: str, store: SqlKnowledgeB
     assert [get(service, path, None).status_code for path in ("/", "/health", "/metrics", "/openapi.json")] == [200] * 4
 
 
-def test_a_token_stands_nowhere(
+def test_a_token_is_not_stored_or_logged(
     post: Post, store: SqlKnowledgeBase, token: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         post(_sound())
         answer = post(b"no json", token=token)
 
-    held = json.dumps([str(t) for t in store.tokens()])
-    assert token not in caplog.text + answer.text + held
+    stored = json.dumps([str(t) for t in store.tokens()])
+    assert token not in caplog.text + answer.text + stored
     assert store.find_token(token) is not None
     assert store.find_token(token + "x") is None
 
 
-def test_a_token_ends_when_it_was_said_to(store: SqlKnowledgeBase) -> None:
+def test_a_token_expires(store: SqlKnowledgeBase) -> None:
     _, made = store.create_token(role="reader", source="s", days=1)
 
     assert made.valid(datetime.now(UTC) + timedelta(hours=23))
@@ -141,7 +141,7 @@ def test_a_token_ends_when_it_was_said_to(store: SqlKnowledgeBase) -> None:
 
 
 @pytest.mark.slow
-def test_thirty_two_clients_lose_nothing(post: Post, store: SqlKnowledgeBase) -> None:
+def test_no_observation_of_thirty_two_clients_is_lost(post: Post, store: SqlKnowledgeBase) -> None:
     def client(number: int) -> list[Observation]:
         # Each delivers its own, and everybody the same block; each delivery twice.
         own = [observation(round=r, block=f"own-{number}") for r in range(4)]
@@ -152,7 +152,7 @@ def test_thirty_two_clients_lose_nothing(post: Post, store: SqlKnowledgeBase) ->
         return own + shared
 
     with ThreadPoolExecutor(32) as pool:
-        sent = {o.identity for found in pool.map(client, range(32)) for o in found}
+        sent = {o.identity for delivered in pool.map(client, range(32)) for o in delivered}
 
     assert len(sent) == 33 * 4
     assert identities(store) == sent
@@ -160,7 +160,7 @@ def test_thirty_two_clients_lose_nothing(post: Post, store: SqlKnowledgeBase) ->
     assert list(store.find_damage()) == []
 
 
-def test_figures_are_given_in_prometheus_format(post: Post, service: str) -> None:
+def test_metrics_are_in_prometheus_format(post: Post, service: str) -> None:
     post(_sound())
     post(observation_file([observation(seconds=3.0)]))
 

@@ -49,7 +49,7 @@ def works(service: str, token: str) -> bool:
     return all(requests.get(f"{service}{path}", headers=headers, timeout=20).ok for path in ("/health", "/blocks"))
 
 
-def test_clients_that_abort_cost_no_connection(
+def test_an_aborted_request_releases_its_connection(
     large: SqlKnowledgeBase, service: str, token: str, request: pytest.FixtureRequest
 ) -> None:
     # The collector would close what is left over, at a time that nobody knows.
@@ -73,9 +73,7 @@ def _status(service: str, token: str) -> int:
     return answer.status_code
 
 
-def test_clients_that_do_not_read_leave_the_service_to_others(
-    large: SqlKnowledgeBase, service: str, token: str
-) -> None:
+def test_clients_that_do_not_read_do_not_block_others(large: SqlKnowledgeBase, service: str, token: str) -> None:
     others = [large.create_token(role="reader", source=f"lab-{n}")[0] for n in range(4)]
     with ExitStack() as stack:
         for one in (token, *others):
@@ -90,7 +88,7 @@ def test_clients_that_do_not_read_leave_the_service_to_others(
         assert works(service, token)
 
 
-def test_answers_that_never_begin_use_up_no_share(
+def test_responses_that_never_start_do_not_count_towards_the_quota(
     store: SqlKnowledgeBase, service: str, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(**_: Any) -> Generator[Observation, None, None]:
@@ -104,17 +102,17 @@ def test_answers_that_never_begin_use_up_no_share(
     )
 
 
-def test_a_token_has_a_share_of_the_streams() -> None:
-    held = StreamQuota()
+def test_a_token_has_a_quota_of_streams() -> None:
+    quota = StreamQuota()
 
-    assert [held.reserve("a") for _ in range(5)] == [True] * 4 + [False]
-    assert [held.reserve("b") for _ in range(5)] == [True] * 4 + [False]
-    assert not held.reserve("c")
-    held.release("a")
-    assert held.reserve("c")
+    assert [quota.reserve("a") for _ in range(5)] == [True] * 4 + [False]
+    assert [quota.reserve("b") for _ in range(5)] == [True] * 4 + [False]
+    assert not quota.reserve("c")
+    quota.release("a")
+    assert quota.reserve("c")
 
 
-def test_a_share_is_given_back_where_the_database_is_gone() -> None:
+def test_the_quota_is_released_if_the_database_fails() -> None:
     ended: list[str] = []
 
     def lines() -> Generator[str, None, None]:
@@ -153,7 +151,7 @@ def test_a_share_is_given_back_where_the_database_is_gone() -> None:
         ("complete", "2.4"),
     ],
 )
-def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: str, version: str) -> None:
+def test_a_response_ends_when_its_client_disconnects(monkeypatch: pytest.MonkeyPatch, end: str, version: str) -> None:
     monkeypatch.setattr(streams, "SEND_SECONDS", 0.05)
     ended: list[str] = []
 
@@ -186,3 +184,53 @@ def test_an_answer_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch, end: st
 
     assert ended == ["closed", "ended"]
     assert [message.get("body") for message in sent[1:]] == ([b"a\n", b"b\n", b""] if end == "complete" else [])
+
+
+@pytest.mark.parametrize("version", ["2.3", "2.4"])
+def test_an_answer_that_is_read_slowly_ends(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(streams, "STREAM_SECONDS", 0.2)
+    ended: list[str] = []
+
+    def lines() -> Generator[str, None, None]:
+        try:
+            for _ in range(500):
+                yield "a\n"
+        finally:
+            ended.append("closed")
+
+    opened = lines()
+    answer = streams.StreamedLines(
+        next(opened), opened, media_type="text/plain", on_close=lambda: ended.append("ended")
+    )
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        await asyncio.sleep(0.01)
+        sent.append(message)
+
+    async def receive() -> Any:
+        await asyncio.sleep(3600)
+
+    asyncio.run(answer({"type": "http", "asgi": {"spec_version": version}}, receive, send))
+
+    assert ended == ["closed", "ended"]
+    assert 1 < len(sent) < 100
+    assert all(message.get("more_body") for message in sent[1:])
+
+
+def test_a_client_that_reads_slowly_gets_no_complete_answer(
+    large: SqlKnowledgeBase, service: str, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "STREAM_SECONDS", 0.5)
+    request = f"GET /observations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
+    received = bytearray()
+
+    with socket.create_connection(("127.0.0.1", urlsplit(service).port or 0), timeout=30) as opened:
+        opened.sendall(request.encode())
+        time.sleep(2)
+        while content := opened.recv(2**20):
+            received += content
+
+    assert 0 < len(received) < 24_000_000
+    assert not received.endswith(b"0\r\n\r\n")
+    assert _status(service, token) == 200

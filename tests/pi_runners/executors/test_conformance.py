@@ -63,116 +63,117 @@ def wait(
     executor: Executor, batch: Batch, handle: str, until: Callable[[TaskStatus], bool], seconds: float = 90
 ) -> tuple[TaskStatus, ...]:
     deadline = time.monotonic() + seconds
-    told = executor.poll(batch, handle)
-    while not all(map(until, told)):
-        assert time.monotonic() < deadline, told
+    statuses = executor.poll(batch, handle)
+    while not all(map(until, statuses)):
+        assert time.monotonic() < deadline, statuses
         time.sleep(0.1)
-        told = executor.poll(batch, handle)
-    return told
+        statuses = executor.poll(batch, handle)
+    return statuses
 
 
 def finished(executor: Executor, batch: Batch, handle: str, seconds: float = 90) -> dict[int, TaskStatus]:
     return {status.task: status for status in wait(executor, batch, handle, lambda s: s.final, seconds)}
 
 
-def test_tasks_that_succeed_are_done_and_their_output_is_kept(executor: Executor, batch: MakeBatch) -> None:
-    asked = batch("print('task', task)", (3, 7))
-    handle = executor.submit(asked)
+def test_successful_tasks_are_done_and_their_output_is_stored(executor: Executor, batch: MakeBatch) -> None:
+    task_batch = batch("print('task', task)", (3, 7))
+    handle = executor.submit(task_batch)
 
-    told = finished(executor, asked, handle)
+    statuses = finished(executor, task_batch, handle)
 
-    assert {task: status.state for task, status in told.items()} == {3: "done", 7: "done"}
-    assert all(status.node for status in told.values())
-    assert [executor.output(asked, handle, task).split() for task in (3, 7)] == [["task", "3"], ["task", "7"]]
-
-
-def test_what_a_command_says_reaches_it_unchanged(executor: Executor, batch: MakeBatch) -> None:
-    asked = batch("print('''$HOME `id` \"q\" \\\\ {x}''')")
-    handle = executor.submit(asked)
-
-    finished(executor, asked, handle)
-
-    assert executor.output(asked, handle, 0).strip() == '$HOME `id` "q" \\ {x}'
+    assert {task: status.state for task, status in statuses.items()} == {3: "done", 7: "done"}
+    assert all(status.node for status in statuses.values())
+    assert [executor.output(task_batch, handle, task).split() for task in (3, 7)] == [["task", "3"], ["task", "7"]]
 
 
-def test_a_crash_is_failed_with_its_reason_and_touches_no_other_task(executor: Executor, batch: MakeBatch) -> None:
-    asked = batch("task == 1 and sys.exit(3)", (0, 1, 2))
-    handle = executor.submit(asked)
+def test_a_command_reaches_the_task_unchanged(executor: Executor, batch: MakeBatch) -> None:
+    task_batch = batch("print('''$HOME `id` \"q\" \\\\ {x}''')")
+    handle = executor.submit(task_batch)
 
-    told = finished(executor, asked, handle)
+    finished(executor, task_batch, handle)
 
-    assert [told[task].state for task in (0, 1, 2)] == ["done", "failed", "done"]
-    assert told[1].reason
-
-
-def test_a_killed_task_is_failed(executor: Executor, batch: MakeBatch) -> None:
-    asked = batch("os.kill(os.getpid(), 9)")
-
-    told = finished(executor, asked, executor.submit(asked))
-
-    assert told[0].state == "failed"
+    assert executor.output(task_batch, handle, 0).strip() == '$HOME `id` "q" \\ {x}'
 
 
-def test_a_task_beyond_its_time_is_ended(batch: MakeBatch, kubernetes: KubernetesDouble) -> None:
+def test_a_crashed_task_fails_with_a_reason_and_other_tasks_succeed(executor: Executor, batch: MakeBatch) -> None:
+    task_batch = batch("task == 1 and sys.exit(3)", (0, 1, 2))
+    handle = executor.submit(task_batch)
+
+    statuses = finished(executor, task_batch, handle)
+
+    assert [statuses[task].state for task in (0, 1, 2)] == ["done", "failed", "done"]
+    assert statuses[1].reason
+
+
+def test_a_killed_task_fails(executor: Executor, batch: MakeBatch) -> None:
+    task_batch = batch("os.kill(os.getpid(), 9)")
+
+    statuses = finished(executor, task_batch, executor.submit(task_batch))
+
+    assert statuses[0].state == "failed"
+
+
+def test_a_task_that_exceeds_its_time_is_terminated(batch: MakeBatch, kubernetes: KubernetesDouble) -> None:
     _beyond_its_time(LocalExecutor(), batch)
     _beyond_its_time(on_kubernetes(kubernetes), batch)
 
 
-def test_a_task_that_takes_too_much_memory_is_ended(executor: Executor, batch: MakeBatch) -> None:
-    asked = batch("held = b'x' * 300_000_000; time.sleep(60)", memory_bytes=150e6)
+def test_a_task_that_exceeds_its_memory_is_terminated(executor: Executor, batch: MakeBatch) -> None:
+    task_batch = batch("held = b'x' * 300_000_000; time.sleep(60)", memory_bytes=150e6)
 
-    told = finished(executor, asked, executor.submit(asked))
+    statuses = finished(executor, task_batch, executor.submit(task_batch))
 
-    assert (told[0].state, "memory" in told[0].reason or "bytes" in told[0].reason) == ("out-of-memory", True)
+    assert statuses[0].state == "out-of-memory"
+    assert "memory" in statuses[0].reason or "bytes" in statuses[0].reason
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
-def test_a_task_beyond_its_time_is_ended_by_slurm(batch: MakeBatch) -> None:
+def test_a_task_that_exceeds_its_time_is_terminated_by_slurm(batch: MakeBatch) -> None:
     # Slurm counts whole minutes, and looks twice a minute.
     _beyond_its_time(SlurmExecutor(), batch)
 
 
 def _beyond_its_time(executor: Executor, batch: MakeBatch) -> None:
-    asked = batch("time.sleep(600)", seconds=1)
-    told = finished(executor, asked, executor.submit(asked), seconds=180)
-    assert told[0].state == "timed-out"
+    task_batch = batch("time.sleep(600)", seconds=1)
+    statuses = finished(executor, task_batch, executor.submit(task_batch), seconds=180)
+    assert statuses[0].state == "timed-out"
 
 
-def test_what_is_cancelled_ends_and_what_had_ended_stays(executor: Executor, batch: MakeBatch) -> None:
-    asked = batch("task == 0 or time.sleep(600)", (0, 1, 2, 3))
-    handle = executor.submit(asked)
-    wait(executor, asked, handle, lambda s: s.final if s.task == 0 else s.task > 1 or s.state == "running")
+def test_running_tasks_are_cancelled_and_finished_tasks_keep_their_state(executor: Executor, batch: MakeBatch) -> None:
+    task_batch = batch("task == 0 or time.sleep(600)", (0, 1, 2, 3))
+    handle = executor.submit(task_batch)
+    wait(executor, task_batch, handle, lambda s: s.final if s.task == 0 else s.task > 1 or s.state == "running")
 
-    executor.cancel(asked, handle)
-    executor.cancel(asked, handle)
-    told = finished(executor, asked, handle)
+    executor.cancel(task_batch, handle)
+    executor.cancel(task_batch, handle)
+    statuses = finished(executor, task_batch, handle)
 
-    assert [told[task].state for task in (0, 1, 2, 3)] == ["done", "cancelled", "cancelled", "cancelled"]
+    assert [statuses[task].state for task in (0, 1, 2, 3)] == ["done", "cancelled", "cancelled", "cancelled"]
 
 
 def test_submitting_twice_runs_once(executor: Executor, batch: MakeBatch, tmp_path: Path) -> None:
-    asked = batch(f"open(r'{tmp_path}/ran', 'a').write('x'); time.sleep(1)")
+    task_batch = batch(f"open(r'{tmp_path}/ran', 'a').write('x'); time.sleep(1)")
 
-    first = executor.submit(asked)
-    again = executor.submit(asked)
-    finished(executor, asked, first)
-    at_last = executor.submit(asked)
+    first = executor.submit(task_batch)
+    again = executor.submit(task_batch)
+    finished(executor, task_batch, first)
+    at_last = executor.submit(task_batch)
 
     assert first == again == at_last
     time.sleep(1)
     assert (tmp_path / "ran").read_text() == "x"
 
 
-def test_another_process_follows_what_was_submitted(executor: Executor, batch: MakeBatch) -> None:
-    asked = batch("time.sleep(1)", (0, 1))
-    handle = executor.submit(asked)
+def test_another_process_can_monitor_a_submitted_batch(executor: Executor, batch: MakeBatch) -> None:
+    task_batch = batch("time.sleep(1)", (0, 1))
+    handle = executor.submit(task_batch)
 
     another = copy.copy(executor)
-    told = finished(another, asked, handle)
+    statuses = finished(another, task_batch, handle)
 
-    assert [status.state for status in told.values()] == ["done", "done"]
-    assert finished(another, asked, handle) == told
+    assert [status.state for status in statuses.values()] == ["done", "done"]
+    assert finished(another, task_batch, handle) == statuses
 
 
 def _processes_of(batch: Batch) -> Iterator[psutil.Process]:
@@ -184,61 +185,61 @@ def _processes_of(batch: Batch) -> Iterator[psutil.Process]:
             continue
 
 
-def test_a_machine_that_goes_down_loses_its_task(batch: MakeBatch) -> None:
+def test_the_tasks_of_a_machine_that_stops_are_lost(batch: MakeBatch) -> None:
     executor = LocalExecutor()
-    asked = batch("task == 0 or time.sleep(600)", (0, 1, 2))
-    handle = executor.submit(asked)
-    wait(executor, asked, handle, lambda s: s.final if s.task == 0 else s.task == 2 or s.state == "running")
+    task_batch = batch("task == 0 or time.sleep(600)", (0, 1, 2))
+    handle = executor.submit(task_batch)
+    wait(executor, task_batch, handle, lambda s: s.final if s.task == 0 else s.task == 2 or s.state == "running")
 
-    for process in list(_processes_of(asked)):
+    for process in list(_processes_of(task_batch)):
         for victim in (*process.children(recursive=True), process):
             victim.send_signal(signal.SIGKILL)
-    told = finished(executor, asked, handle)
+    statuses = finished(executor, task_batch, handle)
 
-    assert [told[task].state for task in (0, 1, 2)] == ["done", "lost", "lost"]
+    assert [statuses[task].state for task in (0, 1, 2)] == ["done", "lost", "lost"]
 
 
-def test_a_task_whose_supervisor_died_is_not_taken_for_lost_while_it_runs(batch: MakeBatch, tmp_path: Path) -> None:
+def test_a_task_whose_supervisor_died_is_running_until_it_ends(batch: MakeBatch, tmp_path: Path) -> None:
     executor = LocalExecutor()
-    asked = batch(f"time.sleep(3); open(r'{tmp_path}/ended', 'w').close()")
-    handle = executor.submit(asked)
-    wait(executor, asked, handle, lambda s: s.state == "running")
+    task_batch = batch(f"time.sleep(3); open(r'{tmp_path}/ended', 'w').close()")
+    handle = executor.submit(task_batch)
+    wait(executor, task_batch, handle, lambda s: s.state == "running")
 
-    for process in _processes_of(asked):
+    for process in _processes_of(task_batch):
         process.send_signal(signal.SIGKILL)
     time.sleep(0.3)
-    then = executor.poll(asked, handle)
-    told = finished(executor, asked, handle)
+    then = executor.poll(task_batch, handle)
+    statuses = finished(executor, task_batch, handle)
 
     assert then[0].state == "running"
-    assert told[0].state == "lost"
+    assert statuses[0].state == "lost"
     assert (tmp_path / "ended").exists()
 
 
-def test_a_lost_node_runs_its_task_again(slurm: Cluster, batch: MakeBatch, tmp_path: Path) -> None:
+def test_the_task_of_a_lost_node_runs_again(slurm: Cluster, batch: MakeBatch, tmp_path: Path) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    asked = batch(f"f = open(r'{tmp_path}/ran', 'a'); f.write('x'); f.close(); time.sleep(3)")
-    handle = executor.submit(asked)
-    (running,) = wait(executor, asked, handle, lambda s: s.state == "running")
+    task_batch = batch(f"f = open(r'{tmp_path}/ran', 'a'); f.write('x'); f.close(); time.sleep(3)")
+    handle = executor.submit(task_batch)
+    (running,) = wait(executor, task_batch, handle, lambda s: s.state == "running")
     while not (tmp_path / "ran").exists():
         time.sleep(0.1)
 
     slurm.kill_node(running.node)
     slurm.start_node(running.node)
-    told = finished(executor, asked, handle)
+    statuses = finished(executor, task_batch, handle)
 
-    assert told[0].state == "done"
+    assert statuses[0].state == "done"
     assert (tmp_path / "ran").read_text() == "xx"
 
 
-def test_what_the_cluster_has_forgotten_is_read_from_what_tasks_left(slurm: Cluster, batch: MakeBatch) -> None:
+def test_states_that_the_cluster_no_longer_has_are_read_from_files_of_tasks(slurm: Cluster, batch: MakeBatch) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    asked = batch("sys.exit(task)", (0, 1))
-    finished(executor, asked, executor.submit(asked))
+    task_batch = batch("sys.exit(task)", (0, 1))
+    finished(executor, task_batch, executor.submit(task_batch))
 
-    told = executor.poll(asked, "4000000")
+    statuses = executor.poll(task_batch, "4000000")
 
-    assert [(s.state, s.node != "") for s in told] == [("done", True), ("failed", True)]
+    assert [(s.state, s.node != "") for s in statuses] == [("done", True), ("failed", True)]
 
 
 # A node ends what its controller does not know; the script of the job may still note that it was killed.
@@ -253,25 +254,25 @@ def _until_allowed(tmp_path: Path) -> str:
     )
 
 
-def test_a_controller_that_was_killed_knows_the_jobs_that_it_had_saved(
+def test_a_restarted_controller_knows_the_jobs_that_it_had_saved(
     slurm: Cluster, batch: MakeBatch, tmp_path: Path
 ) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    asked = batch(_until_allowed(tmp_path))
-    handle = executor.submit(asked)
-    wait(executor, asked, handle, lambda s: s.state == "running")
+    task_batch = batch(_until_allowed(tmp_path))
+    handle = executor.submit(task_batch)
+    wait(executor, task_batch, handle, lambda s: s.state == "running")
     slurm.wait_until_saved(handle)
 
     slurm.kill_controller()
     slurm.start_controller()
-    (then,) = executor.poll(asked, handle)
-    again = executor.submit(asked)
+    (then,) = executor.poll(task_batch, handle)
+    again = executor.submit(task_batch)
     (tmp_path / "allowed").touch()
-    told = finished(executor, asked, handle)
+    statuses = finished(executor, task_batch, handle)
 
     assert then.state == "running"
     assert again == handle
-    assert told[0].state == "done"
+    assert statuses[0].state == "done"
     assert (tmp_path / "started").read_text() == "x"
 
 
@@ -279,20 +280,20 @@ def test_a_job_that_a_killed_controller_had_not_saved_does_not_count_as_done(
     slurm: Cluster, batch: MakeBatch, tmp_path: Path
 ) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
-    asked = batch(_until_allowed(tmp_path))
-    handle = executor.submit(asked)
-    wait(executor, asked, handle, lambda s: s.state == "running")
+    task_batch = batch(_until_allowed(tmp_path))
+    handle = executor.submit(task_batch)
+    wait(executor, task_batch, handle, lambda s: s.state == "running")
 
     slurm.kill_controller()
     slurm.forget_jobs()
     slurm.start_controller()
-    told = finished(executor, asked, handle)
+    statuses = finished(executor, task_batch, handle)
 
-    assert told[0].state in ENDED_BY_ITS_NODE
-    assert executor.find(asked) is None
+    assert statuses[0].state in ENDED_BY_ITS_NODE
+    assert executor.find(task_batch) is None
 
 
-def test_a_job_of_another_batch_with_the_same_number_is_left_alone(slurm: Cluster, batch: MakeBatch) -> None:
+def test_a_job_of_another_batch_with_the_same_number_is_not_changed(slurm: Cluster, batch: MakeBatch) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
     lost, other = batch("time.sleep(600)"), batch("time.sleep(600)")
     first = executor.submit(lost)

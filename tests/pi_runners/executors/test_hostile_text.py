@@ -145,7 +145,7 @@ def test_a_job_script_passes_every_word_on_unchanged_and_sets_no_option(
 
 @FEW
 @given(text=st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_characters="\x00"), max_size=20)))
-def test_an_option_of_slurm_stays_one_word(text: str) -> None:
+def test_an_option_of_slurm_is_one_argument(text: str) -> None:
     batch = batch_in(Path("/shared/x"), "{task}")
     options = SlurmOptions(
         partition=text, account=text, qos=text, constraint=text, gres=text, nodelist=text, memory=text
@@ -161,7 +161,7 @@ def test_an_option_of_slurm_stays_one_word(text: str) -> None:
 
 @FEW
 @given(title=st.one_of(st.sampled_from(HOSTILE), st.text(max_size=60)), place=st.sampled_from(HOSTILE))
-def test_every_campaign_gives_a_name_that_engines_take(title: str, place: str) -> None:
+def test_every_campaign_has_a_batch_name_that_engines_accept(title: str, place: str) -> None:
     from types import SimpleNamespace
 
     plan = SimpleNamespace(name=f"{title}-1234abcd-1")
@@ -206,13 +206,13 @@ def test_a_node_selector_without_a_label_is_refused(selector: str) -> None:
 
 def test_hostile_words_and_folders_reach_every_executor_unchanged(executor: Executor, tmp_path: Path) -> None:
     folder = tmp_path / "a b'c\"d $(id) `id` %j {task}\n#SBATCH --hold ü" / "-engine"
-    asked = batch_in(folder, *HOSTILE, "{task}")
+    task_batch = batch_in(folder, *HOSTILE, "{task}")
 
-    handle = executor.submit(asked)
-    told = finished(executor, asked, handle)
+    handle = executor.submit(task_batch)
+    statuses = finished(executor, task_batch, handle)
 
-    assert [s.state for s in told.values()] == ["done"], executor.output(asked, handle, 7)
-    assert json.loads(executor.output(asked, handle, 7)) == [*HOSTILE, "7"]
+    assert [s.state for s in statuses.values()] == ["done"], executor.output(task_batch, handle, 7)
+    assert json.loads(executor.output(task_batch, handle, 7)) == [*HOSTILE, "7"]
 
 
 @pytest.mark.usefixtures("slurm")
@@ -223,12 +223,12 @@ def test_an_option_that_holds_options_is_refused_by_slurm(tmp_path: Path) -> Non
         executor.submit(batch_in(tmp_path / "x", "{task}"))
 
 
-def test_a_folder_that_slurm_would_read_otherwise_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_slurm_would_interpret_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="backslash"):
         SlurmExecutor().arguments(batch_in(tmp_path / "a\\b", "{task}"))
 
 
-def test_a_home_that_a_container_would_read_as_two_is_refused() -> None:
+def test_a_campaign_folder_with_a_separator_of_mounts_is_refused() -> None:
     executor = SlurmExecutor(SlurmOptions(container_image="image"))
 
     with pytest.raises(InputError, match="colon or a comma"):

@@ -63,7 +63,7 @@ def test_manifests_fit_the_published_schemas(batch: Batch, version: str, options
             kubernetes_validate.validate(json.loads(json.dumps(manifest)), version, strict=True)
 
 
-def test_a_wrong_manifest_does_not_fit(batch: Batch) -> None:
+def test_an_invalid_manifest_is_rejected_by_the_schemas(batch: Batch) -> None:
     job = manifests(batch, ALL, H200)[1]
     job["spec"]["completion"] = 4
 
@@ -76,7 +76,7 @@ def _pod(batch: Batch, options: KubernetesOptions = ALL) -> dict[str, Any]:
     return pod
 
 
-def test_pods_may_do_what_measuring_takes_and_nothing_else(batch: Batch) -> None:
+def test_pods_have_only_the_permissions_that_measurements_require(batch: Batch) -> None:
     pod = _pod(batch)
     (container,) = pod["containers"]
 
@@ -97,7 +97,7 @@ def test_pods_may_do_what_measuring_takes_and_nothing_else(batch: Batch) -> None
     }
 
 
-def test_a_pod_has_what_it_measures_with_to_itself(batch: Batch) -> None:
+def test_a_pod_has_exclusive_resources(batch: Batch) -> None:
     pod = _pod(batch)
     (container,) = pod["containers"]
     expected = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "2"}
@@ -120,7 +120,7 @@ def test_nodes_are_chosen_by_the_hardware_profile(batch: Batch) -> None:
     }
 
 
-def test_failures_are_told_apart_and_what_ended_goes_away(batch: Batch) -> None:
+def test_failures_are_distinguished_and_finished_jobs_are_removed(batch: Batch) -> None:
     spec = manifests(batch, ALL, None)[1]["spec"]
     rules = spec["podFailurePolicy"]["rules"]
 
@@ -132,7 +132,7 @@ def test_failures_are_told_apart_and_what_ended_goes_away(batch: Batch) -> None:
     assert spec["template"]["spec"]["activeDeadlineSeconds"] == 5400
 
 
-def test_a_token_comes_from_a_secret_alone(batch: Batch) -> None:
+def test_a_token_comes_only_from_a_secret(batch: Batch) -> None:
     (container,) = _pod(batch)["containers"]
     (token,) = [e for e in container["env"] if e["name"] == "ADVISOR_TOKEN"]
 
@@ -147,7 +147,7 @@ def test_a_plan_that_is_too_large_is_refused(batch: Batch, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_manifests_of_the_how_to_fit_too(version: str) -> None:
+def test_the_manifests_of_the_how_to_guide_match_the_schemas(version: str) -> None:
     folder = Path(__file__).parents[3] / "docs" / "how-to" / "kubernetes"
     kinds = []
     for path in sorted(folder.rglob("*.yaml")):
