@@ -105,7 +105,7 @@ def test_default_pytorch_builds_have_the_cuda_version_of_the_rules(tmp_path: Pat
                 runtimes = [
                     r for r in client.metadata(file).requires if re.match("nvidia-cuda-runtime|cuda-tool", r.name)
                 ]
-                assert [str(r.specifier).startswith(f"=={rule.cuda}.") for r in runtimes] == [True], (version, carried)
+                assert [str(r.specifier).startswith(f"=={rule.cuda}.") for r in runtimes] == [True], (version, runtimes)
                 checked += 1
     assert checked >= len(rules)
 

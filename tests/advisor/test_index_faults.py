@@ -33,7 +33,7 @@ from advisor.resolve.recommend import make_request, recommend
 from knowledge.domain.errors import AdvisorError
 from knowledge.rules.engine import RuleBook
 from tests.advisor.factories import MACHINE, build_client, build_problem, empty_estimator, versions_of
-from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, stay_silent, send, table
+from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, send, stay_silent, table
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
