@@ -21,7 +21,7 @@ import psutil
 from knowledge.exchange.files import observation_file
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.tables import HEAD
-from tests.advisor.campaign.conftest import REFUSES, Bench, every_cell
+from tests.advisor.campaign.conftest import REFUSES, Bench, all_cells
 from tests.knowledge.samples import observation
 from tests.package_index import PackageIndex
 
@@ -336,8 +336,8 @@ class _Campaign(Operation):
 
     def outcome(self, folder: Path, variant: int) -> object:
         cells = self._bench(folder).cells
-        if cells != every_cell(self.rounds, self.arms):
-            raise ViolationError(f"the stored rounds and arms are not each of the planned ones once: {cells}")
+        if cells != all_cells(self.rounds, self.arms):
+            raise ViolationError(f"the rounds and arms {cells} are stored, which is not each of them once")
         if entries := knowledge_of(folder)["quarantine"]:
             raise ViolationError(f"{len(entries)} observations are quarantined: {entries[0][2]}")
         return cells

@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share."""
+"""Fixtures that several test packages share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def index() -> Iterator[PackageIndex]:
 
 @pytest.fixture(scope="session")
 def first_knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A knowledge base as first use and first advice leave it: made once, for all workers of pytest-xdist."""
+    """A knowledge base after its first use, with its models; created once for all workers of pytest-xdist."""
     base = tmp_path_factory.getbasetemp()
     path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "first-knowledge.sqlite"
     with path.with_suffix(".lock").open("w") as lock:
@@ -50,7 +50,7 @@ def first_knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def first_knowledge_at(path: Path) -> Path:
-    """Make a knowledge base as first use and first advice leave it."""
+    """Create a knowledge base with the shipped observations and their models."""
     with open_knowledge_base(str(path)) as store:
         for framework in FRAMEWORKS:
             ModelCache(store).process(framework, "cpu")
@@ -59,7 +59,7 @@ def first_knowledge_at(path: Path) -> Path:
 
 @pytest.fixture
 def advisor(tmp_path: Path, first_knowledge: Path) -> Advisor:
-    """Run the command line in a folder of its own, with a cache and a knowledge base of its own."""
+    """Run the command line in a temporary directory, with its own cache and knowledge base."""
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(first_knowledge, home)
@@ -79,7 +79,7 @@ def advisor(tmp_path: Path, first_knowledge: Path) -> Advisor:
 def advisor_here(
     tmp_path: Path, first_knowledge: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Advisor:
-    """Run the command line in this process, which saves starting one, with a knowledge base of its own."""
+    """Run the command line in this process, which is faster, with its own cache and knowledge base."""
     knowledge = shutil.copy(first_knowledge, tmp_path / "own.sqlite")
     monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{knowledge}")
     monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
@@ -90,33 +90,33 @@ def advisor_here(
         try:
             main()
             code = 0
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        told = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, captured.out, captured.err)
 
     return run
 
 
 @pytest.fixture(scope="session")
 def network(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Skip a test where the configured package index cannot be reached."""
+    """Skip a test if the configured package index cannot be reached."""
     from packaging.utils import canonicalize_name
 
     configuration = read_configuration(Path.cwd())
     client = IndexClient(configuration, cache=DiskCache(tmp_path_factory.mktemp("probe")))
     try:
-        found = client.files(canonicalize_name("numpy"))
+        files = client.files(canonicalize_name("numpy"))
     except UnavailableError as error:
         pytest.skip(f"the configured package index cannot be reached: {error.message}")
-    if not found:
+    if not files:
         pytest.skip("the configured package index does not offer numpy")
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A real Slurm of two nodes, for the session."""
-    if reason := missing_requirement():
+    """A Slurm cluster of two nodes on this machine, for the session."""
+    if reason := missing():
         pytest.skip(reason)
     running = Cluster(tmp_path_factory.mktemp("slurm"))
     try:
@@ -131,14 +131,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def slurm(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """The cluster, as the one that Slurm's programs use."""
+    """The cluster, selected for Slurm's programs."""
     monkeypatch.setenv("SLURM_CONF", str(cluster.configuration))
     return cluster
 
 
 @pytest.fixture
 def kubernetes(tmp_path: Path) -> Iterator[KubernetesDouble]:
-    """A cluster's API, whose pods run on this machine."""
+    """A double of a Kubernetes API server; its pods run as processes of this machine."""
     folder = tmp_path / "cluster"
     folder.mkdir()
     with KubernetesDouble(folder) as running:

@@ -1,7 +1,7 @@
-"""The command line in processes of their own that are forked from one that has imported it.
+"""Runs of the command line in processes that are forked from one that has imported it.
 
-Most of what a short command takes is the import of libraries. Forked processes share nothing but the modules: each has
-a folder, an environment, an output and an end of its own, as one that is started.
+A short command spends most of its time in imports. Forked processes share only the imported modules: each has its own
+working directory, environment variables, output and exit status, like a process that is started.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _SERVER.set_forkserver_preload(["tests.forked_modules"])
 def run_forked(
     arguments: tuple[str, ...], *, cwd: Path, environment: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line; return what it printed, and how it ended.
+    """Run the command line; return its output and its exit status.
 
     Raises:
-        TimeoutExpired: If it does not end; it is killed.
+        TimeoutExpired: If it does not end in time; it is killed.
     """
     with tempfile.TemporaryDirectory() as folder:
         paths = (Path(folder, "stdout"), Path(folder, "stderr"))

@@ -1,4 +1,4 @@
-"""What commands import: the packages of this project, and with them the libraries."""
+"""Imports every module of this project and the libraries that commands need, for the fork server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pi_runners
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.rules.catalogue import shipped_rules
 
-# Libraries that functions import when they need them.
+# Libraries that are imported inside functions.
 _LAZY = (
     "alembic.command",
     "kubernetes",
@@ -33,6 +33,6 @@ for _package in (advisor, knowledge, pi_runners):
             and ".migrations" not in _module.name
         ):
             importlib.import_module(_module.name)
-# What ships, which functions read once for each process.
+# Shipped data that functions read once per process.
 shipped_rules()
 workload_catalogue()

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 ACTION = ROOT / ".github" / "actions" / "advise" / "action.yml"
 TEMPLATE = ROOT / "templates" / "advisor.gitlab-ci.yml"
 RECIPE = ROOT / "docs" / "how-to" / "gate-ci.md"
-INSTALLS_AGAIN = pytest.mark.slow
+SLOW = pytest.mark.slow
 """Each recipe installs the program and its dependencies, which takes half a minute of CPU time."""
 
 
@@ -76,17 +76,17 @@ def base_of(clone: Path) -> str:
     return git(clone, "ls-remote", "origin", "refs/heads/main").split()[0]
 
 
-def excuse(clone: Path) -> None:
+def add_exception(clone: Path) -> None:
     """Add an exception for the change's own finding to its policy."""
     with (clone / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "ADV006", reason = "trust me" }]\n')
     git(clone, "commit", "-qam", "excuse")
 
 
-def ambush(clone: Path) -> Path:
+def add_hostile_modules(clone: Path) -> Path:
     """Add modules and an environment that write a file if they run; return the path of the file."""
-    ran = clone.parent / "ran"
-    code = f"open({str(ran)!r}, 'w').close()\n"
+    marker = clone.parent / "ran"
+    code = f"open({str(marker)!r}, 'w').close()\n"
     for name in ("venv", "pip", "ensurepip", "advisor"):
         (clone / name).mkdir()
         (clone / name / "__init__.py").write_text(code)
@@ -97,7 +97,7 @@ def ambush(clone: Path) -> Path:
     (packages / "x.pth").write_text(f"import builtins; builtins.{code}")
     git(clone, "add", "-Af")
     git(clone, "commit", "-qm", "ambush")
-    return ran
+    return marker
 
 
 def test_the_action_and_the_template_are_valid() -> None:
@@ -117,9 +117,9 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
     values |= {f"inputs.{name}": value for name, value in inputs.items()}
     context = {"github.action_path": str(ACTION.parent), **values}
 
-    def filled(text: str) -> str:
+    def substitute(text: str) -> str:
         expanded = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
-        return filled(expanded) if expanded != text else expanded
+        return substitute(expanded) if expanded != text else expanded
 
     log, code = "", 0
     platform = {
@@ -130,9 +130,9 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
         "RUNNER_TEMP": str(temporary),
     }
     for step in action["runs"]["steps"]:
-        if step.get("if") == "inputs.base != ''" and not filled("${{ inputs.base }}"):
+        if step.get("if") == "inputs.base != ''" and not substitute("${{ inputs.base }}"):
             continue
-        own = {key: filled(value) for key, value in step.get("env", {}).items()}
+        own = {key: substitute(value) for key, value in step.get("env", {}).items()}
         completed = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             cwd=clone,
@@ -148,12 +148,12 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
 
 
 def test_the_github_action_annotates_the_line_and_writes_a_summary(clone: Path, variables: dict[str, str]) -> None:
-    excuse(clone)
-    ran = ambush(clone)
+    add_exception(clone)
+    marker = add_hostile_modules(clone)
     code, log, temporary = run_action(clone, variables, {"base": base_of(clone)})
 
     assert code == 1, log
-    assert not ran.exists()
+    assert not marker.exists()
     assert "::error file=requirements.txt,line=2,title=ADV006 abi-break::" in log
     assert "::warning file=pyproject.toml,line=7,title=ADV028 policy-changed::" in log
     assert "ADV006" in (temporary / "summary.md").read_text()
@@ -161,10 +161,10 @@ def test_the_github_action_annotates_the_line_and_writes_a_summary(clone: Path, 
     assert json.loads((temporary / "advisor.sarif").read_text())["version"] == "2.1.0"
 
 
-@INSTALLS_AGAIN
+@SLOW
 def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str, str]) -> None:
-    excuse(clone)
-    ran = ambush(clone)
+    add_exception(clone)
+    marker = add_hostile_modules(clone)
     job: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
     platform = {
         "CI_PROJECT_DIR": str(clone),
@@ -187,7 +187,7 @@ def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str
     )
 
     assert completed.returncode == 1, completed.stderr
-    assert not ran.exists()
+    assert not marker.exists()
     issues = json.loads((clone / job["artifacts"]["reports"]["codequality"]).read_text())
     assert [(i["check_name"], i["location"]["lines"]["begin"]) for i in issues if i["severity"] == "critical"] == [
         ("ADV006", 2)
@@ -195,10 +195,10 @@ def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str
     assert (clone / job["artifacts"]["reports"]["junit"]).read_text().startswith("<?xml")
 
 
-@INSTALLS_AGAIN
+@SLOW
 def test_the_shell_recipe_fails_on_a_finding(clone: Path, variables: dict[str, str]) -> None:
-    excuse(clone)
-    ran = ambush(clone)
+    add_exception(clone)
+    marker = add_hostile_modules(clone)
     recipe = RECIPE.read_text().partition("## Any other CI")[2].partition("```sh\n")[2].partition("```")[0]
 
     completed = subprocess.run(
@@ -211,12 +211,12 @@ def test_the_shell_recipe_fails_on_a_finding(clone: Path, variables: dict[str, s
     )
 
     assert completed.returncode == 1, completed.stderr
-    assert not ran.exists()
+    assert not marker.exists()
     assert "requirements.txt:2: error: ADV006" in completed.stdout
     assert {"advisor.xml", "advisor.sarif"} <= {path.name for path in clone.iterdir()}
 
 
-@INSTALLS_AGAIN
+@SLOW
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="pre-commit takes hooks from a git repository")
 def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
     with (clone / "pyproject.toml").open("a") as file:

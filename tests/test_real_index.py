@@ -31,7 +31,7 @@ def run(*command: object) -> str:
     return completed.stdout
 
 
-def installed(python: Path) -> dict[str, str]:
+def list_packages(python: Path) -> dict[str, str]:
     listed = json.loads(run(find_uv(), "pip", "list", "--python", python, "--format", "json"))
     return {entry["name"].lower(): entry["version"] for entry in listed}
 
@@ -52,7 +52,7 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
         run(find_uv(), "venv", "--python", sys.executable, project / name)
     python = {name: project / name / "bin" / "python" for name in ("with-uv", "with-uv-lock", "with-pip")}
     run(find_uv(), "pip", "install", "pip>=26.1", "--python", python["with-pip"])
-    before = installed(python["with-pip"])
+    before = list_packages(python["with-pip"])
 
     run(
         find_uv(),
@@ -72,9 +72,9 @@ def test_a_lock_is_installed_by_pip_and_by_uv(advisor: Advisor, project: Path) -
     assert re.search(r"^pandas==.*\n.*\n    # via mine \(pyproject.toml\)$", lock, re.MULTILINE)
     assert re.search(r"^numpy==.*\n.*\n    # via pandas$", lock, re.MULTILINE)
     assert stack.keys() >= {"numpy", "pandas", "threadpoolctl"}
-    assert installed(python["with-uv"]) == stack
-    assert installed(python["with-uv-lock"]) == stack
-    assert {k: v for k, v in installed(python["with-pip"]).items() if k not in before} == stack
+    assert list_packages(python["with-uv"]) == stack
+    assert list_packages(python["with-uv-lock"]) == stack
+    assert {k: v for k, v in list_packages(python["with-pip"]).items() if k not in before} == stack
 
 
 def test_the_advice_is_identical_offline(advisor: Advisor, project: Path) -> None:
@@ -102,10 +102,10 @@ def test_default_pytorch_builds_have_the_cuda_version_of_the_rules(tmp_path: Pat
     for version, file in sorted(wheels.items()):
         for rule in rules:
             if version.local is None and version in SpecifierSet(rule.versions):
-                carried = [
+                runtimes = [
                     r for r in client.metadata(file).requires if re.match("nvidia-cuda-runtime|cuda-tool", r.name)
                 ]
-                assert [str(r.specifier).startswith(f"=={rule.cuda}.") for r in carried] == [True], (version, carried)
+                assert [str(r.specifier).startswith(f"=={rule.cuda}.") for r in runtimes] == [True], (version, runtimes)
                 checked += 1
     assert checked >= len(rules)
 

@@ -18,12 +18,8 @@ CODE = (
     "knowledge",
     "pi_runners",
     "templates",
-    "tests/documentation_blocks.py",
-    "tests/knowledge",
-    "tests/kubernetes_double",
-    "tests/pi_runners",
-    "tests/slurm",
-    "tests/test_*.py",
+    "tests/advisor",
+    "tests/fuzz",
 )
 """Folders and files of code whose texts the list is applied to; `python -m tests.words` counts all occurrences."""
 NAMES = (
@@ -32,12 +28,8 @@ NAMES = (
     "docs/*.py",
     "knowledge",
     "pi_runners",
-    "tests/documentation_blocks.py",
-    "tests/knowledge",
-    "tests/kubernetes_double",
-    "tests/pi_runners",
-    "tests/slurm",
-    "tests/test_*.py",
+    "tests/advisor",
+    "tests/fuzz",
 )
 """Folders and files of code whose names of variables the list is applied to."""
 MODULES_OF = ("advisor", "knowledge", "pi_runners", "docs", "benchmarks")

@@ -16,19 +16,19 @@ from http.server import BaseHTTPRequestHandler
 from tests.package_index import Fault
 
 PLACES = ("page", "metadata", "file")
-"""What a fault affects: the page of a package, the separate metadata of its newest wheel, or that wheel where there is
-no separate metadata."""
+"""Places of a fault: the page of a package, the separate metadata of its newest wheel, or that wheel if there is no
+separate metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What becomes of a recommendation.
+    """The effect of a fault on a recommendation.
 
     Attributes:
         exit_code: Exit code of the command.
-        tries: How often the address is asked for, in parts or whole.
-        message: A part of the error's message, or of the reason that the report gives.
-        falls_back: What is done instead, for the table.
+        tries: Number of requests for the address, of parts or of the whole file.
+        message: A part of the error message or of the reason in the report.
+        falls_back: The fallback, for the table.
     """
 
     exit_code: int
@@ -39,8 +39,8 @@ class Outcome:
     @property
     def cell(self) -> str:
         """The cell of the table."""
-        counted = f", {self.tries} requests" if self.tries > 1 else ""
-        return f"**{self.exit_code}** {self.falls_back}{counted}".replace(" ,", ",").strip()
+        requests_text = f", {self.tries} requests" if self.tries > 1 else ""
+        return f"**{self.exit_code}** {self.falls_back}{requests_text}".replace(" ,", ",").strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,9 @@ class Row:
 
     Attributes:
         name: What the index does, for the table.
-        outcomes: What becomes of it, by what is affected; what cannot be is absent.
-        answer: What answers in the place of the index.
-        host: Kind of the server that the address leads to, where the fault is not one of the answer.
+        outcomes: Effect of the fault by its place; impossible places are absent.
+        answer: Function that answers instead of the index.
+        host: Kind of server at the address, if the fault is not in the response.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Row:
 def send(
     body: bytes = b"", *, status: int = 200, kind: str = "application/vnd.pypi.simple.v1+json", **more: str
 ) -> Fault:
-    """Answer always the same."""
+    """Return a fault that sends a fixed response."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.send_response(status)
@@ -81,7 +81,7 @@ def redirect_to_itself(request: BaseHTTPRequestHandler) -> None:
     send(status=302, Location=request.path)(request)
 
 
-def say_nothing(request: BaseHTTPRequestHandler) -> None:
+def stay_silent(request: BaseHTTPRequestHandler) -> None:
     """Wait until the client gives up."""
     with contextlib.suppress(OSError):
         request.rfile.read(1)
@@ -104,7 +104,7 @@ def drip_headers(request: BaseHTTPRequestHandler) -> None:
     with contextlib.suppress(OSError):
         request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Name: ")
         while True:
-            # The line is too long after 65 536 bytes, which no client should get in a few pieces.
+            # A line is too long after 65 536 bytes; it must not arrive in a few large pieces.
             time.sleep(0.001)
             request.wfile.write(b"x")
     request.close_connection = True
@@ -117,14 +117,14 @@ def truncate(request: BaseHTTPRequestHandler) -> None:
 
 
 def reset(request: BaseHTTPRequestHandler) -> None:
-    """Reset the connection (RFC 9293, section 3.10.7.4), which an abortive close does."""
+    """Reset the connection by an abortive close (RFC 9293, section 3.10.7.4)."""
     request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     request.connection.close()
     request.close_connection = True
 
 
 def speak_another_protocol(request: BaseHTTPRequestHandler) -> None:
-    """Answer as an SSH server does (RFC 4253, section 4.2)."""
+    """Answer like an SSH server (RFC 4253, section 4.2)."""
     request.wfile.write(b"SSH-2.0-OpenSSH_9.9\r\n")
     request.close_connection = True
 
@@ -134,16 +134,16 @@ def _everywhere(exit_code: int, tries: int, message: str) -> dict[str, Outcome]:
 
 
 def _absent() -> dict[str, Outcome]:
-    gone = "the file no longer exists on the index"
+    reason = "the file no longer exists on the index"
     return {
         "page": Outcome(exit_code=3, tries=1, message="is not on any configured index", falls_back="no such package"),
         "metadata": Outcome(exit_code=0, tries=1, falls_back="reads the wheel"),
-        "file": Outcome(exit_code=0, tries=1, message=gone, falls_back="skips the version"),
+        "file": Outcome(exit_code=0, tries=1, message=reason, falls_back="skips the version"),
     }
 
 
 def _unlike_page(message: str) -> dict[str, Outcome]:
-    """What is no page, and has not the hash that the page gives."""
+    """Outcomes of a response that is not a page and whose hash differs from the one on the page."""
     page = Outcome(exit_code=4, tries=1, message=message)
     return {"page": page, "metadata": _differs(1), "file": _differs(2)}
 
@@ -164,7 +164,7 @@ ROWS = (
     ),
     Row(
         name="no answer",
-        answer=say_nothing,
+        answer=stay_silent,
         outcomes=_everywhere(4, 4, "no answer in time, 4 attempts"),
     ),
     Row(

@@ -1,4 +1,4 @@
-"""The Python API: the same answers as the command line, without printing or exiting."""
+"""The Python API gives the same results as the command line, without printing or exiting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.package_index import PackageIndex
 
 @pytest.fixture
 def options(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> dict[str, Any]:
-    """Options for a project on a made-up index, with a cache and a knowledge base of their own."""
+    """Options for a project on a test index, with its own cache and knowledge base."""
     knowledge = tmp_path / "own.sqlite"
     knowledge.write_bytes(first_knowledge.read_bytes())
     return {
@@ -34,7 +34,7 @@ def options(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> dict[
 
 @pytest.fixture
 def project(index: PackageIndex, tmp_path: Path) -> Path:
-    """A project whose constraint on `b` prevents the newest `a`."""
+    """A project with a constraint on `b` that excludes the newest `a`."""
     for version in ("1.0", "2.0"):
         index.add("a", version, [f"b=={version}"])
         index.add("b", version)
@@ -44,7 +44,7 @@ def project(index: PackageIndex, tmp_path: Path) -> Path:
     return directory
 
 
-def test_a_project_is_advised_explained_and_priced(
+def test_a_stack_is_recommended_explained_and_priced(
     project: Path, options: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
     lock = project / "pylock.toml"
@@ -84,9 +84,9 @@ def test_the_gate_returns_findings_and_the_exit_code_of_the_command(
 def test_errors_are_exceptions_with_a_hint_and_the_exit_code(project: Path, options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="is not a directory"):
         advisor.api.advise(project / "missing", **options)
-    with pytest.raises(InputError, match="there is no objective `fastest`") as wrong:
+    with pytest.raises(InputError, match="there is no objective `fastest`") as objective_error:
         advisor.api.advise(project, **{**options, "resolution": ResolutionOptions(objective="fastest")})
-    assert (wrong.value.exit_code, wrong.value.hint[:8]) == (2, "take one")
+    assert (objective_error.value.exit_code, objective_error.value.hint[:8]) == (2, "take one")
 
     (project / "requirements.in").write_text("a==2\nb<2\n")
     with pytest.raises(NoStackError) as conflict:

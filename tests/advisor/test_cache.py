@@ -1,4 +1,4 @@
-"""The cache of index answers: what is damaged is never used, and is replaced by what the index says."""
+"""The cache of index responses: damaged entries are never used, and are replaced from the index."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def offer(index: PackageIndex, *, etags: bool = False) -> None:
 
 
 def read_everything(client: IndexClient) -> tuple[object, ...]:
-    """Return what the program reads of an index, of each kind."""
+    """Return one value of each kind that the program reads from an index."""
     problem = build_problem("a")
     source = IndexCandidates(client, problem)
     candidates = source.candidates(A)
@@ -45,7 +45,7 @@ def read_everything(client: IndexClient) -> tuple[object, ...]:
     )
 
 
-def unpacked(wheel: bytes) -> int:
+def unpacked_size(wheel: bytes) -> int:
     with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
         return sum(entry.file_size for entry in archive.infolist())
 
@@ -56,7 +56,7 @@ def damage(path: Path) -> None:
 
 
 def make_stale(cache: Path, index: PackageIndex) -> None:
-    """Let the cached page be old, so that its index is asked whether it changed."""
+    """Make the cached page stale, so that it is revalidated."""
     key = f"{index.url}a/"
     about = json.loads(DiskCache(cache).read("pages", key) or b"")
     DiskCache(cache).write("pages", key, json.dumps({**about, "fetched": 0}).encode())
@@ -70,17 +70,17 @@ def test_a_single_damaged_entry_is_not_used_and_is_replaced(
 ) -> None:
     offer(index, etags=etags)
     expected = read_everything(build_client(index, tmp_path))
-    assert expected[-2:] == (unpacked(index.files["a-2.0-py3-none-any.whl"]), ("PYSEC-1",))
+    assert expected[-2:] == (unpacked_size(index.files["a-2.0-py3-none-any.whl"]), ("PYSEC-1",))
     if age == "stale":
         make_stale(tmp_path, index)
     (damaged, *_) = sorted((tmp_path / bucket).iterdir())
     damage(damaged)
 
     online = build_client(index, tmp_path, refresh=age == "refresh")
-    seen = read_everything(online)
+    contents = read_everything(online)
     offline = build_client(index, tmp_path, offline=True)
 
-    assert seen == expected
+    assert contents == expected
     assert online.cache.damaged == [damaged]
     assert read_everything(offline) == expected
     assert offline.cache.damaged == []
@@ -88,7 +88,7 @@ def test_a_single_damaged_entry_is_not_used_and_is_replaced(
 
 @pytest.mark.parametrize("etags", [True, False])
 @pytest.mark.parametrize("refresh", [True, False])
-def test_a_damaged_page_is_fetched_without_asking_whether_it_changed(
+def test_a_damaged_page_is_fetched_without_revalidation(
     index: PackageIndex, tmp_path: Path, etags: bool, refresh: bool
 ) -> None:
     offer(index, etags=etags)
@@ -103,7 +103,7 @@ def test_a_damaged_page_is_fetched_without_asking_whether_it_changed(
     assert index.not_modified == 0
 
 
-def test_an_intact_page_is_not_sent_again(index: PackageIndex, tmp_path: Path) -> None:
+def test_an_unchanged_page_is_not_sent_again(index: PackageIndex, tmp_path: Path) -> None:
     offer(index, etags=True)
     before = build_client(index, tmp_path).files(A)
 
@@ -113,7 +113,9 @@ def test_an_intact_page_is_not_sent_again(index: PackageIndex, tmp_path: Path) -
     assert (index.requests["simple"], index.not_modified) == (2, 1)
 
 
-def test_an_empty_answer_is_no_page_also_where_the_index_had_none_before(index: PackageIndex, tmp_path: Path) -> None:
+def test_an_empty_response_is_an_error_even_if_the_package_was_absent_before(
+    index: PackageIndex, tmp_path: Path
+) -> None:
     assert build_client(index, tmp_path).files(A) == ()
     index.page_text = ""
 
@@ -121,7 +123,7 @@ def test_an_empty_answer_is_no_page_also_where_the_index_had_none_before(index: 
         build_client(index, tmp_path, refresh=True).files(A)
 
 
-def test_a_page_that_changed_is_read_anew(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_changed_page_is_read_again(index: PackageIndex, tmp_path: Path) -> None:
     offer(index, etags=True)
     build_client(index, tmp_path).files(A)
     index.add("a", "3.0")
@@ -144,7 +146,7 @@ def test_a_page_that_changed_is_read_anew(index: PackageIndex, tmp_path: Path) -
         ("no-store, max-age=600", True),
     ],
 )
-def test_a_page_is_used_as_long_as_its_index_says(
+def test_a_page_is_fresh_for_the_max_age_of_its_index(
     index: PackageIndex, tmp_path: Path, cache_control: str, asked_again: bool
 ) -> None:
     offer(index)
@@ -179,8 +181,8 @@ def test_a_stale_page_is_requested_again(
     assert index.requests["simple"] == 1 + asked_again
 
 
-def test_a_body_of_another_answer_than_the_page_says_is_not_used(index: PackageIndex, tmp_path: Path) -> None:
-    # As a process leaves it that is killed between the two entries.
+def test_a_cached_body_of_another_response_is_not_used(index: PackageIndex, tmp_path: Path) -> None:
+    # The state after a process was killed between writing the two entries.
     offer(index, etags=True)
     build_client(index, tmp_path).files(A)
     key = f"{index.url}a/"
@@ -191,10 +193,10 @@ def test_a_body_of_another_answer_than_the_page_says_is_not_used(index: PackageI
 
     with pytest.raises(OfflineError, match="is damaged"):
         build_client(index, tmp_path, offline=True).files(A)
-    seen = build_client(index, tmp_path, refresh=True).files(A)
+    contents = build_client(index, tmp_path, refresh=True).files(A)
 
-    assert len(seen) == 3
-    assert build_client(index, tmp_path, offline=True).files(A) == seen
+    assert len(contents) == 3
+    assert build_client(index, tmp_path, offline=True).files(A) == contents
 
 
 def test_a_damaged_page_that_changed_is_not_mixed_with_its_old_data(index: PackageIndex, tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ def test_a_damaged_page_that_changed_is_not_mixed_with_its_old_data(index: Packa
     assert len(build_client(index, tmp_path).files(A)) == 3
 
 
-def test_a_damaged_page_says_so_offline(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_damaged_page_is_an_error_offline(index: PackageIndex, tmp_path: Path) -> None:
     offer(index)
     build_client(index, tmp_path).files(A)
     (body,) = (tmp_path / "bodies").iterdir()
@@ -240,7 +242,7 @@ def test_the_size_of_a_file_is_requested_again_if_its_entry_is_damaged(index: Pa
 
 
 @pytest.mark.parametrize("length", [0, 10, 64, 66])
-def test_an_entry_that_was_cut_is_damaged(tmp_path: Path, length: int) -> None:
+def test_a_truncated_entry_is_damaged(tmp_path: Path, length: int) -> None:
     cache = DiskCache(tmp_path)
     cache.write("bucket", "key", b"content")
     path = cache.path_of("bucket", "key")
@@ -251,7 +253,7 @@ def test_an_entry_that_was_cut_is_damaged(tmp_path: Path, length: int) -> None:
     assert cache.damaged == [path]
 
 
-def test_an_entry_is_replaced_whole(tmp_path: Path) -> None:
+def test_an_entry_is_replaced_atomically(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path)
 
     cache.write("bucket", "key", b"one")

@@ -1,4 +1,4 @@
-"""Which files of an index become candidates: withdrawn ones, pre-releases, hashes, wheels and sdists."""
+"""Selection of candidates from the files of an index: yanked files, pre-releases, hashes, wheels and sdists."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.package_index import PackageIndex
 A = canonicalize_name("a")
 
 
-def found(index: PackageIndex, cache: Path, problem: ResolutionProblem) -> tuple[list[str], dict[str, int]]:
-    """Return file names of the candidates of `a`, newest first, and how many files were skipped for each reason."""
+def list_candidates(index: PackageIndex, cache: Path, problem: ResolutionProblem) -> tuple[list[str], dict[str, int]]:
+    """Return the file names of the candidates of `a`, newest first, and the number of skipped files by reason."""
     source = IndexCandidates(build_client(index, cache), problem)
     names = [candidate.file.filename for candidate in source.candidates(A)]
     return names, {skipped.reason: skipped.count for skipped in source.skipped()}
@@ -36,28 +36,28 @@ def wheel(version: str) -> str:
         ("a==2.0", True),
         ("a===2.0", True),
         ("a~=2.0", False),
-        # A prefix is no pin (PEP 592).
+        # A prefix match does not count as a pin (PEP 592).
         ("a==2.*", False),
         ("a==1.0", False),
     ],
 )
-def test_a_withdrawn_version_is_a_candidate_only_where_it_is_pinned(
+def test_a_yanked_version_is_a_candidate_only_if_it_is_pinned(
     index: PackageIndex, tmp_path: Path, requirement: str, admitted: bool
 ) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0", yanked=True)
 
-    names, skipped = found(index, tmp_path, build_problem(requirement))
+    names, skipped = list_candidates(index, tmp_path, build_problem(requirement))
 
     assert names == ([wheel("2.0")] if admitted else []) + [wheel("1.0")]
     assert skipped == ({} if admitted else {"yanked": 1})
 
 
-def test_a_withdrawn_version_that_is_kept_stays_a_candidate(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_retained_yanked_version_is_a_candidate(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", yanked=True)
     index.add("a", "2.0", yanked=True)
 
-    names, skipped = found(
+    names, skipped = list_candidates(
         index, tmp_path, build_problem("a", policy=CandidatePolicy(retained=frozenset({(A, Version("1.0"))})))
     )
 
@@ -75,26 +75,26 @@ def test_a_withdrawn_version_that_is_kept_stays_a_candidate(index: PackageIndex,
         ("a", CandidatePolicy(retained=frozenset({(A, Version("2.0rc1"))})), True),
     ],
 )
-def test_a_pre_release_is_a_candidate_only_where_it_is_asked_for(
+def test_a_pre_release_is_a_candidate_only_if_it_is_requested(
     index: PackageIndex, tmp_path: Path, requirement: str, policy: CandidatePolicy, admitted: bool
 ) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0rc1")
 
-    names, skipped = found(index, tmp_path, build_problem(requirement, policy=policy))
+    names, skipped = list_candidates(index, tmp_path, build_problem(requirement, policy=policy))
 
     assert names == ([wheel("2.0rc1")] if admitted else []) + [wheel("1.0")]
     assert skipped == ({} if admitted else {"pre-release": 1})
 
 
-def test_pre_releases_are_candidates_where_there_is_nothing_else(index: PackageIndex, tmp_path: Path) -> None:
+def test_pre_releases_are_candidates_if_there_are_no_other_versions(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0b1")
     index.add("a", "1.0rc1")
 
-    assert found(index, tmp_path, build_problem("a")) == ([wheel("1.0rc1"), wheel("1.0b1")], {})
+    assert list_candidates(index, tmp_path, build_problem("a")) == ([wheel("1.0rc1"), wheel("1.0b1")], {})
 
 
-def test_only_files_of_the_required_hashes_are_candidates(index: PackageIndex, tmp_path: Path) -> None:
+def test_only_files_with_the_required_hashes_are_candidates(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0", "3.0"):
         index.add("a", version)
     hashes = {entry["filename"]: entry["hashes"]["sha256"] for entry in index.entries["a"]}
@@ -105,7 +105,7 @@ def test_only_files_of_the_required_hashes_are_candidates(index: PackageIndex, t
         replace(other, hashes=frozenset({hashes[wheel("2.0")], hashes[wheel("3.0")]})),
     )
 
-    names, skipped = found(index, tmp_path, replace(problem, roots=roots))
+    names, skipped = list_candidates(index, tmp_path, replace(problem, roots=roots))
 
     assert names == [wheel("2.0")]
     assert skipped == {"hash differs from the required ones": 2}
@@ -125,7 +125,7 @@ WHEELS, SDISTS = [wheel("2.0"), wheel("1.0")], ["a-3.0.tar.gz", "a-2.0.tar.gz"]
         (CandidatePolicy(only_binary=frozenset({":all:"})), WHEELS),
     ],
 )
-def test_a_wheel_is_taken_before_an_sdist_and_either_can_be_excluded(
+def test_a_wheel_is_preferred_to_an_sdist_and_either_can_be_excluded(
     index: PackageIndex, tmp_path: Path, policy: CandidatePolicy, names: list[str]
 ) -> None:
     index.add("a", "1.0")
@@ -133,10 +133,10 @@ def test_a_wheel_is_taken_before_an_sdist_and_either_can_be_excluded(
     index.add_sdist("a", "2.0")
     index.add_sdist("a", "3.0")
 
-    assert found(index, tmp_path, build_problem("a", policy=policy))[0] == names
+    assert list_candidates(index, tmp_path, build_problem("a", policy=policy))[0] == names
 
 
-def test_the_most_specific_wheel_of_the_highest_build_is_taken(index: PackageIndex, tmp_path: Path) -> None:
+def test_the_most_specific_wheel_with_the_highest_build_is_used(index: PackageIndex, tmp_path: Path) -> None:
     for tag in (
         "py3-none-any",
         "cp312-cp312-manylinux_2_17_x86_64",
@@ -149,19 +149,19 @@ def test_the_most_specific_wheel_of_the_highest_build_is_taken(index: PackageInd
     index.add_file("a", best.replace("1.0-", "1.0-2-"), b"")
     index.add_file("a", best.replace("1.0-", "1.0-1-"), b"")
 
-    names, skipped = found(index, tmp_path, build_problem("a"))
+    names, skipped = list_candidates(index, tmp_path, build_problem("a"))
 
     assert names == [best.replace("1.0-", "1.0-2-")]
     assert skipped == {"no wheel for the target": 2}
 
 
-def test_a_file_without_an_upload_time_is_no_candidate_where_one_is_needed(index: PackageIndex, tmp_path: Path) -> None:
+def test_files_without_an_upload_time_are_excluded_by_exclude_newer(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", uploaded="2025-02-28T23:59:59Z")
     index.add("a", "2.0", uploaded="2025-03-01T01:00:00+01:00")
     index.add("a", "3.0", uploaded="2025-03-01T00:00:01Z")
     index.add("a", "4.0", uploaded=None)
 
-    names, skipped = found(
+    names, skipped = list_candidates(
         index, tmp_path, build_problem("a", policy=CandidatePolicy(exclude_newer="2025-03-01T00:00:00+00:00"))
     )
 
@@ -169,15 +169,15 @@ def test_a_file_without_an_upload_time_is_no_candidate_where_one_is_needed(index
     assert skipped == {"newer than `--exclude-newer`": 1, "no upload time, which `--exclude-newer` needs": 1}
 
 
-def test_what_was_remembered_of_a_page_is_what_was_judged(index: PackageIndex, tmp_path: Path) -> None:
+def test_cached_candidates_are_the_same_as_computed_ones(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", tag="cp311-cp311-manylinux_2_28_x86_64")
     index.add("a", "2.0", requires_python=">=3.13")
     index.add("a", "3.0")
     index.add_file("a", "a-3.0-1-py3-none-any.whl", b"")
     index.add("a", "4.0", yanked=True)
 
-    first = found(index, tmp_path, build_problem("a"))
-    again = found(index, tmp_path, build_problem("a"))
+    first = list_candidates(index, tmp_path, build_problem("a"))
+    again = list_candidates(index, tmp_path, build_problem("a"))
 
     assert first == (
         ["a-3.0-1-py3-none-any.whl"],

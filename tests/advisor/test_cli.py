@@ -1,4 +1,4 @@
-"""The program as its users call it: exit codes, streams, messages."""
+"""The command line: exit codes, output streams and messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.package_index import PackageIndex
 
 @pytest.fixture
 def project(index: PackageIndex, tmp_path: Path) -> Path:
-    """A project whose two packages an index offers."""
+    """A project with two packages on an index."""
     index.add("a", "1.0", ["b"])
     index.add("a", "2.0", ["b"])
     index.add("b", "1.0")
@@ -28,8 +28,8 @@ def project(index: PackageIndex, tmp_path: Path) -> Path:
     return folder
 
 
-def one_sentence(text: str) -> bool:
-    """Whether an error output is an error, its details and a hint, and no traceback."""
+def is_error(text: str) -> bool:
+    """Whether an error output is an error message without a traceback."""
     return text.startswith("error: ") and "Traceback" not in text
 
 
@@ -59,7 +59,7 @@ def test_the_json_report_has_the_documented_shape(advisor: Advisor, project: Pat
 def test_a_warm_cache_gives_the_same_bytes_offline(advisor: Advisor, project: Path, index: PackageIndex) -> None:
     arguments = ("advise", str(project), "--hardware", "cpu-zen4", "--format", "json")
     advisor(*arguments)
-    # The lock that was written is what the next advice is compared with.
+    # The second run compares its advice with the lock of the first.
     online = advisor(*arguments)
     lock = (project / "pylock.toml").read_bytes()
     index.__exit__()
@@ -70,7 +70,7 @@ def test_a_warm_cache_gives_the_same_bytes_offline(advisor: Advisor, project: Pa
     assert (project / "pylock.toml").read_bytes() == lock
 
 
-def test_credentials_reach_the_index_and_nothing_else(
+def test_credentials_are_sent_to_the_index_and_never_written(
     advisor: Advisor, project: Path, index: PackageIndex, tmp_path: Path
 ) -> None:
     index.password = "hunter2"
@@ -84,12 +84,12 @@ def test_credentials_reach_the_index_and_nothing_else(
     assert (refused.returncode, allowed.returncode) == (4, 0), allowed.stderr
     assert "it answers 401" in refused.stderr
     assert "hunter2" not in allowed.stdout + allowed.stderr
-    written = [p for p in tmp_path.rglob("*") if p.is_file()]
-    assert len(written) > 5
-    assert not [p for p in written if b"hunter2" in p.read_bytes()]
+    files = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert len(files) > 5
+    assert not [p for p in files if b"hunter2" in p.read_bytes()]
 
 
-def test_a_damaged_cache_is_told_and_no_traceback(advisor: Advisor, project: Path, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_a_warning_without_a_traceback(advisor: Advisor, project: Path, tmp_path: Path) -> None:
     arguments = ("advise", str(project), "--hardware", "cpu-zen4")
     advisor(*arguments)
     lock = (project / "pylock.toml").read_bytes()
@@ -110,7 +110,7 @@ def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
     result = advisor("advise", str(project), "--hardware", "cpu-zen4", "--offline")
 
     assert result.returncode == 4
-    assert one_sentence(result.stderr)
+    assert is_error(result.stderr)
     assert not (project / "pylock.toml").exists()
 
 
@@ -156,7 +156,7 @@ def test_a_cold_cache_offline_exits_4(advisor: Advisor, project: Path) -> None:
         (("pi", "campaign", "none.toml"), 2, "cannot be read"),
     ],
 )
-def test_bad_input_is_one_sentence_and_an_exit_code(
+def test_invalid_input_gives_one_message_and_an_exit_code(
     advisor_here: Advisor, project: Path, index: PackageIndex, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     folder = project.parent
@@ -174,13 +174,13 @@ def test_bad_input_is_one_sentence_and_an_exit_code(
 
     result = advisor_here(*arguments)
 
-    assert (result.returncode, one_sentence(result.stderr)) == (code, True), result.stderr
+    assert (result.returncode, is_error(result.stderr)) == (code, True), result.stderr
     assert message in result.stderr
     assert result.stdout == ""
     assert (project / "pylock.toml").read_text() == old
 
 
-def test_an_unknown_key_of_the_project_table_names_the_nearest(advisor: Advisor, project: Path) -> None:
+def test_an_unknown_key_of_the_project_table_has_a_suggestion(advisor: Advisor, project: Path) -> None:
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor]\nhardwear = "h200"\n')
 
@@ -190,7 +190,7 @@ def test_an_unknown_key_of_the_project_table_names_the_nearest(advisor: Advisor,
     assert "did you mean `hardware`?" in result.stderr
 
 
-def test_the_project_table_is_used_and_a_flag_wins(advisor: Advisor, project: Path) -> None:
+def test_options_override_the_project_table(advisor: Advisor, project: Path) -> None:
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor]\nhardware = "h200"\npython = "3.12"\n')
 
@@ -211,7 +211,7 @@ def test_a_python_that_the_project_excludes_is_refused(advisor: Advisor, project
     assert "the project requires Python `>=3.13`" in result.stderr
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_no_heavy_library() -> None:
     heavy = ("numpy", "sqlalchemy", "ortools", "requests", "pydantic", "rich", "yaml", "scipy", "networkx", "packaging")
     program = (
         "import sys\nsys.argv = ['advisor', '--help']\n"
@@ -236,14 +236,14 @@ def test_hardware_is_shown_as_text_and_json(advisor: Advisor) -> None:
     assert ("none found" in text) == (document["accelerators"] == [])
 
 
-def test_lists_are_printed(advisor: Advisor) -> None:
+def test_profiles_rules_and_indicators_are_listed(advisor: Advisor) -> None:
     assert "h200" in advisor("hardware", "list").stdout
     assert "numpy2-torch" in advisor("rules", "list").stdout
     assert "https://" in advisor("rules", "show", "cuda-12.4").stdout
     assert "training_step" in advisor("pi", "list").stdout
 
 
-def test_knowledge_goes_out_and_in_without_counting_twice(advisor: Advisor, tmp_path: Path) -> None:
+def test_exported_observations_are_imported_without_duplicates(advisor: Advisor, tmp_path: Path) -> None:
     out = advisor("knowledge", "export", "all.jsonl")
     again = advisor("knowledge", "import", "all.jsonl")
     fresh = advisor("knowledge", "import", "all.jsonl", "--knowledge", "other.sqlite")
@@ -268,7 +268,7 @@ def test_hardware_is_shown_by_name_and_by_option(advisor_here: Advisor) -> None:
     assert advisor_here("hardware", "show", "h300").returncode == 2
 
 
-def test_a_reader_that_ends_early_ends_the_command_quietly() -> None:
+def test_a_closed_pipe_ends_the_command_without_a_message() -> None:
     read, write = os.pipe()
     os.close(read)
 

@@ -16,20 +16,22 @@ def read(tmp_path: Path, variables: dict[str, str] | None = None) -> IndexConfig
 
 
 def test_pip_variables_are_read(tmp_path: Path) -> None:
-    found = read(
+    configuration = read(
         tmp_path,
         {"PIP_INDEX_URL": "https://a/simple", "PIP_EXTRA_INDEX_URL": "https://b https://c", "PIP_DEFAULT_TIMEOUT": "7"},
     )
 
-    assert (found.default, found.extra, found.timeout_seconds) == ("https://a/simple", ("https://b", "https://c"), 7)
+    assert configuration.default == "https://a/simple"
+    assert configuration.extra == ("https://b", "https://c")
+    assert configuration.timeout_seconds == 7
 
 
-def test_uv_variables_win_over_pip_variables(tmp_path: Path) -> None:
-    found = read(
+def test_uv_variables_override_pip_variables(tmp_path: Path) -> None:
+    configuration = read(
         tmp_path, {"PIP_INDEX_URL": "https://a", "UV_DEFAULT_INDEX": "mine=https://u", "UV_INDEX": "x=https://e"}
     )
 
-    assert (found.default, found.extra) == ("https://u", ("https://e",))
+    assert (configuration.default, configuration.extra) == ("https://u", ("https://e",))
 
 
 def test_the_users_pip_file_is_read(tmp_path: Path) -> None:
@@ -37,9 +39,9 @@ def test_the_users_pip_file_is_read(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("[global]\nindex-url = https://file/simple\nfind-links =\n    /one\n    /two\n")
 
-    found = read(tmp_path)
+    configuration = read(tmp_path)
 
-    assert (found.default, found.find_links) == ("https://file/simple", ("/one", "/two"))
+    assert (configuration.default, configuration.find_links) == ("https://file/simple", ("/one", "/two"))
 
 
 def test_the_projects_uv_table_is_read(tmp_path: Path) -> None:
@@ -48,12 +50,12 @@ def test_the_projects_uv_table_is_read(tmp_path: Path) -> None:
         '[[tool.uv.index]]\nurl = "https://e"\n[[tool.uv.index]]\nurl = "https://x"\nexplicit = true\n'
     )
 
-    found = read(tmp_path)
+    configuration = read(tmp_path)
 
-    assert (found.default, found.extra) == ("https://d", ("https://e",))
+    assert (configuration.default, configuration.extra) == ("https://d", ("https://e",))
 
 
-def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+def test_the_error_of_an_unreadable_file_names_it(tmp_path: Path) -> None:
     (tmp_path / "uv.toml").write_text("index-url = ")
 
     with pytest.raises(InputError, match="uv.toml` is not valid TOML"):
@@ -70,9 +72,9 @@ def test_uvs_sources_bind_packages_to_explicit_indexes(tmp_path: Path) -> None:
         '[tool.uv.sources]\nTorch = { index = "cuda" }\nother = { git = "https://git/x" }\n'
     )
 
-    found = read(tmp_path, {"UV_INDEX_STRATEGY": "unsafe-best-match"})
+    configuration = read(tmp_path, {"UV_INDEX_STRATEGY": "unsafe-best-match"})
 
-    assert (found.bindings, found.extra, found.strategy) == (
+    assert (configuration.bindings, configuration.extra, configuration.strategy) == (
         {"torch": "https://cuda/simple"},
         (),
         "unsafe-best-match",
@@ -86,7 +88,7 @@ def test_uvs_sources_bind_packages_to_explicit_indexes(tmp_path: Path) -> None:
         ('[tool.uv]\nindex-strategy = "any"\n', "there is no index strategy `any`"),
     ],
 )
-def test_a_wrong_index_table_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_the_error_of_a_wrong_index_table_names_it(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
 
     with pytest.raises(InputError, match=message):
@@ -95,7 +97,7 @@ def test_a_wrong_index_table_is_named(tmp_path: Path, text: str, message: str) -
 
 @pytest.fixture
 def without_pip_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the files of this machine's pip aside."""
+    """Hide this machine's configuration files of pip."""
     monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
 
 
@@ -103,10 +105,11 @@ def without_pip_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_any_configuration_the_default_index_is_that_of_pip(tmp_path: Path) -> None:
     from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-    found = read(tmp_path)
+    configuration = read(tmp_path)
 
-    assert (found.default, found.extra, found.find_links, found.certificate) == ("", (), (), None)
-    assert found.default_url == PYPI_SIMPLE_ENDPOINT
+    assert (configuration.default, configuration.extra, configuration.find_links) == ("", (), ())
+    assert configuration.certificate is None
+    assert configuration.default_url == PYPI_SIMPLE_ENDPOINT
 
 
 def test_certificates_come_from_the_variables_of_uv_or_pip(tmp_path: Path) -> None:
@@ -115,14 +118,14 @@ def test_certificates_come_from_the_variables_of_uv_or_pip(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("without_pip_files")
-def test_tables_of_uv_are_passed_over_on_demand(tmp_path: Path) -> None:
+def test_tables_of_uv_can_be_ignored(tmp_path: Path) -> None:
     (tmp_path / "uv.toml").write_text('index-url = "https://uv/simple"\n')
 
     assert read(tmp_path).default == "https://uv/simple"
     assert read(tmp_path, {"UV_NO_CONFIG": "1"}).default == ""
 
 
-def test_the_systems_pip_file_is_read_and_the_users_wins(tmp_path: Path) -> None:
+def test_the_users_pip_file_overrides_the_systems(tmp_path: Path) -> None:
     system, user = tmp_path / "system", tmp_path / "user"
     for folder, name in ((system, "system"), (user, "user")):
         (folder / "pip").mkdir(parents=True)
@@ -130,7 +133,7 @@ def test_the_systems_pip_file_is_read_and_the_users_wins(tmp_path: Path) -> None
     variables = {"XDG_CONFIG_DIRS": f"{tmp_path / 'none'}:{system}", "XDG_CONFIG_HOME": str(user)}
 
     assert read(tmp_path, variables).default == "https://user/simple"
-    # The machine's own file, if there is one, is between the two.
+    # This machine's own file, if it exists, is between the two.
     assert list(_pip_files(variables, tmp_path))[:3] == [
         tmp_path / "none" / "pip" / "pip.conf",
         system / "pip" / "pip.conf",

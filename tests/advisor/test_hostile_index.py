@@ -1,4 +1,4 @@
-"""An index that lies: it may spoil what is read of itself, never what is read of another index."""
+"""An index with wrong data affects only its own files, never those of another index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHEEL = "a-1.0-py3-none-any.whl"
 
 
 def imitate(hostile: PackageIndex, index: PackageIndex, *, separate_metadata: bool) -> None:
-    """Let an index offer another content under the hash that a good index gives."""
+    """Make an index list other content under the hash of a file on a good index."""
     index.separate_metadata = hostile.separate_metadata = separate_metadata
     index.add("a", "1.0", ["b>=1"])
     index.add("b", "1.0")
@@ -30,7 +30,7 @@ def imitate(hostile: PackageIndex, index: PackageIndex, *, separate_metadata: bo
 
 
 @pytest.mark.parametrize("separate_metadata", [True, False])
-def test_an_index_that_claims_anothers_hash_does_not_change_what_is_read_there(
+def test_an_index_that_lists_anothers_hash_does_not_change_the_others_metadata(
     index: PackageIndex, tmp_path: Path, separate_metadata: bool
 ) -> None:
     with PackageIndex() as hostile:
@@ -47,7 +47,7 @@ def test_an_index_that_claims_anothers_hash_does_not_change_what_is_read_there(
     assert [str(d.requirement) for d in source.dependencies(source.candidates(A)[0]) or ()] == ["b>=1"]
 
 
-def test_an_index_that_names_anothers_file_does_not_spoil_it_in_the_same_run(
+def test_an_index_that_lists_anothers_file_does_not_change_it_in_the_same_run(
     index: PackageIndex, tmp_path: Path
 ) -> None:
     index.add("b", "1.0", ["c>=1"])
@@ -65,9 +65,7 @@ def test_an_index_that_names_anothers_file_does_not_spoil_it_in_the_same_run(
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_wheel_that_is_fetched_whole_has_the_hash_of_its_page(
-    index: PackageIndex, tmp_path: Path, ranges: bool
-) -> None:
+def test_a_whole_wheel_must_have_the_hash_of_its_page(index: PackageIndex, tmp_path: Path, ranges: bool) -> None:
     index.separate_metadata, index.ranges = False, ranges
     index.add("a", "1.0", ["b>=1"])
     index.entries["a"][0]["hashes"] = {"sha256": "0" * 64}
@@ -75,14 +73,14 @@ def test_a_wheel_that_is_fetched_whole_has_the_hash_of_its_page(
     (file,) = client.files(A)
 
     if ranges:
-        # Parts of a file have no hash; they count for this index only.
+        # Parts of a file have no hash; they are used for this index only.
         assert [str(r) for r in client.metadata(file).requires] == ["b>=1"]
         return
     with pytest.raises(IndexAnswerError, match=f"hash of .*{WHEEL}` does not match"):
         client.metadata(file)
 
 
-def test_the_unpacked_size_of_a_file_is_kept_under_its_hash(index: PackageIndex, tmp_path: Path) -> None:
+def test_the_unpacked_size_of_a_file_is_cached_by_its_hash(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", code="")
     client = build_client(index, tmp_path)
     (file,) = client.files(A)
@@ -98,7 +96,7 @@ def test_the_unpacked_size_of_a_file_is_kept_under_its_hash(index: PackageIndex,
     assert client.unpacked_size(file) == before
 
 
-def test_metadata_is_read_again_where_the_page_gives_another_hash_of_it(index: PackageIndex, tmp_path: Path) -> None:
+def test_metadata_is_read_again_if_its_hash_on_the_page_changes(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b>=1"])
     before = build_client(index, tmp_path)
     first = before.metadata(before.files(A)[0])
@@ -110,16 +108,16 @@ def test_metadata_is_read_again_where_the_page_gives_another_hash_of_it(index: P
     assert ([str(r) for r in first.requires], [str(r) for r in second.requires]) == (["b>=1"], ["b>=2"])
 
 
-def test_a_wheel_of_a_directory_that_was_built_again_is_read_again(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_rebuilt_local_wheel_is_read_again(index: PackageIndex, tmp_path: Path) -> None:
     links = tmp_path / "wheels"
     links.mkdir()
     configuration = IndexConfiguration(default=index.url, find_links=(str(links),))
-    found = []
+    requirements = []
     for requirement in ("b>=1", "b>=2"):
         with PackageIndex() as builder:
             builder.add("a", "1.0", [requirement])
             (links / WHEEL).write_bytes(builder.files[WHEEL])
         client = IndexClient(configuration, cache=DiskCache(tmp_path / "cache"))
-        found += [str(r) for r in client.metadata(client.files(A)[0]).requires]
+        requirements += [str(r) for r in client.metadata(client.files(A)[0]).requires]
 
-    assert found == ["b>=1", "b>=2"]
+    assert requirements == ["b>=1", "b>=2"]

@@ -1,4 +1,4 @@
-"""Sdists that are made to be read for ever: refused in one sentence, before they take time or memory."""
+"""Sdists that would take endless time or memory to read are refused early with an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def header(kind: bytes = tarfile.REGTYPE, name: str = "a-1.0/x", size: int = 0) 
 
 
 def sparse(extended: int) -> bytes:
-    """Return a sparse member in GNU's old format, with a chain of further headers."""
+    """Return a sparse member in the old GNU format, with a chain of extension headers."""
     block = bytearray(header(tarfile.GNUTYPE_SPARSE))
     block[482] = 1
     block[148:156] = b" " * 8
@@ -68,7 +68,7 @@ def test_a_sparse_member_is_refused(index: PackageIndex, tmp_path: Path, content
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE])
-def test_headers_do_not_follow_headers_without_end(kind: bytes) -> None:
+def test_a_long_chain_of_headers_is_refused(kind: bytes) -> None:
     chain = (header(kind, size=5) + b"a\0".ljust(512, b"\0")) * 5000 + ENTRY
 
     with pytest.raises(ArchiveError, match=f"`{NAME}` is not a readable sdist: "):
@@ -85,7 +85,7 @@ def test_headers_do_not_follow_headers_without_end(kind: bytes) -> None:
     ],
     ids=["long", "several", "global", "negative"],
 )
-def test_extension_headers_have_a_budget(content: bytes) -> None:
+def test_extension_headers_have_a_size_limit(content: bytes) -> None:
     with pytest.raises(ArchiveError, match="too many or too long headers|negative size"):
         read_sdist_metadata(io.BytesIO(gzip.compress(content + ENTRY)), NAME)
 
@@ -95,8 +95,8 @@ def test_extension_headers_have_a_budget(content: bytes) -> None:
     [header(size=2**60), header(size=2**33 - 1), pax({"size": "9" * 30}), pax({"size": str(2**40)})],
     ids=["base-256", "octal", "pax", "small pax"],
 )
-def test_a_member_that_is_larger_than_its_archive_is_refused(content: bytes) -> None:
-    # The library skips it block by block, also where there are none left.
+def test_a_member_larger_than_its_archive_is_refused(content: bytes) -> None:
+    # The library would skip it block by block, even after the end of the archive.
     with pytest.raises(ArchiveError, match=f"`{NAME}` is not a readable sdist: it ends within a member"):
         read_sdist_metadata(io.BytesIO(gzip.compress(content + ENTRY)), NAME)
 
@@ -129,7 +129,7 @@ def test_many_members_with_long_names_exact_times_and_large_users_are_read() -> 
 
 @pytest.mark.parametrize("name", [NAME, "a-1.0.zip"])
 @pytest.mark.parametrize("others", [9, 10])
-def test_metadata_is_looked_for_in_a_bounded_number_of_members(
+def test_metadata_is_searched_in_a_limited_number_of_members(
     monkeypatch: pytest.MonkeyPatch, name: str, others: int
 ) -> None:
     monkeypatch.setattr(archive, "MEMBERS", 10)

@@ -24,21 +24,21 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.001)
 
 
-def test_json_and_html_pages_say_the_same(tmp_path: Path) -> None:
-    found = []
+def test_json_and_html_pages_give_the_same_files(tmp_path: Path) -> None:
+    files = []
     for as_json in (True, False):
         with PackageIndex(json=as_json) as index:
             index.add("a", "1.0", ["b>=1; python_version > '3'"], requires_python=">=3.9", yanked=True)
             file = build_client(index, tmp_path / str(as_json)).files(A)[0]
-            found.append((file.filename, file.sha256, file.requires_python, file.yanked, file.metadata_sha256))
+            files.append((file.filename, file.sha256, file.requires_python, file.yanked, file.metadata_sha256))
 
     wheel = "a-1.0-py3-none-any.whl"
     digests = [hashlib.sha256(index.files[name]).hexdigest() for name in (wheel, f"{wheel}.metadata")]
-    assert found == [(wheel, digests[0], ">=3.9", True, digests[1])] * 2
+    assert files == [(wheel, digests[0], ">=3.9", True, digests[1])] * 2
 
 
 @pytest.mark.parametrize("yanked", [True, "broken", "", False])
-def test_a_file_is_yanked_with_a_reason_or_without(index: PackageIndex, tmp_path: Path, yanked: bool | str) -> None:
+def test_a_file_is_yanked_with_or_without_a_reason(index: PackageIndex, tmp_path: Path, yanked: bool | str) -> None:
     index.add("a", "1.0")
     index.entries["a"][0]["yanked"] = yanked
 
@@ -58,7 +58,7 @@ def test_links_of_a_page_are_relative_to_its_base(index: PackageIndex, tmp_path:
     assert [str(r) for r in client.metadata(file).requires] == ["b>=2"]
 
 
-def test_only_the_first_base_of_a_page_counts(index: PackageIndex, tmp_path: Path) -> None:
+def test_only_the_first_base_of_a_page_is_used(index: PackageIndex, tmp_path: Path) -> None:
     wheel = "a-1.0-py3-none-any.whl"
     links = f'<A HREF="x/{wheel}"> {wheel}\n<a href="&#x79;/b.whl">a-2.0-py3-none-any.<b>w</b>hl</a><a>c.whl</a>'
     index.page_text = f'<base target="_top"><base href="/files/"><base href="/other/">{links}'
@@ -82,7 +82,7 @@ def test_a_wheel_is_read_with_the_credentials_of_its_index(index: PackageIndex, 
     (file,) = client.files(A)
 
     assert [str(r) for r in client.metadata(file).requires] == ["b>=2"]
-    # Where ranges are served, the whole wheel is never asked for.
+    # If the server supports ranges, the whole wheel is never requested.
     assert client.transport.request_counts == {"GET": 1 if ranges else 2, "ranged": 1}
 
 
@@ -96,7 +96,7 @@ def test_a_wheel_is_read_with_the_credentials_of_its_index(index: PackageIndex, 
         ("none", None),
     ],
 )
-def test_vulnerabilities_are_those_that_the_record_of_a_version_names(
+def test_vulnerabilities_come_from_the_record_of_the_version(
     index: PackageIndex, tmp_path: Path, vulnerabilities: object, identifiers: tuple[str, ...] | None
 ) -> None:
     index.add("a", "1.0")
@@ -127,7 +127,7 @@ def test_separate_metadata_is_read_without_the_wheel(index: PackageIndex, tmp_pa
     assert client.transport.request_counts == {"GET": 2}
 
 
-def test_metadata_is_read_from_the_wheel_by_ranged_requests(index: PackageIndex, tmp_path: Path) -> None:
+def test_metadata_is_read_from_the_wheel_by_range_requests(index: PackageIndex, tmp_path: Path) -> None:
     index.separate_metadata = False
     index.add("a", "1.0", ["b>=2"])
     client = build_client(index, tmp_path)
@@ -164,7 +164,7 @@ def test_a_warm_cache_answers_offline(index: PackageIndex, tmp_path: Path) -> No
     assert index.requests.total() == before
 
 
-def test_a_cold_cache_says_so_offline(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_cold_cache_is_an_error_offline(index: PackageIndex, tmp_path: Path) -> None:
     with pytest.raises(OfflineError, match="is not in the cache") as caught:
         build_client(index, tmp_path, offline=True).files(A)
 
@@ -182,7 +182,9 @@ def test_metadata_is_never_fetched_twice(index: PackageIndex, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 403])
-def test_an_error_status_names_address_and_status(index: PackageIndex, tmp_path: Path, status: int) -> None:
+def test_the_error_of_a_failed_request_names_address_and_status(
+    index: PackageIndex, tmp_path: Path, status: int
+) -> None:
     index.status = status
 
     with pytest.raises(IndexUnreachableError, match=f"/simple/a/`: it answers {status}"):
@@ -199,13 +201,13 @@ def test_a_transient_error_is_retried(index: PackageIndex, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_a_request_that_succeeds_after_a_retry_is_no_error(index: PackageIndex, tmp_path: Path, status: int) -> None:
+def test_a_request_can_succeed_after_retries(index: PackageIndex, tmp_path: Path, status: int) -> None:
     index.add("a", "1.0")
     index.status, index.failures = status, 3
 
-    found = build_client(index, tmp_path).files(A)
+    files = build_client(index, tmp_path).files(A)
 
-    assert [file.filename for file in found] == ["a-1.0-py3-none-any.whl"]
+    assert [file.filename for file in files] == ["a-1.0-py3-none-any.whl"]
     assert index.requests["simple"] == 4
 
 
@@ -216,7 +218,7 @@ def test_a_slow_index_is_given_up(index: PackageIndex, tmp_path: Path) -> None:
         build_client(index, tmp_path, timeout=0.05).files(A)
 
 
-def test_an_absent_index_is_one_sentence(index: PackageIndex, tmp_path: Path) -> None:
+def test_an_unreachable_index_is_an_error(index: PackageIndex, tmp_path: Path) -> None:
     client = build_client(index, tmp_path)
     index.__exit__()
 
@@ -225,9 +227,9 @@ def test_an_absent_index_is_one_sentence(index: PackageIndex, tmp_path: Path) ->
     index.__enter__()
 
 
-@pytest.mark.parametrize("garbage", ["", "{", "[]", '{"files": 3}', '{"meta": {"api-version": "9.0"}, "files": []}'])
-def test_garbage_is_not_a_page(index: PackageIndex, tmp_path: Path, garbage: str) -> None:
-    index.page_text = garbage
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"files": 3}', '{"meta": {"api-version": "9.0"}, "files": []}'])
+def test_another_document_is_not_a_page(index: PackageIndex, tmp_path: Path, text: str) -> None:
+    index.page_text = text
 
     with pytest.raises(IndexAnswerError, match="did not answer with a project page"):
         build_client(index, tmp_path).files(A)
@@ -251,7 +253,9 @@ def test_a_hash_that_does_not_match_is_refused(index: PackageIndex, tmp_path: Pa
         ("Metadata-Version: 2.1\nName: a\nVersion: 1.0\nRequires-Python: snake\n", "`Requires-Python`"),
     ],
 )
-def test_malformed_metadata_names_the_field(index: PackageIndex, tmp_path: Path, text: str, field: str) -> None:
+def test_the_error_of_malformed_metadata_names_the_field(
+    index: PackageIndex, tmp_path: Path, text: str, field: str
+) -> None:
     index.add("a", "1.0", metadata=text)
     client = build_client(index, tmp_path)
 

@@ -1,4 +1,4 @@
-"""Credentials go to the scheme, host and port that they were given for, and nowhere else."""
+"""Credentials are sent only to the scheme, host and port that they are configured for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def no_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate of this machine's loopback address, with its key."""
+    """A certificate for the loopback address, with its key."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     path = tmp_path_factory.mktemp("tls") / "own.pem"
@@ -51,7 +51,7 @@ def with_credentials(url: str) -> str:
 
 
 def read(configuration: IndexConfiguration, cache: Path) -> None:
-    """Read a page and a wheel by ranged requests."""
+    """Read a page, and a wheel by range requests."""
     client = IndexClient(configuration, cache=DiskCache(cache))
     (file,) = client.files(A)
     client.metadata(file)
@@ -74,7 +74,7 @@ def test_an_origin_is_scheme_host_and_port(one: str, other: str, same: bool) -> 
     assert (origin_of(one) == origin_of(other)) is same
 
 
-def test_credentials_go_to_their_own_origin(index: PackageIndex, tmp_path: Path) -> None:
+def test_credentials_are_sent_to_their_origin(index: PackageIndex, tmp_path: Path) -> None:
     index.separate_metadata = False
     index.add("a", "1.0")
 
@@ -83,7 +83,7 @@ def test_credentials_go_to_their_own_origin(index: PackageIndex, tmp_path: Path)
     assert index.authorizations == {PAGE: SENT, FILE: SENT}
 
 
-def test_credentials_for_https_do_not_go_over_http(index: PackageIndex, tmp_path: Path) -> None:
+def test_credentials_for_https_are_not_sent_over_http(index: PackageIndex, tmp_path: Path) -> None:
     index.separate_metadata = False
     index.add("a", "1.0")
     secure = with_credentials(index.url).replace("http://", "https://")
@@ -139,7 +139,7 @@ def test_a_redirect_from_https_to_http_carries_no_credentials(
 
 
 @pytest.mark.parametrize(
-    ("text", "sent"),
+    ("text", "expected"),
     [
         ("machine 127.0.0.1 login me password hunter2", SENT),
         ("machine example.org login me password hunter2", None),
@@ -148,7 +148,7 @@ def test_a_redirect_from_https_to_http_carries_no_credentials(
     ],
 )
 def test_netrc_is_read_for_the_hosts_of_indexes_over_https(
-    index: PackageIndex, tmp_path: Path, certificate: Path, text: str, sent: str | None
+    index: PackageIndex, tmp_path: Path, certificate: Path, text: str, expected: str | None
 ) -> None:
     (tmp_path / "netrc").write_text(text)
     index.add("a", "1.0")
@@ -159,13 +159,13 @@ def test_netrc_is_read_for_the_hosts_of_indexes_over_https(
         read(IndexConfiguration(default=secure.url, certificate=str(certificate)), tmp_path / "https")
         read(IndexConfiguration(default=index.url), tmp_path / "http")
 
-    assert secure.authorizations == {PAGE: sent, f"{FILE}.metadata": sent}
+    assert secure.authorizations == {PAGE: expected, f"{FILE}.metadata": expected}
     assert set(index.authorizations.values()) == {None}
 
 
 @contextmanager
 def tunnel() -> Iterator[tuple[str, list[str]]]:
-    """Run a proxy that connects to where it is asked to; yields its address and what it was asked."""
+    """Run an HTTP proxy; yield its address and the list of requested hosts."""
     hosts: list[str] = []
 
     class Handler(StreamRequestHandler):
@@ -195,7 +195,7 @@ def tunnel() -> Iterator[tuple[str, list[str]]]:
         server.block_on_close = False
 
 
-def test_a_proxy_leads_to_an_index_with_a_certificate_of_its_own(
+def test_an_index_with_its_own_certificate_is_read_through_a_proxy(
     tmp_path: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("no_proxy", "NO_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
@@ -210,20 +210,20 @@ def test_a_proxy_leads_to_an_index_with_a_certificate_of_its_own(
 
 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/a", "http://[::1", "gopher:x"])
-def test_a_redirect_leads_to_web_addresses_only(index: PackageIndex, tmp_path: Path, location: str) -> None:
+def test_redirects_are_followed_only_to_http_and_https(index: PackageIndex, tmp_path: Path, location: str) -> None:
     index.redirects[PAGE] = location
 
     with pytest.raises(IndexUnreachableError, match="is not an HTTP address"):
         read(IndexConfiguration(default=index.url), tmp_path)
 
 
-def test_redirects_end(index: PackageIndex, tmp_path: Path) -> None:
+def test_the_number_of_redirects_is_limited(index: PackageIndex, tmp_path: Path) -> None:
     index.redirects[PAGE] = PAGE
 
     with pytest.raises(IndexUnreachableError, match="more than 10 redirects"):
         read(IndexConfiguration(default=index.url), tmp_path)
 
 
-def test_a_malformed_address_is_named_without_its_credentials(tmp_path: Path) -> None:
+def test_the_error_of_a_malformed_address_hides_its_credentials(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`http://example.org:port/simple` is malformed"):
         IndexClient(IndexConfiguration(default="http://me:pw@example.org:port/simple"), cache=DiskCache(tmp_path))

@@ -1,4 +1,4 @@
-"""Whatever an index does wrong, a recommendation is right, or ends with one sentence and its exit code."""
+"""With any fault of an index, a recommendation is right or ends with an error message and its exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from advisor.resolve.recommend import make_request, recommend
 from knowledge.domain.errors import AdvisorError
 from knowledge.rules.engine import RuleBook
 from tests.advisor.factories import MACHINE, build_client, build_problem, empty_estimator, versions_of
-from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, say_nothing, send, table
+from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, send, stay_silent, table
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -56,22 +56,22 @@ CASES = [(row, place) for row in ROWS for place in PLACES if place in row.outcom
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for nothing between two tries, and let nobody else's name server answer."""
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait between retries, and do not ask a name server."""
     monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 0.001)
     resolve = socket.getaddrinfo
 
-    def known(host: str, *arguments: object, **named: object) -> object:
+    def resolve_except_invalid(host: str, *arguments: object, **options: object) -> object:
         if host == "index.invalid":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return resolve(host, *arguments, **named)  # type: ignore[arg-type]
+        return resolve(host, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(socket, "getaddrinfo", known)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_except_invalid)
 
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Certificates with their keys: one that nobody trusts, one that has expired, one of another host."""
+    """Invalid certificates with their keys: self-signed, expired, and for another host."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     folder = tmp_path_factory.mktemp("tls")
@@ -80,20 +80,25 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (folder / "serial").write_text("01")
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
     times = ["-startdate", "20200101000000Z", "-enddate", "20210101000000Z"]
-    ours, others = "subjectAltName=IP:127.0.0.1", "subjectAltName=DNS:example.org"
-    found = {}
-    for name, host, more in (("self-signed", ours, []), ("expired", ours, times), ("other name", others, [])):
+    own_name, other_name = "subjectAltName=IP:127.0.0.1", "subjectAltName=DNS:example.org"
+    paths = {}
+    kinds: tuple[tuple[str, str, list[str]], ...] = (
+        ("self-signed", own_name, []),
+        ("expired", own_name, times),
+        ("other name", other_name, []),
+    )
+    for name, host, options in kinds:
         request = ["req", *key, "-subj", f"/CN={name}", "-addext", host, "-out", "request.pem"]
         sign = ["ca", "-batch", "-config", "ca.cnf", "-selfsign", "-keyfile", "key.pem", "-notext", "-days", "9"]
-        for command in (request, [*sign, *more, "-in", "request.pem", "-out", "certificate.pem"]):
+        for command in (request, [*sign, *options, "-in", "request.pem", "-out", "certificate.pem"]):
             subprocess.run(["openssl", *command], check=True, capture_output=True, cwd=folder)
-        found[name] = folder / f"{name}.pem"
-        found[name].write_bytes((folder / "key.pem").read_bytes() + (folder / "certificate.pem").read_bytes())
-    return found
+        paths[name] = folder / f"{name}.pem"
+        paths[name].write_bytes((folder / "key.pem").read_bytes() + (folder / "certificate.pem").read_bytes())
+    return paths
 
 
 class Clock:
-    """A clock that goes on by a second whenever it is read, for each thread on its own."""
+    """A clock that advances by a second at each reading, separately in each thread."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -105,7 +110,7 @@ class Clock:
 
 
 def wheel(requirement: str) -> bytes:
-    """Return a wheel whose metadata lies in another part than its end."""
+    """Return a wheel whose metadata is not in the same part as the end of the file."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         text = f"Metadata-Version: 2.2\nName: a\nVersion: 2.0\nRequires-Dist: {requirement}\n"
@@ -114,8 +119,8 @@ def wheel(requirement: str) -> bytes:
     return content.getvalue()
 
 
-def change(index: PackageIndex, *, between_parts: bool) -> None:
-    """Put another file into the place of the one that the page lists, at once or after the first part of it is read."""
+def replace_file(index: PackageIndex, *, between_parts: bool) -> None:
+    """Replace the listed file by another one, at once or after its first part was read."""
     path = PATHS["file"]
     index.files[WHEEL] = wheel("b>=1")
     index.entries["a"] = [entry for entry in index.entries["a"] if entry["filename"] != WHEEL]
@@ -130,8 +135,8 @@ def change(index: PackageIndex, *, between_parts: bool) -> None:
     index.faults[path] = answer
 
 
-def other_host(row: Row, index: PackageIndex, certificates: dict[str, Path], running: ExitStack) -> str:
-    """Return the address of another server that has what the index has."""
+def other_host(row: Row, index: PackageIndex, certificates: dict[str, Path], exit_stack: ExitStack) -> str:
+    """Return the address of another server with the same files."""
     if row.host == "unknown":
         return "http://index.invalid"
     if row.host == "refused":
@@ -140,13 +145,13 @@ def other_host(row: Row, index: PackageIndex, certificates: dict[str, Path], run
             return f"http://127.0.0.1:{unused.getsockname()[1]}"
     served = PackageIndex(certificate=certificates.get(row.host), files=index.files, entries=index.entries)
     served.separate_metadata = index.separate_metadata
-    return running.enter_context(served).url.replace("http:", "https:").removesuffix("/simple/")
+    return exit_stack.enter_context(served).url.replace("http:", "https:").removesuffix("/simple/")
 
 
 def attempt(
     configuration: IndexConfiguration, cache: Path
 ) -> tuple[tuple[Candidate, ...], IndexCandidates, AdvisorError | None]:
-    """Recommend a stack for `a`; return it, or the error."""
+    """Recommend a stack for `a`; return the stack or the error."""
     client = IndexClient(configuration, cache=DiskCache(cache))
     problem = build_problem("a")
     source = IndexCandidates(client, problem)
@@ -161,20 +166,20 @@ def attempt(
         client.close()
 
 
-def be_impatient(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for the answers of one path for a short time only."""
+def shorten_timeout(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the timeout of requests for one path."""
     request = requests.Session.request
 
-    def impatient(session: requests.Session, method: str, url: str, **named: Any) -> requests.Response:
+    def request_with_short_timeout(session: requests.Session, method: str, url: str, **named: Any) -> requests.Response:
         return request(session, method, url, **(named | ({"timeout": 0.05} if url.endswith(path) else {})))
 
-    monkeypatch.setattr(requests.Session, "request", impatient)
+    monkeypatch.setattr(requests.Session, "request", request_with_short_timeout)
 
 
-def check_sentence(error: AdvisorError, expected: Outcome, place: str) -> None:
-    """An error says what happened in one sentence, where, and what to do."""
-    told = " ".join([error.message, *getattr(error, "details", ())])
-    assert expected.message in told
+def check_message(error: AdvisorError, expected: Outcome, place: str) -> None:
+    """Check that an error names the cause, the place and a hint."""
+    text = " ".join([error.message, *getattr(error, "details", ())])
+    assert expected.message in text
     assert "\n" not in error.message
     if expected.exit_code == 4:
         assert PATHS[place] in error.message
@@ -182,7 +187,7 @@ def check_sentence(error: AdvisorError, expected: Outcome, place: str) -> None:
 
 
 @pytest.fixture
-def running() -> Iterator[ExitStack]:
+def exit_stack() -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
 
@@ -194,7 +199,7 @@ def test_a_fault_of_an_index_has_the_documented_outcome(
     index: PackageIndex,
     tmp_path: Path,
     certificates: dict[str, Path],
-    running: ExitStack,
+    exit_stack: ExitStack,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     index.add("a", "1.0", ["b>=1"])
@@ -203,11 +208,11 @@ def test_a_fault_of_an_index_has_the_documented_outcome(
     index.separate_metadata = place != "file"
     configuration = IndexConfiguration(default=index.url)
     if row.host in ("changed", "changing") and place == "file":
-        change(index, between_parts=row.host == "changing")
+        replace_file(index, between_parts=row.host == "changing")
     elif row.host == "changed":
         index.faults[PATHS[place]] = send(b"Metadata-Version: 2.2\nName: a\nVersion: 2.0\nRequires-Dist: c\n")
     elif row.host:
-        base = other_host(row, index, certificates, running)
+        base = other_host(row, index, certificates, exit_stack)
         trusted = certificates.get(row.host) if row.host != "self-signed" else None
         configuration = IndexConfiguration(
             default=f"{base}/simple/" if place == "page" else index.url, certificate=str(trusted) if trusted else None
@@ -215,22 +220,22 @@ def test_a_fault_of_an_index_has_the_documented_outcome(
         index.entries["a"][1]["url"] = f"{base}/files/{WHEEL}"
     elif row.answer is not None:
         index.faults[PATHS[place]] = row.answer
-    if row.answer is say_nothing:
-        be_impatient(PATHS[place], monkeypatch)
+    if row.answer is stay_silent:
+        shorten_timeout(PATHS[place], monkeypatch)
     if row.answer in (drip, drip_headers):
         monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=Clock().monotonic))
     expected = row.outcomes[place]
 
-    found, source, error = attempt(configuration, tmp_path)
+    stack, source, error = attempt(configuration, tmp_path)
 
     assert (error.exit_code if error else 0) == expected.exit_code, error
     if error is None:
-        assert versions_of(found) == {"a": "2.0" if place == "metadata" else "1.0", "b": "1.0"}
+        assert versions_of(stack) == {"a": "2.0" if place == "metadata" else "1.0", "b": "1.0"}
         assert expected.message in " ".join(skipped.reason for skipped in source.skipped())
     else:
-        check_sentence(error, expected, place)
+        check_message(error, expected, place)
     if PATHS[place] in index.faults:
-        # Who gives up may be ahead of who answers.
+        # The client may give up before the server counts the request.
         for _ in range(1000):
             if index.tries[PATHS[place]] >= expected.tries:
                 break
@@ -244,7 +249,7 @@ def test_the_documentation_has_the_table_of_faults() -> None:
     assert table() in page.read_text(encoding="utf-8"), "put in what `python -m tests.advisor.index_faults` prints"
 
 
-def test_a_connection_that_breaks_once_is_no_error(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_broken_connection_is_retried(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "2.0", ["b>=1"])
     page = index.answer(PATHS["page"], {"Accept": "json"})[1]
 
@@ -257,7 +262,7 @@ def test_a_connection_that_breaks_once_is_no_error(index: PackageIndex, tmp_path
     assert [file.filename for file in client.files(canonicalize_name("a"))] == [WHEEL]
 
 
-def test_a_compressed_page_that_ends_too_early_is_an_error(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_truncated_compressed_page_is_an_error(index: PackageIndex, tmp_path: Path) -> None:
     links = "".join(f'<a href="{n}">a-{n}.0-py3-none-any.whl</a>' for n in range(500))
     whole = gzip.compress(f"<html><body>{links}</body></html>".encode())
     index.faults[PATHS["page"]] = send(whole[: len(whole) // 2], kind="text/html", Content_Encoding="gzip")
@@ -270,7 +275,7 @@ def test_a_compressed_page_that_ends_too_early_is_an_error(index: PackageIndex, 
 
 
 @pytest.mark.parametrize("cut", [1, 8, 9])
-def test_the_checksum_of_a_compressed_page_is_part_of_it(index: PackageIndex, tmp_path: Path, cut: int) -> None:
+def test_a_compressed_page_without_its_checksum_is_an_error(index: PackageIndex, tmp_path: Path, cut: int) -> None:
     whole = gzip.compress(f'<a href="x">{WHEEL}</a>'.encode())
     index.faults[PATHS["page"]] = send(whole[:-cut], kind="text/html", Content_Encoding="gzip")
 
@@ -288,7 +293,7 @@ def test_a_compressed_page_of_several_members_is_read(index: PackageIndex, tmp_p
     assert [file.filename for file in files] == [WHEEL, "a-1.0-py3-none-any.whl"]
 
 
-def test_a_file_that_breaks_off_once_is_read_from_its_beginning(index: PackageIndex, tmp_path: Path) -> None:
+def test_an_interrupted_download_is_repeated_from_the_start(index: PackageIndex, tmp_path: Path) -> None:
     content = bytes(range(256)) * 1000
     index.add_file("a", "a-2.0.tar.gz", content)
 
@@ -306,7 +311,7 @@ def test_a_file_that_breaks_off_once_is_read_from_its_beginning(index: PackageIn
     assert index.tries["/files/a-2.0.tar.gz"] == 2
 
 
-def test_answers_through_a_proxy_have_a_deadline(
+def test_responses_through_a_proxy_have_a_deadline(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=Clock().monotonic))
@@ -319,7 +324,7 @@ def test_answers_through_a_proxy_have_a_deadline(
         client.files(canonicalize_name("a"))
 
 
-def test_a_command_ends_with_a_sentence_a_hint_and_the_exit_code(
+def test_a_command_ends_with_a_message_a_hint_and_the_exit_code(
     index: PackageIndex, tmp_path: Path, advisor_here: Advisor
 ) -> None:
     index.add("a", "2.0", ["b>=1"], code="")

@@ -1,4 +1,4 @@
-"""What servers say beside their content: headers that nobody means, and habits that pip puts up with."""
+"""Unusual headers and redirects of servers that pip accepts, too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHEEL = "a-1.0-py3-none-any.whl"
         ("max-age=", FRESH_SECONDS),
     ],
 )
-def test_any_cache_control_is_read(index: PackageIndex, tmp_path: Path, value: str, seconds: int) -> None:
+def test_any_cache_control_is_accepted(index: PackageIndex, tmp_path: Path, value: str, seconds: int) -> None:
     index.cache_control = value
     index.add("a", "1.0")
 
@@ -37,7 +37,7 @@ def test_any_cache_control_is_read(index: PackageIndex, tmp_path: Path, value: s
 @pytest.mark.parametrize(
     "value", ["9" * 5000, "Fri, 31 Dec 99999999999 23:59:59 GMT", "Fri, 99 Foo 2020 99:99:99 +99999999999999", "soon"]
 )
-def test_any_retry_after_is_read(
+def test_any_retry_after_is_accepted(
     index: PackageIndex, tmp_path: Path, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -51,7 +51,7 @@ def test_any_retry_after_is_read(
 
 
 @pytest.mark.parametrize("field", ["0-1/" + "9" * 5000, "9" * 5000 + "-1/2"])
-def test_any_content_range_is_read(index: PackageIndex, tmp_path: Path, field: str) -> None:
+def test_any_content_range_is_accepted(index: PackageIndex, tmp_path: Path, field: str) -> None:
     index.separate_metadata, index.content_range = False, f"bytes {field}"
     index.add("a", "1.0", ["b>=1"])
     client = build_client(index, tmp_path)
@@ -60,7 +60,7 @@ def test_any_content_range_is_read(index: PackageIndex, tmp_path: Path, field: s
 
 
 class Moved(PackageIndex):
-    """An index whose pages are elsewhere, with links relative to there."""
+    """An index that redirects its pages, with links relative to the new address."""
 
     place = "/repo/pypi/simple/a/"
 
@@ -76,25 +76,25 @@ class Moved(PackageIndex):
 
 
 @pytest.mark.parametrize("json", [True, False])
-def test_links_of_a_page_are_relative_to_where_it_was_found(tmp_path: Path, json: bool) -> None:
+def test_links_of_a_redirected_page_are_relative_to_its_final_address(tmp_path: Path, json: bool) -> None:
     with Moved(json=json, etags=True) as index:
         index.add("a", "1.0", ["b>=1"])
         client = build_client(index, tmp_path)
         (file,) = client.files(A)
         required = [str(r) for r in client.metadata(file).requires]
-        (kept,) = build_client(index, tmp_path, offline=True).files(A)
+        (cached,) = build_client(index, tmp_path, offline=True).files(A)
         (same,) = build_client(index, tmp_path, refresh=True).files(A)
-        # The same page from another place has other links.
+        # The same page from another address has other links.
         index.place = "/other/simple/a/"
         (moved,) = build_client(index, tmp_path, refresh=True).files(A)
 
     assert file.url == index.url.replace("/simple/", f"/repo/pypi/files/{WHEEL}")
     assert moved.url == index.url.replace("/simple/", f"/other/files/{WHEEL}")
-    assert (file.index, required, kept, same) == (index.url, ["b>=1"], file, file)
+    assert (file.index, required, cached, same) == (index.url, ["b>=1"], file, file)
 
 
 class Labelled(PackageIndex):
-    """An index that takes the compression of an sdist for that of the answer, as Apache with `AddEncoding x-gzip`."""
+    """An index that declares the compression of an sdist as that of the response, like Apache with `AddEncoding`."""
 
     def _file(self, name: str, headers: dict[str, str]) -> tuple[int, bytes, str, dict[str, str]]:
         status, body, kind, more = super()._file(name, headers)
@@ -102,7 +102,7 @@ class Labelled(PackageIndex):
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_files_are_read_as_they_are(tmp_path: Path, ranges: bool) -> None:
+def test_files_are_not_decompressed_by_the_transport(tmp_path: Path, ranges: bool) -> None:
     with Labelled(separate_metadata=False, ranges=ranges) as index:
         index.add_sdist("a", "2.0")
         index.add("a", "1.0", ["b>=1"])

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments of writing a lock, of an import, of a campaign and of a migration.
+"""SIGKILL at random moments of a lock update, an import, a campaign and a migration.
 
 Most of it is slow, and `python -m benchmarks.kills` prints it. Quick tests of the same kind are in
 `tests/knowledge/test_store_dangers.py` (writers of a knowledge base) and in `tests/pi_runners/test_measuring.py`
@@ -25,12 +25,10 @@ open_knowledge_base(os.environ["ADVISOR_KNOWLEDGE"], shipped=False).close()
 
 
 @pytest.mark.parametrize("name", [pytest.param("lock", marks=pytest.mark.slow), "migration"])
-def test_what_a_killed_program_leaves_is_whole(
-    name: str, index: PackageIndex, tmp_path: Path, first_knowledge: Path
-) -> None:
+def test_files_are_complete_after_a_kill(name: str, index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
     operation = OPERATIONS[name](tmp_path, index, first_knowledge)
     if name == "migration":
-        # What ships takes longer to fill in than all the rest.
+        # Adding the shipped observations would take longer than everything else.
         operation.program = (sys.executable, "-c", OPEN)
 
     tally = kill_often(operation, tmp_path, kills=2, seed=1)
@@ -41,15 +39,17 @@ def test_what_a_killed_program_leaves_is_whole(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(OPERATIONS))
-def test_what_is_killed_often_is_whole(name: str, index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
+def test_files_are_complete_after_many_kills(
+    name: str, index: PackageIndex, tmp_path: Path, first_knowledge: Path
+) -> None:
     tally = kill_often(OPERATIONS[name](tmp_path, index, first_knowledge), tmp_path, kills=50, seed=2)
 
     print(tally.row)
     assert tally.violations == ()
 
 
-class Torn(Operation):
-    """A program that does not write whole files."""
+class NonAtomicProgram(Operation):
+    """A program that does not write files atomically."""
 
     name = "torn"
     variants = 1
@@ -74,24 +74,24 @@ class Torn(Operation):
 
     def kill(self, folder: Path, number: int, process: subprocess.Popen[bytes]) -> bool:
         process.wait()
-        # What a kill between the two writes leaves, and one that destroys what the next run needs.
+        # The states after a kill between the two writes, and after one that destroys the input of the next run.
         (folder / "file").write_text("ne" if number == 0 else "old")
         (folder / "file").chmod(0o444 if number == 1 else 0o644)
         return True
 
     def state(self, folder: Path, variant: int, output: str) -> str:
-        found = (folder / "file").read_text()
-        if found not in ("old", "new"):
-            raise ViolationError(f"the file is `{found}`")
-        return {"old": OLD, "new": NEW}[found]
+        text = (folder / "file").read_text()
+        if text not in ("old", "new"):
+            raise ViolationError(f"the file is `{text}`")
+        return {"old": OLD, "new": NEW}[text]
 
     def repeat(self, folder: Path, variant: int, process: subprocess.Popen[bytes], output: Path) -> None:
         if (folder / "file").stat().st_mode & 0o200:
             super().repeat(folder, variant, process, output)
 
 
-def test_a_torn_file_and_another_outcome_are_violations(tmp_path: Path) -> None:
-    tally = kill_often(Torn(), tmp_path, kills=3, seed=1)
+def test_an_incomplete_file_and_another_outcome_are_violations(tmp_path: Path) -> None:
+    tally = kill_often(NonAtomicProgram(), tmp_path, kills=3, seed=1)
 
     assert [text.rpartition(": ")[2] for text in tally.violations] == [
         "the file is `ne`",

@@ -1,4 +1,4 @@
-"""`advisor knowledge`, its output and its errors."""
+"""The output and the errors of `advisor knowledge`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from knowledge.exchange.files import observation_file, write_observations
-from tests.advisor.test_cli import one_sentence
+from tests.advisor.test_cli import is_error
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE, block, observation
 
 
 def write(path: Path, name: str = "made-up", **asked: object) -> Path:
-    """Write an observation file of a made-up block."""
+    """Write an observation file with an invented block."""
     path.write_bytes(observation_file(block({"2.0.0": 1.0, "1.26.4": 1.3, "1.25.0": 0.9}, name=name, **asked)))  # type: ignore[arg-type]
     return path
 
@@ -34,26 +34,26 @@ def test_a_round_of_mlperf_is_printed_as_published(advisor_here: Advisor) -> Non
     )
 
 
-def test_software_gains_on_one_machine_are_told_with_what_they_are_not(advisor_here: Advisor) -> None:
+def test_software_gains_on_one_machine_are_reported_with_their_limits(advisor_here: Advisor) -> None:
     arguments = ("knowledge", "compare", "--indicator", "mlperf_training", "--hardware", "dgx1")
 
     result, as_json = advisor_here(*arguments), advisor_here(*arguments, "--format", "json")
 
     assert "trains to 0.759 instead of 0.749" in result.stdout
     assert "fastest resnet on dgx1 (8): mxnet 20.6 (NGC), v0.7, 71.28 minutes" in result.stdout
-    found = json.loads(as_json.stdout)["software"]
-    assert {g["machine"] for g in found} == {"dgx1"}
-    assert any(g["speedup"] > 1.6 and g["significant"] for g in found)
+    comparison = json.loads(as_json.stdout)["software"]
+    assert {g["machine"] for g in comparison} == {"dgx1"}
+    assert any(g["speedup"] > 1.6 and g["significant"] for g in comparison)
 
 
-def test_scaling_is_told_with_its_efficiency(advisor_here: Advisor) -> None:
+def test_scaling_is_reported_with_its_efficiency(advisor_here: Advisor) -> None:
     result = advisor_here("knowledge", "compare", "--indicator", "mlperf_training", "--hardware", "tpu v3", "--scaling")
 
     assert "efficiency" in result.stdout
     assert "v0.6" in result.stdout
 
 
-def test_a_block_is_found_by_a_unique_prefix_of_its_name(advisor_here: Advisor) -> None:
+def test_a_block_is_selected_by_a_unique_prefix_of_its_name(advisor_here: Advisor) -> None:
     block = "20261120T235203Z-a1c3b58b"
 
     whole, prefix = advisor_here("pi", "show", block), advisor_here("pi", "show", block[:10])
@@ -65,7 +65,7 @@ def test_a_block_is_found_by_a_unique_prefix_of_its_name(advisor_here: Advisor) 
     assert f"write more of the name: {block}" in several.stderr.replace("\n", " ")
 
 
-def test_stacks_are_compared_and_drawn(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_stacks_are_compared_and_plotted(advisor_here: Advisor, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     write(tmp_path / "o.jsonl")
     advisor_here("knowledge", "import", "o.jsonl")
@@ -91,7 +91,7 @@ def test_stacks_are_compared_and_drawn(advisor_here: Advisor, tmp_path: Path) ->
     assert (tmp_path / "p.svg").read_bytes() == first
 
 
-def test_what_was_not_measured_together_is_refused_with_the_reason(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_comparing_stacks_of_different_blocks_is_refused_with_the_reason(advisor_here: Advisor, tmp_path: Path) -> None:
     elsewhere = replace(MACHINE, cpu=replace(MACHINE.cpu, microarchitecture="zen2"))
     rows = [observation("2.0.0", reference=True), observation("1.26.4", block="b2", hardware=elsewhere)]
     (tmp_path / "o.jsonl").write_text("\n".join(write_observations(rows)))
@@ -106,7 +106,7 @@ def test_what_was_not_measured_together_is_refused_with_the_reason(advisor_here:
     assert (other.returncode, unknown.returncode) == (2, 2)
     assert "they were measured on different machines" in other.stderr
     assert "`numpy==0.1` was not measured at this indicator" in unknown.stderr
-    assert one_sentence(other.stderr)
+    assert is_error(other.stderr)
 
 
 @pytest.mark.parametrize(
@@ -130,16 +130,16 @@ def test_what_was_not_measured_together_is_refused_with_the_reason(advisor_here:
         (("import", "sqlite:////proc/none/k.sqlite"), "cannot be"),
     ],
 )
-def test_bad_input_is_one_sentence(advisor_here: Advisor, arguments: tuple[str, ...], reason: str) -> None:
+def test_invalid_input_gives_one_message(advisor_here: Advisor, arguments: tuple[str, ...], reason: str) -> None:
     result = advisor_here("knowledge", *arguments)
 
-    # What cannot be reached is told from what was asked for wrongly.
+    # An unreachable knowledge base has another exit code than wrong usage.
     assert result.returncode == (4 if arguments[-1].startswith("sqlite:") else 2)
     assert reason in result.stderr
-    assert one_sentence(result.stderr)
+    assert is_error(result.stderr)
 
 
-def test_an_estimate_names_the_observations_that_carry_it(advisor_here: Advisor) -> None:
+def test_an_estimate_names_its_observations(advisor_here: Advisor) -> None:
     result = advisor_here(
         "knowledge", "estimate", "--stack", "numpy==1.26.4", "--hardware", "cpu-zen4", "--indicator", "sort"
     )
@@ -149,36 +149,38 @@ def test_an_estimate_names_the_observations_that_carry_it(advisor_here: Advisor)
     assert "sort@1[columns=1024,rows=64] float32 numpy/cpu" in result.stdout.splitlines()[6]
 
 
-def test_the_sound_part_of_a_damaged_file_is_kept_where_asked_for(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_keep_valid_imports_the_valid_part_of_a_damaged_file(advisor_here: Advisor, tmp_path: Path) -> None:
     path = write(tmp_path / "o.jsonl")
     lines = path.read_text().splitlines()
-    # Three stacks, one machine, eighteen observations; one is cut off, one has lost a digit.
+    # Three stacks, one machine, eighteen observations; one is truncated, one lacks a digit.
     lines[-1] = lines[-1][:40]
     lines[-3] = lines[-3].replace('"round":5', '"round":6')
     path.write_text("\n".join(lines))
 
     refused = advisor_here("knowledge", "import", "o.jsonl")
     none = advisor_here("knowledge", "export", "--block", "made-up").stdout
-    kept = advisor_here("knowledge", "import", "o.jsonl", "--keep-valid")
+    imported = advisor_here("knowledge", "import", "o.jsonl", "--keep-valid")
 
     assert (refused.returncode, none) == (2, "")
     assert f"o.jsonl:{len(lines) - 2}: not a record of an observation file" in refused.stderr
     assert "15 observations before this line are valid" in refused.stderr
-    assert "16 added, 0 already stored, 2 lines left out" in kept.stdout
-    assert f"o.jsonl:{len(lines)}: left out" in kept.stderr
+    assert "16 added, 0 already stored, 2 lines left out" in imported.stdout
+    assert f"o.jsonl:{len(lines)}: left out" in imported.stderr
 
 
-def test_a_compressed_file_that_was_cut_off_gives_what_it_holds(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_keep_valid_imports_the_valid_part_of_a_truncated_compressed_file(
+    advisor_here: Advisor, tmp_path: Path
+) -> None:
     whole = gzip.compress(write(tmp_path / "o.jsonl", rounds=60).read_bytes())
     (tmp_path / "o.jsonl.gz").write_bytes(whole[: len(whole) // 2])
 
     refused = advisor_here("knowledge", "import", "o.jsonl.gz")
-    kept = advisor_here("knowledge", "import", "o.jsonl.gz", "--keep-valid")
+    imported = advisor_here("knowledge", "import", "o.jsonl.gz", "--keep-valid")
 
     assert refused.returncode == 2
     assert "damaged or truncated" in refused.stderr
-    assert " added, 0 already stored" in kept.stdout
-    assert int(kept.stdout.split(": ")[1].split()[0]) > 10
+    assert " added, 0 already stored" in imported.stdout
+    assert int(imported.stdout.split(": ")[1].split()[0]) > 10
 
 
 def test_knowledge_bases_merge(advisor_here: Advisor, tmp_path: Path) -> None:
@@ -198,21 +200,21 @@ def test_knowledge_bases_merge(advisor_here: Advisor, tmp_path: Path) -> None:
     assert one["digest"] == two["digest"]
 
 
-def test_pruned_blocks_are_gone_and_what_ships_does_not_come_back(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_pruned_blocks_stay_removed_even_if_they_ship(advisor_here: Advisor, tmp_path: Path) -> None:
     write(tmp_path / "o.jsonl")
     advisor_here("knowledge", "import", "o.jsonl")
 
     planned = advisor_here("knowledge", "prune", "--before", "2020-01-01", "--dry-run")
     result = advisor_here("knowledge", "prune", "--block", "made-up", "--before", "2020-01-01")
-    left = advisor_here("knowledge", "mlperf-table", "--round", "v0.5")
+    remaining = advisor_here("knowledge", "mlperf-table", "--round", "v0.5")
 
     assert "would remove `mlperf-training-v0.5/" in planned.stdout
     assert "removed `made-up`: 18 observations" in result.stdout
-    assert left.returncode == 2
+    assert remaining.returncode == 2
     assert "every one is as it was stored" in advisor_here("knowledge", "verify").stdout
 
 
-def test_damage_is_found_and_told_by_the_exit_code(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_damage_is_reported_with_an_exit_code(advisor_here: Advisor, tmp_path: Path) -> None:
     import sqlite3
 
     write(tmp_path / "o.jsonl")
@@ -227,7 +229,7 @@ def test_damage_is_found_and_told_by_the_exit_code(advisor_here: Advisor, tmp_pa
     assert "column `median_seconds` is `-1.0`" in result.stdout
 
 
-def test_a_parquet_table_has_a_row_an_observation(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_a_parquet_table_has_a_row_for_each_observation(advisor_here: Advisor, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     write(tmp_path / "o.jsonl")
     advisor_here("knowledge", "import", "o.jsonl")
@@ -240,15 +242,15 @@ def test_a_parquet_table_has_a_row_an_observation(advisor_here: Advisor, tmp_pat
     assert all(len(row["samples"]) == 3 and json.loads(row["parameters"])["m"] == 8 for row in table)
 
 
-def test_mlperf_runs_are_imported_and_what_was_left_out_is_told(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_mlperf_runs_are_imported_and_skipped_files_are_reported(advisor_here: Advisor, tmp_path: Path) -> None:
     from tests.knowledge.test_mlperf import FILES, _tree
 
     _tree(tmp_path / "tree", FILES)
 
     result = advisor_here("knowledge", "import-mlperf", "tree")
-    written = advisor_here("knowledge", "import-mlperf", "tree", "-o", "m.jsonl.gz")
+    output = advisor_here("knowledge", "import-mlperf", "tree", "-o", "m.jsonl.gz")
 
     assert "tree: 1 added, 0 already stored, 1 left out" in result.stdout
     assert "result_1.txt` was left out: it contains no MLPerf log line" in result.stderr
-    assert "wrote 1 observations to `m.jsonl.gz`" in written.stdout
+    assert "wrote 1 observations to `m.jsonl.gz`" in output.stdout
     assert "0 added, 1 already stored" in advisor_here("knowledge", "import", "m.jsonl.gz").stdout

@@ -71,11 +71,11 @@ def test_a_requirements_lock_has_the_hash_of_every_package(locked: tuple[str, st
     ]
 
 
-def test_a_requirements_lock_says_what_requires_each_package(locked: tuple[str, str]) -> None:
+def test_a_requirements_lock_names_the_dependents_of_each_package(locked: tuple[str, str]) -> None:
     assert [line for line in locked[1].splitlines() if line.startswith("    #")] == ["    # via line 1", "    # via a"]
 
 
-def test_the_requirers_of_a_package_are_named_as_pip_compile_names_them(index: PackageIndex, tmp_path: Path) -> None:
+def test_dependents_are_written_like_pip_compile(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["c"])
     index.add("b", "1.0", ["c"])
     index.add("c", "1.0")
@@ -105,7 +105,7 @@ def test_the_requirers_of_a_package_are_named_as_pip_compile_names_them(index: P
     }
 
 
-def test_several_requirers_are_written_on_one_line_each(index: PackageIndex, tmp_path: Path) -> None:
+def test_each_of_several_dependents_has_its_own_line(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     advice, _ = recommend_stack(index, tmp_path / "cache", build_problem("a"))
     client = build_client(index, tmp_path / "cache")
@@ -117,7 +117,7 @@ def test_several_requirers_are_written_on_one_line_each(index: PackageIndex, tmp
     assert text.endswith("    # via\n    #   -r requirements.in\n    #   b\n")
 
 
-def test_a_file_name_adds_no_line_to_a_lock(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_file_name_cannot_add_a_line_to_a_lock(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     root = RootRequirement(
         requirement=Requirement("a"), origin="x:1", path=str(tmp_path / "x\n--index-url http:evil.txt")
@@ -130,7 +130,7 @@ def test_a_file_name_adds_no_line_to_a_lock(index: PackageIndex, tmp_path: Path)
     assert requirers == {"a": ("-r x?--index-url http:evil.txt",)}
 
 
-def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_does_not_change_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "pylock.toml"
     path.write_text("old")
 
@@ -145,6 +145,6 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     assert [p.name for p in tmp_path.iterdir()] == ["pylock.toml"]
 
 
-def test_a_folder_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
+def test_a_directory_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="could not be written: No such file or directory"):
         write_atomically(tmp_path / "none" / "pylock.toml", "new")

@@ -1,4 +1,4 @@
-"""What a page says of a file ends in locks and reports: one odd entry is left out, and no text of it forges a line."""
+"""Malformed entries of a page are left out, and no text of a page can add a line to a lock or report."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def test_a_malformed_entry_is_left_out_and_listed(
 
 
 @pytest.mark.parametrize(
-    ("entry", "shown"), [({"filename": 3}, "3"), ({"url": "a"}, "null"), ({"filename": ["a\x1b"]}, r'["a\u001b"]')]
+    ("entry", "message"), [({"filename": 3}, "3"), ({"url": "a"}, "null"), ({"filename": ["a\x1b"]}, r'["a\u001b"]')]
 )
 def test_an_entry_without_a_file_name_is_left_out_and_listed(
-    index: PackageIndex, tmp_path: Path, entry: dict[str, object], shown: str
+    index: PackageIndex, tmp_path: Path, entry: dict[str, object], message: str
 ) -> None:
     files = [entry, {"filename": WHEEL, "url": "a"}]
     page = json.dumps({"meta": {"api-version": "1.0"}, "files": files}).encode()
@@ -78,7 +78,7 @@ def test_an_entry_without_a_file_name_is_left_out_and_listed(
 
     assert [str(c.version) for c in source.candidates(A)] == ["1.0"]
     (skipped,) = source.skipped()
-    assert (skipped.reason, skipped.example) == ("malformed on the index page: `filename` is not of type str", shown)
+    assert (skipped.reason, skipped.example) == ("malformed on the index page: `filename` is not of type str", message)
 
 
 @pytest.mark.parametrize("key", ["core-metadata", "data-dist-info-metadata"])
@@ -98,7 +98,7 @@ def test_separate_metadata_may_have_an_empty_hash(index: PackageIndex, tmp_path:
     "attributes",
     ['href="a.whl#sha256=zz"', f'href="a.whl#sha256={HASH}0"', 'href="a.whl" data-core-metadata="sha256=zz"'],
 )
-def test_a_hash_of_an_html_page_is_a_sha256(attributes: str) -> None:
+def test_only_a_sha256_in_an_html_link_is_used(attributes: str) -> None:
     body = f'<a {attributes}>{WHEEL}</a><a href="b.whl#sha256={HASH.upper()}">a-0.9-py3-none-any.whl</a>'
 
     listing = parse_page(body.encode(), "text/html", url="http://a.example/a/", index="http://a.example/")
@@ -108,8 +108,8 @@ def test_a_hash_of_an_html_page_is_a_sha256(attributes: str) -> None:
 
 
 @pytest.mark.parametrize("fragment", [f"sha256={HASH}&egg=a", f"egg=a&sha256={HASH}"])
-def test_a_hash_stands_among_other_parts_of_a_fragment(fragment: str) -> None:
-    # As pip reads it (pip/_internal/models/link.py).
+def test_a_hash_is_found_among_other_parts_of_a_fragment(fragment: str) -> None:
+    # Like pip (pip/_internal/models/link.py).
     body = f'<a href="a.whl#{fragment}">{WHEEL}</a>'
 
     listing = parse_page(body.encode(), "text/html", url="http://a.example/a/", index="http://a.example/")
@@ -117,7 +117,7 @@ def test_a_hash_stands_among_other_parts_of_a_fragment(fragment: str) -> None:
     assert [file.sha256 for file in listing.files] == [HASH]
 
 
-def test_a_file_name_with_control_characters_is_listed_without_them(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_file_name_with_control_characters_is_skipped(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add("a", "0.9")
     index.entries["a"][0]["filename"] = "a-1.0\x1b]0;x\x07\n-py3-none-any.whl"
@@ -130,7 +130,7 @@ def test_a_file_name_with_control_characters_is_listed_without_them(index: Packa
     assert skipped.example == r"a-1.0\x1b]0;x\x07\n-py3-none-any.whl"
 
 
-def test_no_text_of_a_page_adds_a_line_to_a_lock(index: PackageIndex, tmp_path: Path) -> None:
+def test_no_text_of_a_page_can_add_a_line_to_a_lock(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add("a", "0.9")
     true = index.entries["a"][0]["hashes"]["sha256"]
@@ -176,7 +176,7 @@ def test_a_folded_requirement_of_metadata_is_read(index: PackageIndex, tmp_path:
     assert [str(r) for r in client.metadata(client.files(A)[0]).requires] == ["b>=1"]
 
 
-def test_an_error_of_metadata_is_short(index: PackageIndex, tmp_path: Path) -> None:
+def test_the_message_of_a_metadata_error_is_short(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", metadata=f"Metadata-Version: 2.1\nName: a\nVersion: {'x' * 1_000_000}\n")
     client = build_client(index, tmp_path)
 
@@ -186,18 +186,18 @@ def test_an_error_of_metadata_is_short(index: PackageIndex, tmp_path: Path) -> N
     assert len(str(caught.value)) < 500
 
 
-def test_identifiers_of_vulnerabilities_are_identifiers(index: PackageIndex, tmp_path: Path) -> None:
+def test_invalid_identifiers_of_vulnerabilities_are_replaced(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.vulnerabilities["a", "1.0"] = ["PYSEC-2024-1", "\x1b]0;x\x07\nfoo", "\ud800"]
     client = build_client(index, tmp_path)
     (file,) = client.files(A)
 
-    found = client.vulnerabilities(file, "a", "1.0")
+    identifiers = client.vulnerabilities(file, "a", "1.0")
 
-    assert found == ("PYSEC-2024-1", "malformed-identifier", "malformed-identifier")
+    assert identifiers == ("PYSEC-2024-1", "malformed-identifier", "malformed-identifier")
 
 
-def test_messages_show_control_characters_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_escape_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     say_error(InputError("it says `\x1b]0;x\x07\ud800`", hint="do\u2028this"))
 
     assert capsys.readouterr().err == "error: it says `\\x1b]0;x\\x07\\ud800`\nhint: do\\u2028this\n"
@@ -244,7 +244,7 @@ def test_the_text_of_a_link_is_read_up_to_a_limit(piece: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", ["json", "objects", "html", "elements"])
-def test_a_page_lists_a_bounded_number_of_files(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_page_is_read_up_to_a_number_of_files(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(page, "PAGE_FILES", 20)
     entry = b'{"filename":"a-1.0.tar.gz","url":"a"}'
 
@@ -259,13 +259,13 @@ def test_a_page_lists_a_bounded_number_of_files(monkeypatch: pytest.MonkeyPatch,
         listing = parse_page(body, content_type, url="http://a.example/a/", index="http://a.example/")
         return len(listing.files)
 
-    most = {"objects": 18, "elements": 16}.get(kind, 20)
-    assert parse(most) == (1 if kind == "objects" else most)
+    limit = {"objects": 18, "elements": 16}.get(kind, 20)
+    assert parse(limit) == (1 if kind == "objects" else limit)
     with pytest.raises(ValueError, match="more than"):
-        parse(most + 2)
+        parse(limit + 2)
 
 
-def test_a_base_that_is_no_address_refuses_the_page(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_page_with_an_invalid_base_address_is_refused(index: PackageIndex, tmp_path: Path) -> None:
     index.page_text, index.page_type = f'<base href="http://[::1">{LINK.decode()}', "text/html"
 
     with pytest.raises(IndexAnswerError, match="did not answer with a project page"):

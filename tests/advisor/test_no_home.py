@@ -1,4 +1,4 @@
-"""Where nothing can be kept, the program says so once, reads what ships, and works."""
+"""Without a writable home directory, the program warns once, uses the shipped observations, and works."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.package_index import PackageIndex
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def a_file_in_the_way(folder: Path) -> dict[str, str]:
+def home_is_a_file(folder: Path) -> dict[str, str]:
     (folder / "file").write_text("")
     return {"HOME": str(folder / "file" / "home")}
 
 
-def a_device(_: Path) -> dict[str, str]:
+def home_is_a_device(_: Path) -> dict[str, str]:
     return {"HOME": "/dev/null"}
 
 
-def a_directory_without_write_permission(folder: Path) -> dict[str, str]:
+def home_is_read_only(folder: Path) -> dict[str, str]:
     home = folder / "home"
     home.mkdir()
     home.chmod(0o555)
@@ -33,13 +33,13 @@ def a_directory_without_write_permission(folder: Path) -> dict[str, str]:
 
 
 def no_home(_: Path) -> dict[str, str]:
-    # The user of this number has no entry that would name one.
+    # The user with this id has no entry with a home directory.
     return {"HOME": ""}
 
 
 @pytest.fixture
 def run(index: PackageIndex, tmp_path: Path) -> Run:
-    """Run the command line in a project, with variables of its own."""
+    """Run the command line in a project with its own variables."""
     index.add("a", "1.0", code="")
     index.add("a", "2.0", code="")
     folder = tmp_path / "project"
@@ -68,8 +68,8 @@ def run(index: PackageIndex, tmp_path: Path) -> Run:
     return run
 
 
-def test_advice_is_given_where_nothing_can_be_kept(run: Run, tmp_path: Path) -> None:
-    result = run("advise", home=a_file_in_the_way(tmp_path))
+def test_advise_works_without_a_writable_home(run: Run, tmp_path: Path) -> None:
+    result = run("advise", home=home_is_a_file(tmp_path))
 
     assert result.returncode == 0, result.stderr
     assert "only the observations that ship with the program are used" in result.stderr
@@ -79,26 +79,26 @@ def test_advice_is_given_where_nothing_can_be_kept(run: Run, tmp_path: Path) -> 
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_the_gate_judges_where_nothing_can_be_kept(run: Run, tmp_path: Path) -> None:
+def test_the_gate_works_without_a_writable_home(run: Run, tmp_path: Path) -> None:
     (tmp_path / "project" / "requirements.txt").write_text("a==2.0\n")
 
-    result = run("check", home=a_device(tmp_path))
+    result = run("check", home=home_is_a_device(tmp_path))
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert "passed: " in result.stdout
     assert result.stderr.count("warning: ") == 2
 
 
-def test_what_would_be_added_is_never_lost_silently(run: Run, tmp_path: Path) -> None:
+def test_adding_observations_without_a_writable_home_is_an_error(run: Run, tmp_path: Path) -> None:
     (tmp_path / "observations.jsonl").write_text("")
 
-    added = run("knowledge", "import", str(tmp_path / "observations.jsonl"), home=a_file_in_the_way(tmp_path))
+    added = run("knowledge", "import", str(tmp_path / "observations.jsonl"), home=home_is_a_file(tmp_path))
 
     assert added.returncode == 4
     assert "cannot be created" in added.stderr
 
 
-def test_a_cache_that_can_be_read_is_used(run: Run, tmp_path: Path, first_knowledge: Path) -> None:
+def test_a_read_only_cache_is_used(run: Run, tmp_path: Path, first_knowledge: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     own = shutil.copy(first_knowledge, tmp_path / "own.sqlite")
@@ -111,29 +111,29 @@ def test_a_cache_that_can_be_read_is_used(run: Run, tmp_path: Path, first_knowle
     assert result.stderr.count("warning: ") == 1
 
 
-SOMEBODY = ("unshare", "--user", "--map-user=54321")
-"""Makes the superuser a user who has no entry among the users and no right to ignore permissions."""
+UNPRIVILEGED = ("unshare", "--user", "--map-user=54321")
+"""Command that runs another one as a user without an entry and without the right to ignore permissions."""
 
 
-def may_become_somebody() -> bool:
+def can_drop_privileges() -> bool:
     try:
-        return subprocess.run([*SOMEBODY, "true"], capture_output=True, check=False).returncode == 0
+        return subprocess.run([*UNPRIVILEGED, "true"], capture_output=True, check=False).returncode == 0
     except OSError:
         return False
 
 
-@pytest.mark.skipif(not may_become_somebody(), reason="no user namespaces")
+@pytest.mark.skipif(not can_drop_privileges(), reason="no user namespaces")
 @pytest.mark.parametrize(
     ("prepare", "reason"),
-    [(a_directory_without_write_permission, "permission denied"), (no_home, "there is no home directory")],
+    [(home_is_read_only, "permission denied"), (no_home, "there is no home directory")],
 )
-def test_a_user_who_may_not_write_is_served(
+def test_a_user_without_write_permission_can_run_the_program(
     run: Run, tmp_path: Path, prepare: Callable[[Path], dict[str, str]], reason: str
 ) -> None:
     home = prepare(tmp_path)
 
-    result = run("advise", "--dry-run", home=home, prefix=SOMEBODY)
-    refused = run("knowledge", "import", "pyproject.toml", home=home, prefix=SOMEBODY)
+    result = run("advise", "--dry-run", home=home, prefix=UNPRIVILEGED)
+    refused = run("knowledge", "import", "pyproject.toml", home=home, prefix=UNPRIVILEGED)
 
     assert result.returncode == 0, result.stderr
     assert result.stderr.count(reason) == 2

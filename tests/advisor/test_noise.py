@@ -1,4 +1,4 @@
-"""How often noise alone changes a lock, on simulated knowledge bases of which the truth is known."""
+"""How often noise alone changes a lock, on simulated knowledge bases with known true speeds."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ VERSIONS = ("2.3.0", "2.2.0", "2.1.0", "2.0.0", "1.26.0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """What changes the time of a process, beside its stack.
+    """Sources of noise in the time of a process.
 
     Attributes:
         deviation: Standard deviation of the log time of an indicator in a process.
-        disturbed: Share of the processes that something else slows down.
-        scale: Mean log factor by which it does.
-        rounds: Rounds of a block.
-        blocks: Blocks of the knowledge base.
-        lasting: Standard deviation of what an arm keeps through a block, and of what each indicator of it keeps.
+        disturbed: Share of the processes that other load slows down.
+        scale: Mean log factor of that slow-down.
+        rounds: Number of rounds of a block.
+        blocks: Number of blocks of the knowledge base.
+        lasting: Standard deviation of the noise that is constant in a block: for each arm and each of its indicators.
     """
 
     deviation: float = 0.05
@@ -43,10 +43,10 @@ class Noise:
 
 
 def knowledge(seed: int, noise: Noise, gain: float) -> Iterator[Observation]:
-    """Yield blocks in which NumPy 2.1 is faster by a log speed-up, and the other versions are alike."""
+    """Yield blocks in which NumPy 2.1 has a given log speed-up over the other versions, which are equal."""
     generator = random.Random(seed)
     for block in range(noise.blocks):
-        kept = [[generator.gauss(0, noise.lasting) for _ in range(4)] for _ in range(len(VERSIONS) + 1)]
+        persistent = [[generator.gauss(0, noise.lasting) for _ in range(4)] for _ in range(len(VERSIONS) + 1)]
         for number in range(noise.rounds):
             drift = generator.gauss(0, 0.1)
             # The last arm is the A/A control.
@@ -54,25 +54,24 @@ def knowledge(seed: int, noise: Noise, gain: float) -> Iterator[Observation]:
                 slowed = generator.expovariate(1 / noise.scale) if generator.random() < noise.disturbed else 0.0
                 shared = generator.gauss(0, noise.deviation / 2)
                 for size in range(3):
-                    level = (
-                        drift + slowed + shared + generator.gauss(0, noise.deviation) + kept[arm][3] + kept[arm][size]
-                    )
+                    own = generator.gauss(0, noise.deviation)
+                    level = drift + slowed + shared + own + persistent[arm][3] + persistent[arm][size]
                     seconds = math.exp(level - gain * (version == "2.1.0"))
                     one = observation(version, round=number, arm=arm, reference=arm == 0, block=f"b{block}")
-                    # Nothing of this indicator ships for NumPy: what was measured counts itself.
+                    # There are no shipped observations of this indicator for NumPy: only the simulated ones count.
                     run = replace(RUN, name="conv1d", parameters={"m": 8 * 2**size, "n": 8, "k": 8})
                     yield replace(one, indicator=run, samples=(seconds, seconds))
 
 
 def leaves_the_baseline(seed: int, noise: Noise, gain: float = 0.0) -> bool:
-    """Whether any version is worth more than the newest one, for what a knowledge base holds."""
+    """Whether a version scores higher than the newest one with a knowledge base."""
     with open_knowledge_base("sqlite://", shipped=False) as store:
         store.add(knowledge(seed, noise, gain))
-        found = PosteriorEstimator(
+        estimator = PosteriorEstimator(
             ModelCache(store), hardware=MACHINE, workload=find_workload("equal"), frameworks=("numpy",)
         )
         offered = {"numpy": [Version(version) for version in VERSIONS]}
-        terms = found.terms(offered, {"numpy": Version(VERSIONS[0])})
+        terms = estimator.terms(offered, {"numpy": Version(VERSIONS[0])})
     return any(
         speed_steps(gain, framework.comparisons) > 0
         for framework in terms.frameworks
@@ -95,12 +94,12 @@ def test_noise_alone_changes_at_most_one_lock_in_twenty(bases: int) -> None:
     changed = {noise: sum(leaves_the_baseline(seed, noise) for seed in range(bases)) for noise in KINDS}
 
     assert sum(changed.values()) <= len(KINDS) * bases // 20
-    # No kind of noise hides behind the others.
+    # The limit holds for each kind of noise separately.
     assert max(changed.values()) <= bases // 10
 
 
-def test_a_real_gain_is_followed() -> None:
-    # Otherwise a program that never leaves the baseline would pass the test above.
+def test_a_real_gain_changes_the_recommendation() -> None:
+    # Without this test, a program that never leaves the baseline would pass the test above.
     followed = sum(leaves_the_baseline(seed, Noise(disturbed=0.1), gain=0.25) for seed in range(10))
 
     assert followed >= 9

@@ -1,4 +1,4 @@
-"""What the optimiser maximises: gains of frameworks and companions, as far as they are significant."""
+"""The objective of the optimiser: significant gains of frameworks and companions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from tests.package_index import PackageIndex
 
 @given(steps=st.lists(st.integers(-8, 8), min_size=4, max_size=4))
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_companion_counts_as_the_estimator_says(index: PackageIndex, tmp_path: Path, steps: list[int]) -> None:
+def test_the_score_of_a_companion_is_that_of_the_estimator(
+    index: PackageIndex, tmp_path: Path, steps: list[int]
+) -> None:
     for version in ("1.0", "2.0"):
         index.add("a", version, ["b"])
         index.add("b", version)
     both = [("2.0", "2.0"), ("2.0", "1.0"), ("1.0", "2.0"), ("1.0", "1.0")]
     gained = dict(zip(both, steps, strict=True))
-    # A little more than whole steps, so that cutting towards none takes nothing away.
+    # A little more than whole steps, so that rounding towards zero does not change them.
     with_companion = {pair: count * 0.0101 for pair, count in gained.items()}
     alone = {("a", v): with_companion[v, "2.0"] for v in ("1.0", "2.0")}
 
@@ -31,20 +33,20 @@ def test_a_companion_counts_as_the_estimator_says(index: PackageIndex, tmp_path:
         index, tmp_path, build_problem("a"), estimator=FixedScores(alone, with_companion=with_companion)
     )
 
-    chosen = versions_of(advice.optimum.stack)
-    assert gained[chosen["a"], chosen["b"]] == max(gained.values())
+    stack = versions_of(advice.optimum.stack)
+    assert gained[stack["a"], stack["b"]] == max(gained.values())
 
 
 @given(with_old=st.integers(-8, 8), with_new=st.integers(-8, 8), without=st.integers(0, 8))
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_an_absent_companion_earns_nothing_of_what_a_present_one_gains(
+def test_an_absent_companion_gets_no_part_of_a_companions_gain(
     index: PackageIndex, tmp_path: Path, with_old: int, with_new: int, without: int
 ) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0", ["b"])
     index.add("b", "1.0")
     index.add("b", "2.0")
-    # By versions of `a` and `b`: 1.0 does not need `b`, and would gain with it.
+    # By versions of `a` and `b`: version 1.0 of `a` does not require `b`, and would gain with it.
     gained = {("2.0", "2.0"): 0, ("2.0", "1.0"): with_old, ("1.0", ""): without, ("1.0", "1.0"): with_new}
     gains = FrameworkGains(
         framework="a",
@@ -59,15 +61,15 @@ def test_an_absent_companion_earns_nothing_of_what_a_present_one_gains(
         },
     )
 
-    class Stated(FixedScores):
+    class FixedGains(FixedScores):
         def terms(self, candidates: object, baseline: object) -> ScoreTerms:
             return ScoreTerms(frameworks=(gains,))
 
-    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=Stated({}))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
 
-    chosen = versions_of(advice.optimum.stack)
+    stack = versions_of(advice.optimum.stack)
     possible = {("2.0", "2.0"): 0, ("2.0", "1.0"): with_old, ("1.0", ""): without}
-    assert possible[chosen["a"], chosen.get("b", "")] == max(possible.values())
+    assert possible[stack["a"], stack.get("b", "")] == max(possible.values())
 
 
 def test_no_package_leaves_the_baseline_for_a_gain_that_is_not_significant() -> None:
@@ -78,26 +80,24 @@ def test_no_package_leaves_the_baseline_for_a_gain_that_is_not_significant() -> 
     assert speed_steps(doubtful, 1) == 0
     assert speed_steps(clear, 1) > 0
     assert speed_steps(PredictedGain(mean=-0.032, variance=0.0215**2), 1) < 0
-    # The best of ten versions is likely to look that much better by luck.
+    # The best of ten versions is likely to be that much better by chance.
     assert speed_steps(clear, 10) == 0
 
 
 @pytest.mark.parametrize(("mean", "counts", "too_doubtful"), [(0.05, 0.025, 0.026), (0.20, 0.077, 0.078)])
-def test_a_gain_counts_where_it_is_known_as_well_as_the_documentation_says(
-    mean: float, counts: float, too_doubtful: float
-) -> None:
+def test_a_gain_counts_from_the_documented_significance(mean: float, counts: float, too_doubtful: float) -> None:
     assert speed_steps(PredictedGain(mean=mean, variance=counts**2), 1) > 0
     assert speed_steps(PredictedGain(mean=mean, variance=too_doubtful**2), 1) == 0
 
 
-@pytest.mark.parametrize(("sure", "chosen"), [("a", {"a": "1.0", "b": "2.0"}), ("b", {"a": "2.0", "b": "1.0"})])
+@pytest.mark.parametrize(("sure", "expected"), [("a", {"a": "1.0", "b": "2.0"}), ("b", {"a": "2.0", "b": "1.0"})])
 def test_neither_framework_nor_companion_leaves_the_baseline_for_the_gain_of_the_other(
-    index: PackageIndex, tmp_path: Path, sure: str, chosen: dict[str, str]
+    index: PackageIndex, tmp_path: Path, sure: str, expected: dict[str, str]
 ) -> None:
     for version in ("1.0", "2.0"):
         index.add("a", version, ["b"])
         index.add("b", version)
-    # Both old versions gain: one beyond doubt, the other one within its noise.
+    # Both old versions gain: one significantly, the other within its noise.
     means = {name: 0.2 if name == sure else 0.05 for name in ("a", "b")}
     variances = {name: 0.0 if name == sure else 0.03**2 for name in ("a", "b")}
 
@@ -118,14 +118,14 @@ def test_neither_framework_nor_companion_leaves_the_baseline_for_the_gain_of_the
         },
     )
 
-    class Stated(FixedScores):
+    class FixedGains(FixedScores):
         def terms(self, candidates: object, baseline: object) -> ScoreTerms:
             return ScoreTerms(frameworks=(gains,))
 
-    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=Stated({}))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
 
-    assert versions_of(advice.optimum.stack) == chosen
-    # Neither gain is without doubt beyond what it is worth: the test would pass else for another reason.
+    assert versions_of(advice.optimum.stack) == expected
+    # The certainty equivalents must not be negative: otherwise the test would pass for another reason.
     assert min(g.cautious for g in gains.alone.values()) >= 0.0
 
 
@@ -133,7 +133,7 @@ def test_the_best_of_many_versions_must_gain_more(index: PackageIndex, tmp_path:
     for version in ("1.0", "2.0"):
         index.add("a", version)
     gain = PredictedGain(mean=0.046, variance=0.0215**2)
-    chosen = []
+    selected = []
     for comparisons in (1, 10):
         gains = FrameworkGains(
             framework="a",
@@ -142,14 +142,14 @@ def test_the_best_of_many_versions_must_gain_more(index: PackageIndex, tmp_path:
             comparisons=comparisons,
         )
 
-        class Stated(FixedScores):
+        class FixedGains(FixedScores):
             def terms(self, candidates: object, baseline: object, gains: FrameworkGains = gains) -> ScoreTerms:
                 return ScoreTerms(frameworks=(gains,))
 
-        advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=Stated({}))
-        chosen.append(versions_of(advice.optimum.stack)["a"])
+        advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
+        selected.append(versions_of(advice.optimum.stack)["a"])
 
-    assert chosen == ["1.0", "2.0"]
+    assert selected == ["1.0", "2.0"]
 
 
 @pytest.mark.parametrize("doubtful", ["a", "b"])
@@ -159,13 +159,13 @@ def test_the_best_of_many_stacks_must_gain_more_with_each_of_its_packages(
     for version in ("1.0", "2.0"):
         index.add("a", version, ["b"])
         index.add("b", version)
-    # One old version gains beyond doubt; the other one's gain is significant only if it is the only comparison.
+    # One old version gains significantly; the gain of the other is significant only as a single comparison.
     of = {name: exact_gain(0.2) for name in ("a", "b")} | {doubtful: PredictedGain(mean=0.046, variance=0.0215**2)}
 
     def both(*names: str) -> PredictedGain:
         return PredictedGain(mean=sum(of[n].mean for n in names), variance=sum(of[n].variance for n in names))
 
-    chosen = []
+    selected = []
     for comparisons in (1, 10):
         gains = FrameworkGains(
             framework="a",
@@ -182,11 +182,11 @@ def test_the_best_of_many_stacks_must_gain_more_with_each_of_its_packages(
             comparisons=comparisons,
         )
 
-        class Stated(FixedScores):
+        class FixedGains(FixedScores):
             def terms(self, candidates: object, baseline: object, gains: FrameworkGains = gains) -> ScoreTerms:
                 return ScoreTerms(frameworks=(gains,))
 
-        advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=Stated({}))
-        chosen.append(versions_of(advice.optimum.stack)[doubtful])
+        advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
+        selected.append(versions_of(advice.optimum.stack)[doubtful])
 
-    assert chosen == ["1.0", "2.0"]
+    assert selected == ["1.0", "2.0"]

@@ -54,7 +54,7 @@ def test_extras_and_groups_are_added(tmp_path: Path) -> None:
     assert names(tmp_path, groups=["test"]) == ["numpy", "pandas", "pytest", "ruff"]
 
 
-def test_a_requirements_file_is_read_with_all_it_includes(tmp_path: Path) -> None:
+def test_a_requirements_file_is_read_with_included_files(tmp_path: Path) -> None:
     write(
         tmp_path,
         requirements_txt="--index-url https://i/simple\n-r more.txt\n-c limits.txt\n"
@@ -66,16 +66,16 @@ def test_a_requirements_file_is_read_with_all_it_includes(tmp_path: Path) -> Non
 
     project = read_project(tmp_path)
 
-    found = {str(r.name): r for r in project.roots}
+    roots = {str(r.name): r for r in project.roots}
     assert project.index_url == "https://i/simple"
-    assert set(found) == {"numpy", "pandas", "scipy"}
-    assert found["scipy"].constraint
-    assert found["numpy"].hashes == {"a" * 64}
-    assert str(found["numpy"].requirement) == 'numpy[x]>=1; python_version > "3"'
-    assert found["pandas"].origin == "more.txt:1"
+    assert set(roots) == {"numpy", "pandas", "scipy"}
+    assert roots["scipy"].constraint
+    assert roots["numpy"].hashes == {"a" * 64}
+    assert str(roots["numpy"].requirement) == 'numpy[x]>=1; python_version > "3"'
+    assert roots["pandas"].origin == "more.txt:1"
 
 
-def test_the_project_table_applies_to_requirements_given_by_option(tmp_path: Path) -> None:
+def test_the_project_table_applies_to_requirements_files(tmp_path: Path) -> None:
     write(tmp_path, pyproject_toml=PYPROJECT, requirements_txt="six\n")
 
     project = read_project(tmp_path, requirements=[tmp_path / "requirements.txt"])
@@ -84,7 +84,7 @@ def test_the_project_table_applies_to_requirements_given_by_option(tmp_path: Pat
     assert project.settings == {"hardware": "h200"}
 
 
-def test_files_that_are_not_read_are_named(tmp_path: Path) -> None:
+def test_skipped_files_are_reported(tmp_path: Path) -> None:
     write(tmp_path, pyproject_toml=PYPROJECT, requirements_txt="numpy\n")
 
     assert "`requirements.txt` was not read" in read_project(tmp_path).skipped[0]
@@ -121,7 +121,7 @@ def test_an_address_in_pyproject_is_refused_with_its_line(tmp_path: Path) -> Non
         ({"requirements_txt": "-r nowhere.txt\n"}, "nowhere.txt"),
     ],
 )
-def test_an_unreadable_project_is_one_sentence(tmp_path: Path, files: dict[str, str], message: str) -> None:
+def test_an_unreadable_project_is_an_error(tmp_path: Path, files: dict[str, str], message: str) -> None:
     write(tmp_path, **files)
 
     with pytest.raises(InputError, match=message) as caught:
@@ -130,7 +130,7 @@ def test_an_unreadable_project_is_one_sentence(tmp_path: Path, files: dict[str, 
     assert "\n" not in caught.value.message
 
 
-def test_an_unknown_extra_and_group_name_those_that_exist(tmp_path: Path) -> None:
+def test_the_error_of_an_unknown_extra_or_group_lists_the_existing_ones(tmp_path: Path) -> None:
     write(tmp_path, pyproject_toml=PYPROJECT)
 
     with pytest.raises(InputError, match="has no extra `cuda`") as extra:
@@ -159,7 +159,7 @@ def required(*names: str) -> str:
         ('mine = [{ index = "cuda", extra = "gpu" }, { index = "cpu", extra = "cpu" }]', "with conditions"),
     ],
 )
-def test_a_source_of_uv_that_is_no_index_is_refused_with_its_line(tmp_path: Path, source: str, kind: str) -> None:
+def test_a_uv_source_that_is_not_an_index_is_refused_with_its_line(tmp_path: Path, source: str, kind: str) -> None:
     text = f'{required("six", "mine")}[tool.uv.sources]\nsix = {{ index = "i" }}\n{source}\n'
     write(tmp_path, pyproject_toml=text)
 
@@ -169,7 +169,7 @@ def test_a_source_of_uv_that_is_no_index_is_refused_with_its_line(tmp_path: Path
     assert "`mine`" in caught.value.message.lower()
 
 
-def test_a_source_in_a_table_of_its_own_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_uv_source_in_its_own_table_is_refused_with_its_line(tmp_path: Path) -> None:
     write(tmp_path, pyproject_toml=required("mine") + '[tool.uv.sources.mine]\ngit = "https://git.example.org/mine"\n')
 
     with pytest.raises(InputError, match=r"^pyproject.toml:6: `mine` has a source of kind `git`"):
@@ -179,12 +179,12 @@ def test_a_source_in_a_table_of_its_own_is_refused_with_its_line(tmp_path: Path)
 def test_an_ignored_source_of_an_unselected_package_is_reported(tmp_path: Path) -> None:
     write(tmp_path, pyproject_toml=required("six") + '[tool.uv.sources]\nmine = { path = "../mine" }\n')
 
-    [told] = read_project(tmp_path).skipped
+    [reason] = read_project(tmp_path).skipped
 
-    assert told.startswith("pyproject.toml:7: `mine` has a source of kind `path`")
+    assert reason.startswith("pyproject.toml:7: `mine` has a source of kind `path`")
 
 
-def test_an_index_that_the_settings_name_settles_a_conditional_one(tmp_path: Path) -> None:
+def test_the_package_index_setting_replaces_a_conditional_index(tmp_path: Path) -> None:
     text = required("torch") + (
         '[tool.uv.sources]\ntorch = [{ index = "cu", marker = "sys_platform == \'linux\'" }]\n'
         '[tool.advisor.package-index]\ntorch = "https://cuda.example.org/simple"\n'
@@ -221,14 +221,14 @@ def test_the_sources_of_a_uv_workspace_bind_its_members(tmp_path: Path, source: 
         ('[tool.poetry.dependencies]\nsix = { source = "private" }\n', 7),
     ],
 )
-def test_other_tables_that_take_a_package_from_elsewhere_are_refused(tmp_path: Path, table: str, line: int) -> None:
+def test_sources_in_tables_of_other_tools_are_refused(tmp_path: Path, table: str, line: int) -> None:
     write(tmp_path, pyproject_toml=required("six") + table)
 
     with pytest.raises(InputError, match=rf"^pyproject.toml:{line}: .*six"):
         read_project(tmp_path)
 
 
-def test_poetry_enriches_the_projects_own_dependencies_with_their_index(tmp_path: Path) -> None:
+def test_poetry_tables_add_indexes_to_the_projects_dependencies(tmp_path: Path) -> None:
     text = required("six", "mine") + (
         '[[tool.poetry.source]]\nname = "private"\nurl = "https://private.example.org/simple"\npriority = "explicit"\n'
         '[tool.poetry.dependencies]\nmine = { source = "private" }\n'
@@ -275,7 +275,7 @@ def test_a_pipfile_never_falls_back_to_another_index(tmp_path: Path, pipfile: st
         read_project(tmp_path)
 
 
-def test_variables_in_the_addresses_of_a_pipfile_are_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_in_addresses_of_a_pipfile_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN_OF_P", "secret")
     (tmp_path / "Pipfile").write_text(
         '[[source]]\nname = "p"\nurl = "https://${TOKEN_OF_P}@p.example.org/simple"\n[packages]\nsix = "*"\n'

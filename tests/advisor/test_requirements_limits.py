@@ -1,4 +1,4 @@
-"""Requirements that would take minutes to read are refused in one sentence."""
+"""Requirements that would take minutes to read are refused with an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from knowledge.domain.errors import InputError
 
 
 @pytest.mark.parametrize("line", ["numpy<3\n", "--pre\n", "no requirement\n"])
-def test_a_file_of_very_many_lines_is_refused(tmp_path: Path, line: str) -> None:
+def test_a_file_with_too_many_lines_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("# six thousand lines\n" + line * 6000)
 
@@ -22,7 +22,7 @@ def test_a_file_of_very_many_lines_is_refused(tmp_path: Path, line: str) -> None
         read_requirements(path)
 
 
-def test_files_that_include_others_many_times_are_refused(tmp_path: Path) -> None:
+def test_files_with_too_many_includes_are_refused(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("-r a.txt\n" * 100)
     (tmp_path / "a.txt").write_text("-r b.txt\n" * 100)
     (tmp_path / "b.txt").write_text("numpy<3\n" * 100)
@@ -50,7 +50,7 @@ def test_an_included_file_is_checked_before_it_is_parsed(tmp_path: Path, include
         read_requirements(tmp_path / "requirements.txt")
 
 
-def test_an_included_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_an_included_path_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("scipy\n-r endless\n")
     os.mkfifo(tmp_path / "endless")
 

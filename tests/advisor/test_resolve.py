@@ -25,7 +25,7 @@ CRASH = ConflictRule(
 )
 
 
-def test_without_knowledge_the_newest_is_advised(index: PackageIndex, tmp_path: Path) -> None:
+def test_without_observations_the_newest_version_is_recommended(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0"):
         index.add("a", version, ["b"])
         index.add("b", version)
@@ -36,7 +36,7 @@ def test_without_knowledge_the_newest_is_advised(index: PackageIndex, tmp_path: 
     assert advice.optimum.proven
 
 
-def test_a_faster_version_is_advised_over_a_newer_one(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_faster_version_is_recommended_over_a_newer_one(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0", "3.0"):
         index.add("a", version)
 
@@ -67,7 +67,7 @@ def test_a_package_that_nothing_requires_is_not_installed_for_its_speed(index: P
     assert versions_of(advice.optimum.stack) == {"a": "2.0"}
 
 
-def test_a_version_that_is_known_to_fail_is_avoided(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_version_with_a_recorded_failure_is_avoided(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0"):
         index.add("a", version)
 
@@ -88,7 +88,7 @@ def test_a_forbidden_pair_is_avoided_and_reported(index: PackageIndex, tmp_path:
     assert any(f.code == "ADV101" and "they crash" in f.message for f in advice.findings)
 
 
-def test_rules_that_leave_nothing_name_themselves(index: PackageIndex, tmp_path: Path) -> None:
+def test_rules_that_exclude_every_stack_are_named(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "2.0")
     index.add("b", "2.0")
     with pytest.raises(NoStackError, match="and the rules") as caught:
@@ -110,7 +110,7 @@ def test_a_dependency_is_backtracked_over_many_versions(index: PackageIndex, tmp
     assert advice.optimum.proven
 
 
-def test_extras_bring_their_requirements(index: PackageIndex, tmp_path: Path) -> None:
+def test_requirements_of_extras_are_resolved(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b[fast]"])
     index.add("b", "1.0", ['c; extra == "fast"', 'd; extra == "slow"'], extras=["fast", "slow"])
     index.add("c", "1.0")
@@ -149,7 +149,7 @@ def test_a_cycle_of_requirements_is_resolved(index: PackageIndex, tmp_path: Path
     assert set(versions_of(advice.optimum.stack)) == {"a", "b"}
 
 
-def test_two_lines_for_one_dependency_both_hold(index: PackageIndex, tmp_path: Path) -> None:
+def test_two_requirements_on_one_package_both_apply(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b>=1", "b>=0.5", "b<2"])
     for version in ("0.7", "1.5", "2.5"):
         index.add("b", version)
@@ -159,7 +159,7 @@ def test_two_lines_for_one_dependency_both_hold(index: PackageIndex, tmp_path: P
     assert versions_of(advice.optimum.stack)["b"] == "1.5"
 
 
-def test_a_version_with_malformed_metadata_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_version_with_malformed_metadata_is_skipped(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0", metadata="Metadata-Version: 2.1\nName: a\nVersion: 2.0\nRequires-Dist: b>>1\n")
 
@@ -169,7 +169,7 @@ def test_a_version_with_malformed_metadata_is_passed_over(index: PackageIndex, t
     assert any(f.code == "ADV107" for f in advice.findings)
 
 
-def test_a_wheel_that_is_for_another_python_is_no_candidate(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_wheel_for_another_python_is_not_a_candidate(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", requires_python=">=3.8")
     index.add("a", "2.0", requires_python=">=3.13")
     index.add("a", "3.0", tag="cp311-cp311-manylinux_2_28_x86_64")
@@ -181,7 +181,7 @@ def test_a_wheel_that_is_for_another_python_is_no_candidate(index: PackageIndex,
     assert {s.reason for s in source.skipped()} == {"requires another Python", "no wheel for the target"}
 
 
-def test_files_uploaded_later_do_not_exist(index: PackageIndex, tmp_path: Path) -> None:
+def test_files_uploaded_after_exclude_newer_are_ignored(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", uploaded="2025-01-01T00:00:00Z")
     index.add("a", "2.0", uploaded="2025-06-01T00:00:00Z")
     policy = CandidatePolicy(exclude_newer="2025-03-01T00:00:00+00:00")
@@ -202,12 +202,12 @@ def test_an_sdist_with_static_metadata_is_a_candidate_and_a_finding(index: Packa
     assert "only known after a build" in source.skipped()[0].reason
 
 
-def test_an_unknown_package_is_named_with_its_line(index: PackageIndex, tmp_path: Path) -> None:
+def test_the_error_of_an_unknown_package_names_its_line(index: PackageIndex, tmp_path: Path) -> None:
     with pytest.raises(NoStackError, match="package `tensorflwo`, required by line 1, is not on any configured index"):
         recommend_stack(index, tmp_path, build_problem("tensorflwo"))
 
 
-def test_a_conflict_names_who_requires_what(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_conflict_names_packages_and_their_requirements(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["c<2"])
     index.add("b", "1.0", ["c>=2"])
     index.add("c", "1.0")
@@ -225,18 +225,18 @@ def test_a_conflict_names_who_requires_what(index: PackageIndex, tmp_path: Path)
     )
 
 
-def test_verification_refuses_a_stack_that_does_not_hold(index: PackageIndex, tmp_path: Path) -> None:
+def test_verification_refuses_a_stack_with_an_unmet_requirement(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b<2"])
     index.add("b", "1.0")
     index.add("b", "2.0")
     advice, source = recommend_stack(index, tmp_path, build_problem("a"))
-    wrong = tuple(source.candidates(c.name)[0] for c in advice.optimum.stack)
+    other_stack = tuple(source.candidates(c.name)[0] for c in advice.optimum.stack)
 
     with pytest.raises(VerificationError, match="violates a requirement: .*b<2"):
-        verify(build_problem("a"), source, wrong)
+        verify(build_problem("a"), source, other_stack)
 
 
-def test_verification_refuses_a_stack_with_too_much_or_too_little(index: PackageIndex, tmp_path: Path) -> None:
+def test_verification_refuses_additional_and_missing_packages(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", ["b"])
     index.add("b", "1.0")
     index.add("c", "1.0")

@@ -1,4 +1,4 @@
-"""The report of `advise` states what the score knows: measured packages, rules, packages without measurements."""
+"""The report of `advise` lists the basis of the score: measured packages, rules, packages without measurements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stack(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return tmp_path
 
 
-def test_the_text_names_what_was_measured_and_what_was_not(stack: Path, advisor_here: Advisor) -> None:
+def test_the_text_report_names_measured_and_unmeasured_packages(stack: Path, advisor_here: Advisor) -> None:
     result = advisor_here(*ARGUMENTS, "--workload", "equal")
 
     lines = result.stdout.splitlines()
@@ -40,7 +40,7 @@ def test_the_text_names_what_was_measured_and_what_was_not(stack: Path, advisor_
     assert lines[place + 2].startswith("proof      optimal for the score, over 5 candidate versions")
 
 
-def test_the_json_lists_all_packages_of_the_stack(stack: Path, advisor_here: Advisor) -> None:
+def test_the_json_report_lists_all_packages_of_the_stack(stack: Path, advisor_here: Advisor) -> None:
     result = advisor_here(*ARGUMENTS, "--workload", "equal", "--format", "json")
 
     assert json.loads(result.stdout)["score"] == {
@@ -62,13 +62,13 @@ def test_a_measured_package_that_the_workload_does_not_use_is_named(stack: Path,
     assert score["unmeasured"] == ["tf-nightly"]
 
 
-def test_an_objective_without_speed_says_so(stack: Path, advisor_here: Advisor) -> None:
+def test_an_objective_without_speed_is_reported(stack: Path, advisor_here: Advisor) -> None:
     result = advisor_here(*ARGUMENTS, "--objective", "latest")
 
     assert "score      rules and freshness of all packages; objective `latest` ignores speed\n" in result.stdout
 
 
-def test_the_page_states_the_same(stack: Path, advisor_here: Advisor) -> None:
+def test_the_html_report_states_the_same(stack: Path, advisor_here: Advisor) -> None:
     page = advisor_here(*ARGUMENTS, "--workload", "equal", "--format", "html").stdout
 
     assert "<b>optimal for the score</b>" in page

@@ -33,7 +33,7 @@ def test_imports_and_calls_propose_a_workload(tmp_path: Path, workload: str) -> 
     assert proposal.signs
 
 
-def test_the_most_frequent_kind_decides_and_says_where(tmp_path: Path) -> None:
+def test_the_most_frequent_kind_decides_and_is_reported_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("from torch import nn\n\nx = nn.Conv2d(1, 1, 1)\ny = nn.Conv2d(1, 1, 1)\n")
     (tmp_path / "b.py").write_text("import torch\nclass N(torch.nn.LSTM):\n    pass\n")
 
@@ -44,7 +44,7 @@ def test_the_most_frequent_kind_decides_and_says_where(tmp_path: Path) -> None:
     assert proposal.signs == ("torch.nn.Conv2d (a.py:3)",)
 
 
-def test_a_notebook_is_read_without_what_is_not_python(tmp_path: Path) -> None:
+def test_shell_commands_and_text_of_a_notebook_are_ignored(tmp_path: Path) -> None:
     cell = {"cell_type": "code", "source": ["%matplotlib inline\n", "!pip install torch\n", "import torch\n"]}
     call = {"cell_type": "code", "source": ["m = torch.nn.GRU(1, 1)"]}
     (tmp_path / "n.ipynb").write_text(json.dumps({"cells": [cell, {"cell_type": "markdown", "source": ["# x"]}, call]}))
@@ -55,7 +55,7 @@ def test_a_notebook_is_read_without_what_is_not_python(tmp_path: Path) -> None:
     assert proposal.workload == "rnnt-inference"
 
 
-def test_what_is_not_the_projects_own_is_not_read(tmp_path: Path) -> None:
+def test_files_of_environments_and_tests_are_not_read(tmp_path: Path) -> None:
     for folder in (".venv", "env", "node_modules", "tests"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "model.py").write_text(PROGRAMS["cnn-training"])
@@ -64,7 +64,7 @@ def test_what_is_not_the_projects_own_is_not_read(tmp_path: Path) -> None:
     assert propose_workload(tmp_path) is None
 
 
-def test_what_is_no_python_is_passed_over_and_told(tmp_path: Path) -> None:
+def test_files_that_are_not_valid_python_are_skipped_and_reported(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print 'two'\n")
     (tmp_path / "b.py").write_bytes(b"\x00\xff")
     (tmp_path / "c.ipynb").write_text("not json")

@@ -1,4 +1,4 @@
-"""What the standards and the field's tools let a user say: indexes, overrides, sdists, objectives, damaged parts."""
+"""Options that standards and other tools define: indexes, overrides, sdists; objectives; damaged files."""
 
 from __future__ import annotations
 
@@ -54,10 +54,8 @@ def stack_from(configuration: IndexConfiguration, cache: Path, problem: Resoluti
     return versions_of(recommend(request).optimum.stack)
 
 
-def test_the_first_index_that_knows_a_package_is_the_only_one(
-    index: PackageIndex, other: PackageIndex, tmp_path: Path
-) -> None:
-    index.add("private", "9.0")  # An attacker's, on the public index.
+def test_only_the_first_index_with_a_package_is_used(index: PackageIndex, other: PackageIndex, tmp_path: Path) -> None:
+    index.add("private", "9.0")  # An attacker's package on the public index.
     index.add("public", "1.0")
     other.add("private", "1.0")
     both = IndexConfiguration(default=index.url, extra=(other.url,))
@@ -67,9 +65,7 @@ def test_the_first_index_that_knows_a_package_is_the_only_one(
     assert stack_from(replace(both, strategy="unsafe-best-match"), tmp_path / "2", problem)["private"] == "9.0"
 
 
-def test_a_bound_package_comes_from_its_index_and_nothing_else_does(
-    index: PackageIndex, other: PackageIndex, tmp_path: Path
-) -> None:
+def test_only_a_bound_package_comes_from_its_index(index: PackageIndex, other: PackageIndex, tmp_path: Path) -> None:
     index.add("torch", "2.9.0", ["helper"])
     index.add("helper", "1.0")
     other.add("torch", "2.8.0+cu126", ["helper"])
@@ -112,7 +108,7 @@ def build_wheel(*_, **__):
 
 
 def add_dynamic_sdist(index: PackageIndex, backend: str = BACKEND) -> None:
-    """Add an sdist that tells its requirements through its own build backend alone."""
+    """Add an sdist whose requirements are known only from its build backend."""
     content = io.BytesIO()
     parts = {
         "PKG-INFO": "Metadata-Version: 2.1\nName: a\nVersion: 1.0\n",
@@ -127,7 +123,7 @@ def add_dynamic_sdist(index: PackageIndex, backend: str = BACKEND) -> None:
     index.add_file("a", "a-1.0.tar.gz", content.getvalue())
 
 
-def test_an_sdist_is_built_only_on_the_users_word(index: PackageIndex, tmp_path: Path) -> None:
+def test_an_sdist_is_built_only_with_build_sdists(index: PackageIndex, tmp_path: Path) -> None:
     add_dynamic_sdist(index)
     index.add("b", "1.0")
 
@@ -140,7 +136,7 @@ def test_an_sdist_is_built_only_on_the_users_word(index: PackageIndex, tmp_path:
     assert {f.code for f in advice.findings} == {"ADV103"}
 
 
-def test_an_sdist_whose_build_fails_is_no_candidate(index: PackageIndex, tmp_path: Path) -> None:
+def test_an_sdist_whose_build_fails_is_not_a_candidate(index: PackageIndex, tmp_path: Path) -> None:
     add_dynamic_sdist(index, 'raise RuntimeError("no compiler here")')
 
     with pytest.raises(NoStackError) as caught:
@@ -149,7 +145,7 @@ def test_an_sdist_whose_build_fails_is_no_candidate(index: PackageIndex, tmp_pat
     assert "building the metadata of `a-1.0.tar.gz` failed" in " ".join(caught.value.details)
 
 
-def test_stable_prefers_age_and_evidence(index: PackageIndex, tmp_path: Path) -> None:
+def test_objective_stable_prefers_old_and_measured_versions(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0", uploaded="2025-01-01T00:00:00Z")
     index.add("a", "2.0", uploaded="2025-03-01T00:00:00Z")
     index.add("a", "3.0", uploaded="2025-06-01T00:00:00Z")
@@ -172,7 +168,7 @@ def test_stable_prefers_age_and_evidence(index: PackageIndex, tmp_path: Path) ->
     assert versions_of(measured.stack) == {"a": "1.0"}
 
 
-def test_stable_avoids_prereleases_that_are_admitted(index: PackageIndex, tmp_path: Path) -> None:
+def test_objective_stable_avoids_admitted_prereleases(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0rc1")
     problem = build_problem("a", policy=CandidatePolicy(prereleases=True))
@@ -181,7 +177,7 @@ def test_stable_avoids_prereleases_that_are_admitted(index: PackageIndex, tmp_pa
     assert versions_of(build_request(index, tmp_path, problem, objective="stable").best().stack) == {"a": "1.0"}
 
 
-def test_security_avoids_known_vulnerabilities_also_from_the_cache(index: PackageIndex, tmp_path: Path) -> None:
+def test_objective_security_avoids_vulnerabilities_even_from_the_cache(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0", "3.0", "4.0"):
         index.add("a", version)
     index.vulnerabilities = {("a", "4.0"): ["CVE-1"], ("a", "3.0"): ["CVE-1", "CVE-2"], ("a", "2.0"): []}
@@ -200,7 +196,7 @@ def test_security_avoids_known_vulnerabilities_also_from_the_cache(index: Packag
     ]
 
 
-def test_what_vanishes_between_two_requests_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_file_that_disappears_between_two_requests_is_skipped(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0")
     index.separate_metadata = False
@@ -212,7 +208,7 @@ def test_what_vanishes_between_two_requests_is_passed_over(index: PackageIndex, 
     assert any(f.code == "ADV107" and "no longer exists" in f.message for f in advice.findings)
 
 
-def test_a_wheel_that_is_no_archive_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_wheel_that_is_not_an_archive_is_skipped(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.separate_metadata = False
     index.add_file("a", "a-2.0-py3-none-any.whl", b"not a zip file at all")
@@ -223,7 +219,7 @@ def test_a_wheel_that_is_no_archive_is_passed_over(index: PackageIndex, tmp_path
     assert any(f.code == "ADV107" and "not a readable wheel" in f.message for f in advice.findings)
 
 
-def test_a_wheel_whose_metadata_is_of_another_version_is_passed_over(index: PackageIndex, tmp_path: Path) -> None:
+def test_a_wheel_with_metadata_of_another_version_is_skipped(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add("a", "2.0", metadata="Metadata-Version: 2.1\nName: a\nVersion: 7.0\n")
 
@@ -233,7 +229,7 @@ def test_a_wheel_whose_metadata_is_of_another_version_is_passed_over(index: Pack
     assert any("metadata and file name disagree" in f.message for f in advice.findings)
 
 
-def test_versions_that_are_not_pep_440_are_listed_and_passed_over(index: PackageIndex, tmp_path: Path) -> None:
+def test_versions_that_are_not_pep_440_are_listed_and_skipped(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
     index.add_file("a", "a-2.0-final-py3-none-any.whl", b"")
     index.add_file("a", "a-newest.tar.gz", b"")
@@ -253,7 +249,7 @@ def test_versions_that_are_not_pep_440_are_listed_and_passed_over(index: Package
         ('os_name in "posix nt"', True),
     ],
 )
-def test_odd_markers_are_evaluated_for_the_target(
+def test_unusual_markers_are_evaluated_for_the_target(
     index: PackageIndex, tmp_path: Path, marker: str, holds: bool
 ) -> None:
     index.add("a", "1.0", [f"b; {marker}"])
@@ -264,7 +260,7 @@ def test_odd_markers_are_evaluated_for_the_target(
     assert versions_of(advice.optimum.stack) == ({"a": "1.0", "b": "1.0"} if holds else {"a": "1.0"})
 
 
-def test_a_local_version_carries_its_cuda_into_the_report(index: PackageIndex, tmp_path: Path) -> None:
+def test_the_cuda_version_of_a_local_version_is_reported(index: PackageIndex, tmp_path: Path) -> None:
     from knowledge.domain.stack import carried_cuda
 
     index.add("torch", "2.8.0+cu126")
@@ -276,7 +272,7 @@ def test_a_local_version_carries_its_cuda_into_the_report(index: PackageIndex, t
 
 
 @pytest.mark.parametrize(("objective", "lack"), [("security", "vulnerability record"), ("stable", "upload time")])
-def test_a_criterion_that_the_index_says_nothing_of_is_told(
+def test_an_objective_without_data_of_the_index_is_reported(
     index: PackageIndex, tmp_path: Path, objective: ObjectiveName, lack: str
 ) -> None:
     index.add("a", "1.0", uploaded=None)

@@ -1,4 +1,4 @@
-"""Builds for another vendor's accelerators are no advice, and the report names the target's accelerator."""
+"""Builds for another vendor's accelerators are not recommended; the report names the target's accelerator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.package_index import PackageIndex
 
 @pytest.fixture
 def project(index: PackageIndex, tmp_path: Path) -> Path:
-    """A project that requires PyTorch, of which the index has the default builds: those for CUDA."""
+    """A project that requires PyTorch; the index has its default builds, which are for CUDA."""
     for version in ("2.9.0", "2.10.0"):
         index.add("torch", version, ["nvidia-cuda-runtime-cu12"], tag="cp312-cp312-manylinux_2_28_x86_64", code="")
     index.add("nvidia-cuda-runtime-cu12", "12.8.90", code="")
@@ -24,7 +24,7 @@ def project(index: PackageIndex, tmp_path: Path) -> Path:
 ARGUMENTS = ("advise", "--hardware", "mi300x", "--python", "3.12")
 
 
-def test_a_cuda_build_is_refused_on_an_amd_target_with_rule_and_way_out(project: Path, advisor_here: Advisor) -> None:
+def test_a_cuda_build_is_refused_on_an_amd_target_with_rule_and_hint(project: Path, advisor_here: Advisor) -> None:
     result = advisor_here(*ARGUMENTS)
 
     assert result.returncode == 3
@@ -35,7 +35,7 @@ def test_a_cuda_build_is_refused_on_an_amd_target_with_rule_and_way_out(project:
     assert result.stderr.splitlines()[-1].startswith("hint: choose another target, or an index")
 
 
-def test_a_rocm_build_of_an_index_is_taken_and_the_accelerator_is_shown(
+def test_a_rocm_build_is_recommended_and_the_accelerator_is_reported(
     project: Path, advisor_here: Advisor, index: PackageIndex
 ) -> None:
     index.add("torch", "2.9.0+rocm6.4", tag="cp312-cp312-manylinux_2_28_x86_64", code="")
@@ -48,18 +48,18 @@ def test_a_rocm_build_of_an_index_is_taken_and_the_accelerator_is_shown(
     assert [(p["name"], p["version"]) for p in document["stack"]["packages"]] == [("torch", "2.9.0+rocm6.4")]
 
 
-def test_the_gate_finds_a_cuda_build_for_an_amd_target(project: Path, advisor_here: Advisor) -> None:
+def test_the_gate_reports_a_cuda_build_for_an_amd_target(project: Path, advisor_here: Advisor) -> None:
     (project / "requirements.txt").rename(project / "requirements.in")
     (project / "requirements.txt").write_text("torch==2.10.0\nnvidia-cuda-runtime-cu12==12.8.90\n")
 
     document = json.loads(advisor_here("check", "--hardware", "mi300x", "--python", "3.12", "--format", "json").stdout)
 
-    found = {(f["package"], f["subject"], f["line"]) for f in document["findings"] if f["code"] == "ADV004"}
-    assert found == {("torch", "torch-default-is-cuda", 1), ("nvidia-cuda-runtime-cu12", "cuda-libraries", 2)}
+    findings = {(f["package"], f["subject"], f["line"]) for f in document["findings"] if f["code"] == "ADV004"}
+    assert findings == {("torch", "torch-default-is-cuda", 1), ("nvidia-cuda-runtime-cu12", "cuda-libraries", 2)}
     assert document["targets"][0]["accelerator"] == "AMD Instinct MI300X"
 
 
-def test_a_target_without_an_accelerator_says_so(project: Path, advisor_here: Advisor) -> None:
+def test_a_target_without_an_accelerator_is_reported_as_such(project: Path, advisor_here: Advisor) -> None:
     result = advisor_here("advise", "--hardware", "cpu-zen4", "--python", "3.12", "--dry-run")
 
     assert "cpu-zen4 (zen4, no accelerator)" in result.stdout

@@ -1,4 +1,4 @@
-"""Valid documents of every format that is parsed, to be damaged."""
+"""Valid documents of every parsed format, from which damaged ones are generated."""
 
 from __future__ import annotations
 
@@ -225,42 +225,42 @@ _COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
 def wheel() -> bytes:
     """Return a small wheel."""
     package = {"own/__init__.py": b"x = 1\n" * 20}
-    return zip_of({**package, "own-1.0.dist-info/METADATA": METADATA, "own-1.0.dist-info/RECORD": b""}, deflated=True)
+    return make_zip({**package, "own-1.0.dist-info/METADATA": METADATA, "own-1.0.dist-info/RECORD": b""}, deflated=True)
 
 
-def zip_of(files: Mapping[str, bytes], *, deflated: bool = False) -> bytes:
+def make_zip(files: Mapping[str, bytes], *, deflated: bool = False) -> bytes:
     """Return a ZIP archive; the same files give the same bytes."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED) as archive:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name), content, compress_type=archive.compression)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
-def tree_of(files: Mapping[str, bytes], *, compression: str = "") -> bytes:
-    """Return a tar archive, compressed by ``gz``, ``bz2`` or ``xz`` where that is wanted."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+def make_tar(files: Mapping[str, bytes], *, compression: str = "") -> bytes:
+    """Return a tar archive, optionally compressed by ``gz``, ``bz2`` or ``xz``."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    return _COMPRESSIONS[compression](made.getvalue())
+    return _COMPRESSIONS[compression](buffer.getvalue())
 
 
 def sdists() -> list[bytes]:
     long = {f"own-1.0/{'a' * 150}.py": b"x = 1\n", "own-1.0/PKG-INFO": METADATA}
-    return [tree_of(long, compression="gz")]
+    return [make_tar(long, compression="gz")]
 
 
 def zipped_sdists() -> list[bytes]:
-    return [zip_of({"own-1.0/PKG-INFO": METADATA})]
+    return [make_zip({"own-1.0/PKG-INFO": METADATA})]
 
 
 def tars() -> list[bytes]:
     logs = {f"results/dgx1/resnet/result_{n}.txt": text.encode() for n, text in enumerate((V05, MLL, MLLOG))}
     files = {f"made-up/{name}": log for name, log in logs.items()} | {"made-up/systems/dgx1.json": SYSTEM}
-    return [tree_of(files, compression=compression) for compression in _COMPRESSIONS]
+    return [make_tar(files, compression=compression) for compression in _COMPRESSIONS]
 
 
 def observations() -> list[bytes]:
@@ -272,9 +272,9 @@ def matrices() -> list[bytes]:
 
 
 def shortened(lock: bytes, *, toml: bool) -> bytes:
-    """Return a lock with one entry of each kind: those of a long list mostly have the same keys.
+    """Return a lock with one entry of each kind: most entries of a long list have the same keys.
 
-    A damaged place is then more often one that matters, and an input takes a tenth of the time.
+    Damage then hits different keys more often, and an input takes a tenth of the time.
     """
     tree = tomllib.loads(lock.decode()) if toml else json.loads(lock)
     return (tomli_w.dumps(_shortened(tree)) if toml else json.dumps(_shortened(tree))).encode()
@@ -285,5 +285,5 @@ def _shortened(tree: Any) -> Any:
         return {key: _shortened(value) for key, value in tree.items()}
     if isinstance(tree, list):
         kinds = {str(sorted(entry) if isinstance(entry, dict) else type(entry)): entry for entry in reversed(tree)}
-        return [_shortened(entry) for entry in tree if any(entry is kept for kept in kinds.values())]
+        return [_shortened(entry) for entry in tree if any(entry is retained for retained in kinds.values())]
     return tree

@@ -1,6 +1,6 @@
-"""Documents that grow: what takes more than linear time or memory is found by size, not by damage.
+"""Large documents, which reveal parsers that take more than linear time or memory.
 
-`python -m tests.fuzz.growth PARSER NAME --bytes N` reads one, and prints as JSON how much time and memory it took.
+`python -m tests.fuzz.growth PARSER NAME --bytes N` parses one and prints its time and memory as JSON.
 """
 
 from __future__ import annotations
@@ -100,25 +100,25 @@ GROWING: dict[str, dict[str, Callable[[int], bytes]]] = {
     },
     "wheel": {"members": _wheel},
 }
-"""By parser: what makes a document of about so many bytes."""
+"""Functions by parser that make a document of about a given number of bytes."""
 
 
 _LONGEST = {"metadata": HEADER_BYTES}
 
 
 def main() -> None:
-    """Read one document, and print what it took."""
+    """Parse one document and print its time and memory."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("parser", choices=GROWING)
     options.add_argument("name")
     options.add_argument("--bytes", type=int, help="about how long it is (default: the longest that is read)")
-    chosen = options.parse_args()
-    content = GROWING[chosen.parser][chosen.name](chosen.bytes or _LONGEST.get(chosen.parser, PAGE_BYTES))
+    arguments = options.parse_args()
+    content = GROWING[arguments.parser][arguments.name](arguments.bytes or _LONGEST.get(arguments.parser, PAGE_BYTES))
     refused = ""
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
         try:
-            PARSERS[chosen.parser].read(content, Path(folder))
+            PARSERS[arguments.parser].read(content, Path(folder))
         except Documented as error:
             refused = str(error)[:200]
         seconds = time.process_time() - began

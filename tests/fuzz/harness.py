@@ -1,4 +1,4 @@
-"""Gives many damaged documents to one parser, in a process that ends when an input takes too much time or memory."""
+"""Runs a parser on many damaged documents in a child process with limits of time and memory."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from tests.fuzz.mutations import mutate
 from tests.fuzz.parsers import Documented, Parser
 
 MOST_BYTES = 2**30
-"""Memory of the process that reads."""
+"""Limit of the memory of the child process."""
 MOST_SECONDS = 5.0
-"""Processor time of one input, of the command; tests allow :data:`ENDLESS_SECONDS`."""
+"""Limit of processor time of one input in the command; tests allow :data:`ENDLESS_SECONDS`."""
 ENDLESS_SECONDS = 60.0
-"""Processor time after which an input counts as endless: no input takes a tenth of it, however busy the machine is."""
+"""Processor time after which an input counts as endless; no input takes a tenth of it, even on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What became of the inputs of one parser.
+    """Results of the inputs of one parser.
 
     Attributes:
-        parser: Its name.
-        seed: What the inputs were drawn from.
-        inputs: How many were given.
-        refused: How many of them were refused in one sentence.
-        failed: How many ended otherwise.
-        longest_seconds: Longest processor time of one.
-        peak_bytes: Largest memory of the process, with the program itself.
-        failures: Each kind of failure once, with the number of an input and the message.
+        parser: Name of the parser.
+        seed: Seed of the inputs.
+        inputs: Number of inputs.
+        refused: Number of inputs that were refused with a documented error.
+        failed: Number of inputs with another error.
+        longest_seconds: Longest processor time of an input.
+        peak_bytes: Peak memory of the process, including the program itself.
+        failures: Number of an input and message, by kind of failure.
     """
 
     parser: str
@@ -58,7 +58,7 @@ class Report:
 
 
 class _Progress(ctypes.Structure):
-    """What the process that reads writes into shared memory, so that its end does not take it along."""
+    """Progress of the child process, in shared memory so that it outlives the process."""
 
     _fields_ = [
         ("ready", ctypes.c_bool),
@@ -80,28 +80,28 @@ class _Task:
     progress: _Progress
     failures: Path
 
-    def draw(self) -> bytes:
-        """Return the input that is next."""
-        return draw(self.seeds, self.parser.kind, self.seed, self.progress.number)
+    def next_input(self) -> bytes:
+        """Return the next input."""
+        return generate_input(self.seeds, self.parser.kind, self.seed, self.progress.number)
 
-    def note(self, about: str, message: str = "") -> None:
-        """Note how an input failed."""
+    def record_failure(self, failure: str, message: str = "") -> None:
+        """Record the failure of the current input."""
         with self.failures.open("a", encoding="utf-8") as file:
             file.write(
-                json.dumps([about, f"input {self.progress.number} of seed {self.seed} {message}".strip()]) + "\n"
+                json.dumps([failure, f"input {self.progress.number} of seed {self.seed} {message}".strip()]) + "\n"
             )
 
     def store(self, name: str, content: bytes) -> None:
-        """Keep an input, where that is wanted."""
+        """Store an input, if a directory was given."""
         if self.keep is not None:
             self.keep.mkdir(parents=True, exist_ok=True)
             (self.keep / name.replace(" ", "-").replace("/", "-")).write_bytes(content)
 
 
-def draw(seeds: list[bytes], kind: str, seed: int, number: int) -> bytes:
-    """Return one input: it depends on the seed and its number only."""
-    drawn = random.Random(f"{seed}:{number}")
-    return mutate(drawn.choice(seeds), kind, drawn)
+def generate_input(seeds: list[bytes], kind: str, seed: int, number: int) -> bytes:
+    """Return an input, which depends only on the seed and its number."""
+    generator = random.Random(f"{seed}:{number}")
+    return mutate(generator.choice(seeds), kind, generator)
 
 
 def run(
@@ -114,16 +114,16 @@ def run(
     most_seconds: float = MOST_SECONDS,
     keep: Path | None = None,
 ) -> Report:
-    """Read inputs in a process of its own; one that ends the process is a failure, and the next ones follow.
+    """Parse inputs in a child process; an input that ends the process is a failure, and a new process continues.
 
     Args:
-        name: The parser's name, for the report.
-        parser: What reads.
-        seed: What the inputs are drawn from.
-        inputs: How many.
-        first: Number of the first.
+        name: Name of the parser, for the report.
+        parser: The parser.
+        seed: Seed of the inputs.
+        inputs: Number of inputs.
+        first: Number of the first input.
         most_seconds: Processor time after which the process is ended.
-        keep: Folder for an input of each kind of failure, the slowest and the largest.
+        keep: Directory for an input of each kind of failure, the slowest input and the largest one.
     """
     progress = _Progress.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Progress)))
     progress.number, peak = first, 0
@@ -148,12 +148,12 @@ def run(
             if status != 0:
                 code = os.waitstatus_to_exitcode(status)
                 if not progress.ready:
-                    raise RuntimeError(f"a valid document of `{name}` was not read: {_end(code)}")
-                task.note(_end(code))
-                task.store(f"ended-{progress.number}", task.draw())
+                    raise RuntimeError(f"a valid document of `{name}` was not read: {_end_text(code)}")
+                task.record_failure(_end_text(code))
+                task.store(f"ended-{progress.number}", task.next_input())
                 progress.failed += 1
                 progress.number += 1
-        noted = [json.loads(line) for line in task.failures.read_text(encoding="utf-8").split("\n")[:-1]]
+        failures = [json.loads(line) for line in task.failures.read_text(encoding="utf-8").split("\n")[:-1]]
     return Report(
         parser=name,
         seed=seed,
@@ -162,24 +162,24 @@ def run(
         failed=progress.failed,
         longest_seconds=round(progress.longest, 3),
         peak_bytes=peak,
-        failures=dict(reversed(noted)),
+        failures=dict(reversed(failures)),
     )
 
 
-def _end(code: int) -> str:
+def _end_text(code: int) -> str:
     if code == -signal.SIGPROF:
         return "too much processor time"
     return f"the process ended with {signal.Signals(-code).name if code < 0 else code}"
 
 
 def _work(task: _Task) -> NoReturn:
-    """Read the inputs that are left, in the process that may be ended."""
+    """Parse the remaining inputs in the child process."""
     try:
-        # Says where the processor was when the time was over; then the signal ends the process, as it does by default.
+        # When the time is over, print the traceback; then the default action of the signal ends the process.
         faulthandler.register(signal.SIGPROF, chain=True)
         signal.setitimer(signal.ITIMER_PROF, ENDLESS_SECONDS)
         for content in task.seeds:
-            # What is imported and set up once is no input's own time.
+            # Imports and set-up, which happen once, do not count as time of an input.
             _read(task.parser, content)
         task.progress.ready = True
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
@@ -194,23 +194,23 @@ def _read_all(task: _Task) -> None:
     progress, peak = task.progress, _peak()
     smallest: dict[str, int] = {}
     while progress.number < task.end:
-        content = task.draw()
+        content = task.next_input()
         began = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, task.most_seconds)
         try:
             progress.refused += _read(task.parser, content)
-        except Exception as error:  # What is looked for.
+        except Exception as error:  # An undocumented error.
             progress.failed += 1
-            about = _about(error)
-            if len(content) < smallest.get(about, sys.maxsize):
-                smallest[about] = len(content)
-                task.store(about, content)
-                task.note(about, str(error)[:200])
+            failure = _failure_name(error)
+            if len(content) < smallest.get(failure, sys.maxsize):
+                smallest[failure] = len(content)
+                task.store(failure, content)
+                task.record_failure(failure, str(error)[:200])
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        taken = time.process_time() - began
-        if taken > progress.longest:
-            progress.longest = taken
+        seconds = time.process_time() - began
+        if seconds > progress.longest:
+            progress.longest = seconds
             task.store("slowest", content)
         if _peak() > peak:
             peak = _peak()
@@ -232,25 +232,25 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _about(error: Exception) -> str:
-    """Return what failed and in which line of the program."""
+def _failure_name(error: Exception) -> str:
+    """Return the class of an error and the line of the program that raised it."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "/tests/" not in f.filename]
     own = [f for f in frames if "site-packages" not in f.filename and "/lib/" not in f.filename]
     return f"{type(error).__name__} in {Path(own[-1].filename).name}:{own[-1].lineno}" if own else type(error).__name__
 
 
 class EndlessError(BaseException):
-    """Raised where an input took the processor for longer than any input does."""
+    """Raised when an input takes more processor time than any valid run."""
 
 
 @contextmanager
 def watchdog(seconds: float = ENDLESS_SECONDS) -> Iterator[None]:
-    """End what is endless, in a process that goes on: a test fails then, where it would never end."""
+    """Raise an error in endless code, so that a test fails instead of running forever."""
 
-    def bark(_: int, __: FrameType | None) -> None:
+    def stop(_: int, __: FrameType | None) -> None:
         raise EndlessError(f"it took more than {seconds:g} seconds of processor time")
 
-    before = signal.signal(signal.SIGPROF, bark)
+    before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield

@@ -14,7 +14,7 @@ from knowledge.domain.identity import content_hash
 from knowledge.domain.toml import parse_toml
 
 LONGEST = 2**20
-"""Bytes of the longest document that is made: several changes multiply its length."""
+"""Maximum length of a document in bytes: several changes multiply its length."""
 _NUMBER = re.compile(rb"\d+")
 _RUNS = (*b" \t([{)]}<>a9-.,\"'#\\;=~!&|\n\r\0", 0x80)
 _NESTED = (b"[", b"{", b"(", b'{"a":', b"a = [", b"a={a=", b"[[", b"<a>", b"- ", b"a.", b"not ", b"-", b"(extra and ")
@@ -61,8 +61,8 @@ def mutate(content: bytes, kind: str, random: random.Random) -> bytes:
 
     Args:
         content: A document.
-        kind: ``json``, ``jsonl`` or ``toml`` for one that has a tree; anything else for lines.
-        random: What the damage is drawn from.
+        kind: ``json``, ``jsonl`` or ``toml`` for a document with a tree; any other value for lines.
+        random: Random generator.
     """
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         if kind in _TREES and random.random() < 0.6:
@@ -74,14 +74,14 @@ def mutate(content: bytes, kind: str, random: random.Random) -> bytes:
 
 def flip(content: bytes, random: random.Random) -> bytes:
     """Change some bits."""
-    found = bytearray(content)
-    for _ in range(random.choice((1, 1, 2, 8)) if found else 0):
-        found[random.randrange(len(found))] ^= 1 << random.randrange(8)
-    return bytes(found)
+    damaged = bytearray(content)
+    for _ in range(random.choice((1, 1, 2, 8)) if damaged else 0):
+        damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
+    return bytes(damaged)
 
 
 def truncate(content: bytes, random: random.Random) -> bytes:
-    """Cut off the end, or a piece in the middle."""
+    """Remove the end, or a part in the middle."""
     first, last = _span(content, random)
     return content[:first] if random.random() < 0.5 else content[:first] + content[last:]
 
@@ -127,10 +127,10 @@ def _insert(content: bytes, random: random.Random) -> bytes:
 
 
 def _number(content: bytes, random: random.Random) -> bytes:
-    found = list(_NUMBER.finditer(content))
-    if not found:
+    matches = list(_NUMBER.finditer(content))
+    if not matches:
         return content
-    place = random.choice(found)
+    place = random.choice(matches)
     word = random.choice((*(str(number) for number in _NUMBERS), "", "9" * 5000, "x", "1e5", "\u0663", "\u00b2"))
     return content[: place.start()] + word.encode() + content[place.end() :]
 
@@ -164,7 +164,7 @@ def _mutate_json(content: bytes, random: random.Random) -> bytes:
 
 
 def _mutate_jsonl(content: bytes, random: random.Random) -> bytes:
-    """Change one record, and mostly give it the hash that it then has: what checks hashes would look no further."""
+    """Change one record and mostly update its hash, so that the parser gets past the check of the hash."""
     lines = content.split(b"\n")
     place = random.randrange(len(lines))
     try:
@@ -197,7 +197,7 @@ _TREES: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 
 def change_tree(tree: Any, random: random.Random) -> Any:
-    """Return a tree with another value, one less, or one twice, at some place of it."""
+    """Return a tree with one value replaced, removed or duplicated."""
     places: list[tuple[Any, Any]] = []
     queue = [tree]
     while queue:
@@ -207,21 +207,21 @@ def change_tree(tree: Any, random: random.Random) -> Any:
         queue += [inner[key] for key in keys]
     if not places or random.random() < 0.02:
         return _value(random)
-    # Large documents are mostly lists of files; what stands once in them is as interesting.
-    found, key = random.choice(sorted(places, key=lambda p: str(p[1]))[:: max(1, len(places) // 400)])
+    # Large documents are mostly lists of files; keys that occur once must be selected as often.
+    container, key = random.choice(sorted(places, key=lambda p: str(p[1]))[:: max(1, len(places) // 400)])
     way = random.randrange(6)
     if way == 0:
-        del found[key]
-    elif way == 1 and isinstance(found, dict):
-        found[random.choice((_text(random), str(key).upper(), f" {key}"))] = found.pop(key)
-    elif way == 2 and isinstance(found, list):
-        found.insert(key, found[key])
+        del container[key]
+    elif way == 1 and isinstance(container, dict):
+        container[random.choice((_text(random), str(key).upper(), f" {key}"))] = container.pop(key)
+    elif way == 2 and isinstance(container, list):
+        container.insert(key, container[key])
     elif way == 3:
-        found[key] = random.choice(([found[key]], {"a": found[key]}, str(found[key])))
+        container[key] = random.choice(([container[key]], {"a": container[key]}, str(container[key])))
     elif way == 4:
-        found[key] = str(found[key]) + _text(random)
+        container[key] = str(container[key]) + _text(random)
     else:
-        found[key] = _value(random)
+        container[key] = _value(random)
     return tree
 
 

@@ -1,4 +1,4 @@
-"""The parsers of untrusted documents, each with valid documents to damage, read as the command line reads them."""
+"""The parsers of untrusted documents, called as by the command line, each with valid documents to damage."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ LOCKS = ROOT / "tests" / "fixtures" / "locks"
 REPOSITORIES = ROOT / "tests" / "repositories"
 
 Documented = (AdvisorError, MetadataError)
-"""What a parser may raise: the command line says it in one sentence (`MetadataError`: and leaves a candidate out)."""
+"""Errors that a parser may raise: the command line prints them (`MetadataError`: a candidate is left out)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parser:
-    """A parser with what it is tested with.
+    """A parser and its test data.
 
     Attributes:
         seeds: Valid documents.
-        kind: How they are damaged, see :func:`tests.fuzz.mutations.mutate`.
-        read: Reads a document in an empty folder; raises only what is documented.
+        kind: Kind of damage, see :func:`tests.fuzz.mutations.mutate`.
+        read: Reads a document in an empty directory; raises only documented errors.
     """
 
     seeds: Callable[[], Iterable[bytes]]
@@ -72,7 +72,7 @@ def _target() -> Target:
 
 
 def _evaluate(requirements: Iterable[Requirement]) -> None:
-    """Do with requirements what the search for a stack does."""
+    """Evaluate requirements like the search for a stack."""
     for requirement in requirements:
         requirement.specifier.contains(Version("1.0"), prereleases=True)
         if requirement.marker is not None:
@@ -103,8 +103,8 @@ def _read_constraints(content: bytes, folder: Path) -> None:
     path = folder / "constraints.txt"
     path.write_bytes(content)
     (folder / "requirements.txt").write_text("numpy\n", encoding="utf-8")
-    found = read_project(folder, constraints=[path], overrides=[path])
-    _evaluate(root.requirement for root in found.roots)
+    project = read_project(folder, constraints=[path], overrides=[path])
+    _evaluate(root.requirement for root in project.roots)
 
 
 def _lock(name: str) -> Callable[[bytes, Path], object]:
@@ -116,8 +116,8 @@ def _lock(name: str) -> Callable[[bytes, Path], object]:
     return read
 
 
-class _OneAnswer:
-    """A transport of an index that gives the same answer to every request."""
+class _ConstantTransport:
+    """A transport of an index with the same response to every request."""
 
     def __init__(self, answer: IndexResponse) -> None:
         self._answer = answer
@@ -128,25 +128,28 @@ class _OneAnswer:
 
 def _page(content_type: str) -> Callable[[bytes, Path], object]:
     def read(content: bytes, folder: Path) -> None:
-        transport = _OneAnswer(IndexResponse(status=200, body=content, content_type=content_type, etag=""))
+        transport = _ConstantTransport(IndexResponse(status=200, body=content, content_type=content_type, etag=""))
         configuration = IndexConfiguration(default="https://index.example/simple/")
         cache = DiskCache(folder / "cache")
-        for _ in range(2):  # From the index, then from the cache.
+        for _ in range(2):  # First from the index, then from the cache.
             pages = Pages(configuration, cast(Transport, transport), cache, offline=False, refresh=False)
             assert pages.read(canonicalize_name("numpy"), configuration.default).files is not None
 
     return read
 
 
-def _distribution(filename: str, *, beside: bool = False) -> Callable[[bytes, Path], object]:
+def _distribution(filename: str, *, separate: bool = False) -> Callable[[bytes, Path], object]:
     def read(content: bytes, folder: Path) -> None:
         path = folder / filename
-        (folder / f"{filename}.metadata" if beside else path).write_bytes(content)
+        (folder / f"{filename}.metadata" if separate else path).write_bytes(content)
         file = DistributionFile(
-            filename=filename, url=url_of_path(path), index=url_of_path(folder), metadata_sha256="" if beside else None
+            filename=filename,
+            url=url_of_path(path),
+            index=url_of_path(folder),
+            metadata_sha256="" if separate else None,
         )
         distributions = Distributions(cast(Transport, None), DiskCache(folder / "cache"), offline=True)
-        if not beside and filename.endswith(".whl"):
+        if not separate and filename.endswith(".whl"):
             distributions.unpacked_size(file)
         _evaluate(distributions.metadata(file).requires)
 
@@ -156,8 +159,9 @@ def _distribution(filename: str, *, beside: bool = False) -> Callable[[bytes, Pa
 def _read_observations(content: bytes, folder: Path) -> None:
     path = str(folder / "observations.jsonl")
     damaged: list[DamagedLine] = []
-    kept = tuple(read_observations(read_lines(content, where=path, damaged=damaged), where=path, damaged=damaged))
-    observation_file(kept)
+    lines = read_lines(content, where=path, damaged=damaged)
+    observations = tuple(read_observations(lines, where=path, damaged=damaged))
+    observation_file(observations)
     tuple(read_observations(read_lines(content, where=path), where=path))
 
 
@@ -168,11 +172,11 @@ def _read_folder(content: bytes, folder: Path) -> None:
 
 
 def _read_results(path: Path) -> None:
-    found = read_results(path)
-    observation_file(found.observations)
-    if found.skipped:
-        # A tree is read without the files that are listed so; here they are the ones that were damaged.
-        raise InputError(found.skipped[0].reason)
+    results = read_results(path)
+    observation_file(results.observations)
+    if results.skipped:
+        # A tree is read without skipped files; here, the skipped file is the damaged one.
+        raise InputError(results.skipped[0].reason)
 
 
 def _read_mlperf_log(content: bytes, folder: Path) -> None:
@@ -223,7 +227,7 @@ def _deliver(content: bytes, folder: Path) -> None:
 
 
 async def _post(app: FastAPI, content: bytes, token: str) -> int:
-    """Deliver a body without a socket; an error that the service does not answer itself is raised here."""
+    """Deliver a body without a socket; an error that the service does not handle is raised here."""
     sent: list[MutableMapping[str, Any]] = []
     headers = {"authorization": f"Bearer {token}", "content-type": "application/x-ndjson"}
     scope = {
@@ -259,7 +263,7 @@ def _lock_seeds(name: str) -> Callable[[], Iterable[bytes]]:
 
 
 def _read_tar_sdist(content: bytes, folder: Path) -> None:
-    """Damage in the archive itself, which its compression would hide behind a wrong checksum."""
+    """Read an uncompressed sdist: in a compressed one, all damage would be a wrong checksum."""
     _distribution("own-1.0.tar.gz")(gzip.compress(content, 1, mtime=0), folder)
 
 
@@ -296,7 +300,7 @@ PARSERS: dict[str, Parser] = {
     "json-page": Parser(seeds=lambda: [documents.JSON_PAGE], kind="json", read=_page(_JSON_TYPE)),
     "html-page": Parser(seeds=lambda: [documents.HTML_PAGE], kind="lines", read=_page("text/html; charset=utf-8")),
     "metadata": Parser(
-        seeds=lambda: [documents.METADATA], kind="lines", read=_distribution("own-1.0-py3-none-any.whl", beside=True)
+        seeds=lambda: [documents.METADATA], kind="lines", read=_distribution("own-1.0-py3-none-any.whl", separate=True)
     ),
     "wheel": Parser(seeds=lambda: [documents.wheel()], kind="archive", read=_distribution("own-1.0-py3-none-any.whl")),
     "sdist": Parser(seeds=documents.sdists, kind="archive", read=_distribution("own-1.0.tar.gz")),

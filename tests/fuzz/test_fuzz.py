@@ -1,4 +1,4 @@
-"""Damaged documents: each parser refuses them in one sentence, or reads them; never with a traceback."""
+"""Each parser reads a damaged document or refuses it with a documented error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read(name: str, content: bytes) -> bool:
         try:
             PARSERS[name].read(content, Path(folder))
         except Documented as error:
-            # One sentence, that any terminal and log can show.
+            # A single line that any terminal and log can show.
             assert str(error).strip()
             return True
     return False
@@ -36,17 +36,17 @@ def read(name: str, content: bytes) -> bool:
 def test_a_valid_document_is_read(name: str) -> None:
     refused = [read(name, seed) for seed in PARSERS[name].seeds()]
 
-    # The first example may hold everything that there is, also what is refused.
+    # The first document may contain every key, including refused ones.
     assert not all(refused)
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*")), ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_what_was_found_once_is_no_traceback(path: Path) -> None:
+def test_inputs_of_the_corpus_are_read_or_refused(path: Path) -> None:
     read(path.parent.name, path.read_bytes())
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_a_damaged_document_is_no_traceback(name: str) -> None:
+def test_a_damaged_document_is_read_or_refused(name: str) -> None:
     parser = PARSERS[name]
     seeds = list(parser.seeds())
 
@@ -62,12 +62,12 @@ def test_a_damaged_document_is_no_traceback(name: str) -> None:
 @pytest.mark.parametrize("name", PARSERS)
 def test_ten_thousand_damaged_documents_stay_within_the_limits(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.fuzz", name, "--inputs", "10000", "--keep", str(tmp_path)]
-    # The limit of the command's own would be a timing assertion; this one is for what does not end.
+    # The command's own limit would be a timing assertion; this one only ends endless inputs.
     command += ["--most-seconds", str(ENDLESS_SECONDS)]
     result = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
     print(result.stderr, result.stdout)
-    found = Report(**json.loads(result.stdout))
+    report = Report(**json.loads(result.stdout))
 
-    assert found.inputs == 10_000
-    assert found.failures == {}, f"the inputs are in {tmp_path}"
-    assert found.peak_bytes <= MOST_BYTES
+    assert report.inputs == 10_000
+    assert report.failures == {}, f"the inputs are in {tmp_path}"
+    assert report.peak_bytes <= MOST_BYTES

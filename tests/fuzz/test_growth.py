@@ -1,4 +1,4 @@
-"""Large documents stay within the limits of time and memory, and no header of an answer is a traceback."""
+"""Large documents stay within the limits of time and memory; damaged headers of responses are read or refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = [(parser, name) for parser, names in GROWING.items() for name in names]
 
 
 @pytest.mark.parametrize(("parser", "name"), KINDS)
-def test_a_grown_document_is_no_traceback(parser: str, name: str) -> None:
+def test_a_large_document_is_read_or_refused(parser: str, name: str) -> None:
     read(parser, GROWING[parser][name](2**17))
 
 
@@ -39,7 +39,7 @@ def test_a_grown_document_is_no_traceback(parser: str, name: str) -> None:
 @pytest.mark.parametrize(("parser", "name"), KINDS)
 def test_a_large_document_stays_within_the_limits(parser: str, name: str) -> None:
     command = [sys.executable, "-m", "tests.fuzz.growth", parser, name]
-    # The seconds that it prints are for a person; here only what does not end fails.
+    # The printed seconds are only information: this test fails only for endless documents.
     result = subprocess.run(
         command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True, timeout=ENDLESS_SECONDS
     )
@@ -47,21 +47,21 @@ def test_a_large_document_stays_within_the_limits(parser: str, name: str) -> Non
     assert json.loads(result.stdout)["peak_bytes"] <= MOST_BYTES, result.stdout
 
 
-class Answering(PackageIndex):
-    """An index that adds headers to every answer, and begins with an error where it is given one."""
+class HeaderIndex(PackageIndex):
+    """An index that adds headers to every response; its first response may be an error."""
 
     extra: dict[str, str]
     first: int
 
     def answer(self, path: str, headers: dict[str, str]) -> tuple[int, bytes, str, dict[str, str]]:
         status, body, kind, more = super().answer(path, headers)
-        self.first, given = 200, self.first
-        return status if given == 200 else given, body, kind, {**more, **self.extra}
+        self.first, first_status = 200, self.first
+        return first_status if status == 200 else status, body, kind, {**more, **self.extra}
 
 
 @pytest.fixture(scope="module")
-def answering() -> Iterator[Answering]:
-    with Answering(separate_metadata=False) as index:
+def header_index() -> Iterator[HeaderIndex]:
+    with HeaderIndex(separate_metadata=False) as index:
         index.add("a", "1.0", ["b>=1"], code="")
         yield index
 
@@ -79,10 +79,12 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_damaged_header_is_no_traceback(answering: Answering, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_header_is_read_or_refused(
+    header_index: HeaderIndex, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
-    configuration = IndexConfiguration(default=answering.url, timeout_seconds=5.0)
-    # One for all: it takes longer to load the trusted authorities than to read an answer.
+    configuration = IndexConfiguration(default=header_index.url, timeout_seconds=5.0)
+    # One client for all: loading the trusted certificates takes longer than reading a response.
     transport = Transport(configuration, {})
 
     @settings(max_examples=15, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -90,12 +92,12 @@ def test_a_damaged_header_is_no_traceback(answering: Answering, name: str, monke
     def check(number: int, first: int) -> None:
         value = mutate(HEADERS[name], "lines", random.Random(number))[:8000]
         text = "".join(c for c in value.decode("latin-1") if c not in "\r\n")
-        answering.extra, answering.first = {name: text}, first
+        header_index.extra, header_index.first = {name: text}, first
         with tempfile.TemporaryDirectory() as folder:
             cache = DiskCache(Path(folder))
             pages = Pages(configuration, transport, cache, offline=False, refresh=False)
             try:
-                for file in pages.read(canonicalize_name("a"), answering.url).files:
+                for file in pages.read(canonicalize_name("a"), header_index.url).files:
                     Distributions(transport, cache, offline=False).metadata(file)
             except Documented as error:
                 assert str(error).strip()

@@ -1,4 +1,4 @@
-"""The harness of the fuzzer: what ends the process that reads is named, and the inputs behind it are read."""
+"""The harness of the fuzzer: an input that ends the child process is reported, and the next inputs are parsed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.fuzz.harness import EndlessError, Report, table, watchdog
 PROGRAM = """
 import json, os, re, signal, sys
 from dataclasses import asdict
-from tests.fuzz.harness import draw, run
+from tests.fuzz.harness import generate_input, run
 from tests.fuzz.parsers import Parser
 
 document = b"a document of some lines\\n" * 50
 texts = json.loads(sys.argv[1])
 for seed in range(100):
-    inputs = [draw([document], "lines", seed, number) for number in range(len(texts) + 5)]
+    inputs = [generate_input([document], "lines", seed, number) for number in range(len(texts) + 5)]
     if len({document, *inputs}) == len(inputs) + 1:
         break
 troubles = dict(zip(inputs, texts))
@@ -37,7 +37,7 @@ for function in (read, read_nothing):
     report = run("made-up", parser, seed=seed, inputs=len(inputs), most_seconds=0.5)
     print(json.dumps(asdict(report)), flush=True)
 """
-TROUBLES = {
+FAILURES = {
     "while True: pass": "too much processor time",
     "re.match('(a|a)*$', 'a' * 60 + 'b')": "too much processor time",
     "os.kill(os.getpid(), signal.SIGSEGV)": "the process ended with SIGSEGV",
@@ -48,10 +48,10 @@ TROUBLES = {
 
 
 @pytest.fixture(scope="module")
-def done() -> subprocess.CompletedProcess[str]:
-    """Return a run in which one input after the other goes wrong, and then one that reads no valid document."""
+def run() -> subprocess.CompletedProcess[str]:
+    """The result of a run with an input for each failure, and then a run whose valid document cannot be read."""
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(["pass", *TROUBLES])],
+        [sys.executable, "-c", PROGRAM, json.dumps(["pass", *FAILURES])],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],
@@ -60,22 +60,22 @@ def done() -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_goes_wrong_is_named_and_the_next_inputs_are_read(done: subprocess.CompletedProcess[str]) -> None:
-    found = Report(**json.loads(done.stdout))
+def test_failures_are_reported_and_the_next_inputs_are_read(run: subprocess.CompletedProcess[str]) -> None:
+    report = Report(**json.loads(run.stdout))
 
-    assert (found.inputs, found.failed, found.refused) == (len(TROUBLES) + 6, len(TROUBLES), 0)
-    numbers = {end: number for number, end in reversed([*enumerate(TROUBLES.values(), start=1)])}
-    assert {about.partition(" in ")[0]: message.split()[:2] for about, message in found.failures.items()} == {
+    assert (report.inputs, report.failed, report.refused) == (len(FAILURES) + 6, len(FAILURES), 0)
+    numbers = {end: number for number, end in reversed([*enumerate(FAILURES.values(), start=1)])}
+    assert {about.partition(" in ")[0]: message.split()[:2] for about, message in report.failures.items()} == {
         end: ["input", str(number)] for end, number in numbers.items()
     }
 
 
-def test_a_valid_document_that_cannot_be_read_ends_the_run(done: subprocess.CompletedProcess[str]) -> None:
-    assert done.returncode == 1
-    assert "a valid document of `made-up` was not read: the process ended with 70" in done.stderr
+def test_a_valid_document_that_cannot_be_read_ends_the_run(run: subprocess.CompletedProcess[str]) -> None:
+    assert run.returncode == 1
+    assert "a valid document of `made-up` was not read: the process ended with 70" in run.stderr
 
 
-def test_the_watchdog_of_tests_ends_what_is_endless() -> None:
+def test_the_watchdog_ends_endless_code() -> None:
     with pytest.raises(EndlessError, match="more than 0.2 seconds of processor time"), watchdog(0.2):
         sum(1 for _ in itertools.count())
 

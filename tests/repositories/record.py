@@ -1,9 +1,9 @@
-"""Records what the configured package index says of the packages of the example repositories.
+"""Records the metadata of the example repositories' packages from the configured package index.
 
 Usage: python -m tests.repositories.record
 
-Writes `index.json` beside it: by package and version, what it requires and which interpreters it is for. Requirements
-that only extras make are left out, unless an example asks for the extra.
+Writes `index.json` to the directory of this module: requirements and interpreters of each version of each package.
+Requirements of extras are left out, unless an example requires the extra.
 """
 
 from __future__ import annotations
@@ -37,34 +37,37 @@ STACKS = [
     ("3.12", ["scikit-learn==1.5.2", "xgboost==2.1.4", "numpy==2.2.6", "scipy==1.14.1", "pandas==2.2.3", _CUDA_12]),
     ("3.12", ["scikit-learn==1.5.2", "xgboost==2.1.4", "numpy==1.26.4", "scipy==1.12.0", "pandas==2.3.1", _CUDA_13]),
 ]
-"""Interpreter and requirements of each stack that the examples move between."""
+"""Interpreter and requirements of each stack before or after a change in the examples."""
 
 MACHINE = HardwareProfile(name="any", cpu=Cpu(architecture="x86_64", microarchitecture="x86_64_v3"))
 
 
 def _counts(requirement: Requirement, extras: list[str]) -> bool:
-    """Whether a requirement stands by itself, or with an extra that is asked for."""
+    """Whether a requirement belongs to no extra or to one of the required extras."""
     marker = str(requirement.marker or "")
     return "extra" not in marker or any(f'"{extra}"' in marker for extra in extras)
 
 
 def main() -> None:
-    """Resolve the stacks, newest first where nothing is pinned, and write down what was chosen."""
+    """Resolve the stacks, newest first where nothing is pinned, and record the selected versions."""
     client = IndexClient(read_configuration(Path.cwd()), cache=DiskCache(Path("/tmp/advisor-record")))
     recorded: dict[str, dict[str, dict[str, object]]] = {}
-    found: dict[tuple[str, str], CoreMetadata] = {}
+    metadata_by_version: dict[tuple[str, str], CoreMetadata] = {}
     for python, requirements in STACKS:
         roots = tuple(RootRequirement(requirement=Requirement(r), origin=r) for r in requirements)
         target = make_target(python=python, platform="manylinux_2_28_x86_64", hardware=MACHINE)
         problem = ResolutionProblem(roots=roots, target=target, policy=CandidatePolicy())
         for candidate in resolve_baseline(problem, IndexCandidates(client, problem)):
             metadata = client.metadata(candidate.file)
-            found[candidate.name, str(candidate.version)] = metadata
-    arguments = {
-        (canonicalize_name(r.name), e) for metadata in found.values() for r in metadata.requires for e in r.extras
+            metadata_by_version[candidate.name, str(candidate.version)] = metadata
+    required_extras = {
+        (canonicalize_name(r.name), e)
+        for metadata in metadata_by_version.values()
+        for r in metadata.requires
+        for e in r.extras
     }
-    for (name, version), metadata in found.items():
-        extras = sorted(extra for package, extra in arguments if package == name and extra in metadata.extras)
+    for (name, version), metadata in metadata_by_version.items():
+        extras = sorted(extra for package, extra in required_extras if package == name and extra in metadata.extras)
         recorded.setdefault(name, {})[version] = {
             "requires": [str(r) for r in metadata.requires if _counts(r, extras)],
             "extras": extras,

@@ -1,7 +1,7 @@
-"""Three repositories, and what becomes of good and bad pull requests to them.
+"""The gate on good and bad pull requests to three example repositories.
 
-The packages and what they require are recorded from the real index (`record.py`); a server on loopback offers them. The
-speed of TensorFlow on processors is this project's own measurement; that of PyTorch and NumPy here is made up.
+The metadata of the packages is recorded from the real index (`record.py`); a server on loopback serves it. The speed of
+TensorFlow on CPUs is measured by this project; the speeds of PyTorch and NumPy are invented for these tests.
 """
 
 from __future__ import annotations
@@ -31,27 +31,29 @@ from tests.package_index import PackageIndex
 HERE = Path(__file__).parent
 
 
-def made_up(framework: str, ratios: dict[str, float], *, device: str, hardware: str) -> Iterator[Observation]:
-    """Yield blocks in which versions of a framework differ as is said; nobody measured them."""
+def invented_blocks(framework: str, ratios: dict[str, float], *, device: str, hardware: str) -> Iterator[Observation]:
+    """Yield invented blocks in which versions of a framework have given ratios of speed."""
     machine = find_profile(hardware)
     for name in ("matmul", "sort", "elementwise", "training_step"):
         run = IndicatorRun(name=name, version=1, backend=framework, device=device, dtype="float32", parameters={"m": 8})
-        for found in block(ratios, rounds=8, name=f"made-up-{framework}-{name}"):
-            version = found.stack.version_of("numpy") or ""
+        for observation in block(ratios, rounds=8, name=f"made-up-{framework}-{name}"):
+            version = observation.stack.version_of("numpy") or ""
             stack = make_stack(
                 [PackageVersion(name=framework, version=version)], python="3.12.0", platform="manylinux_2_28_x86_64"
             )
-            yield replace(found, indicator=run, framework=framework, stack=stack, hardware=machine)
+            yield replace(observation, indicator=run, framework=framework, stack=stack, hardware=machine)
 
 
 @pytest.fixture(scope="module")
 def knowledge(first_knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped observations, with some that are made up."""
+    """The shipped observations and some invented ones."""
     path = Path(shutil.copy(first_knowledge, tmp_path_factory.mktemp("knowledge")))
     node = str(HERE / "language-model" / "hardware" / "node.yaml")
     with open_knowledge_base(str(path)) as store:
-        store.add(made_up("torch", {"2.10.0": 1.0, "2.8.0": 0.7, "2.15.0": 1.0}, device="cuda", hardware=node))
-        store.add(made_up("numpy", {"2.2.6": 1.0, "1.26.4": 0.6, "2.0.2": 1.0}, device="cpu", hardware="cpu-zen4"))
+        store.add(invented_blocks("torch", {"2.10.0": 1.0, "2.8.0": 0.7, "2.15.0": 1.0}, device="cuda", hardware=node))
+        store.add(
+            invented_blocks("numpy", {"2.2.6": 1.0, "1.26.4": 0.6, "2.0.2": 1.0}, device="cpu", hardware="cpu-zen4")
+        )
         for framework in FRAMEWORKS:
             for device in ("cpu", "cuda"):
                 ModelCache(store).process(framework, device)
@@ -60,7 +62,7 @@ def knowledge(first_knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[PackageIndex]:
-    """The recorded packages."""
+    """An index with the recorded packages."""
     with PackageIndex() as index:
         for name, versions in json.loads((HERE / "index.json").read_text()).items():
             for version, about in versions.items():
@@ -77,12 +79,12 @@ def served() -> Iterator[PackageIndex]:
 
 @dataclass
 class Repository:
-    """A clone in which a change is made.
+    """A clone with a change in its working tree.
 
     Attributes:
-        folder: The working tree; what is committed is the base.
-        check: Runs the gate against the base, and returns the findings that fail.
-        relock: Makes the lock anew, with versions that are asked for.
+        folder: The working tree; its last commit is the base.
+        check: Runs the gate against the base and returns the findings that fail.
+        relock: Updates the lock to given versions.
     """
 
     folder: Path
@@ -90,14 +92,14 @@ class Repository:
     relock: Callable[..., None]
 
     def edit(self, name: str, old: str, new: str) -> None:
-        """Replace a part of a file that must be there."""
+        """Replace a text in a file that contains it."""
         path = self.folder / name
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new))
 
     def line(self, name: str, part: str, *, after: str = "") -> int:
-        """Return the first line of a file that holds a part of it, from a line on that begins with another."""
+        """Return the first line of a file that contains a text, at or after a line that starts with another text."""
         lines = (self.folder / name).read_text().splitlines()
         begin = next(number for number, line in enumerate(lines, 1) if line.startswith(after))
         return next(number for number, line in enumerate(lines, 1) if part in line and number >= begin)
@@ -118,22 +120,24 @@ def open_repository(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[str], Repository]:
-    """Return what clones an example, locks it and commits it."""
+    """Return a function that clones an example, locks it and commits it."""
     for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_DEFAULT_INDEX", served.url)
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
-    # Nothing of this machine's own configuration is to be searched.
+    # The configuration of this machine must not be read.
     monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
 
     def clone(name: str) -> Repository:
         folder = tmp_path / name
         shutil.copytree(HERE / name, folder)
         monkeypatch.chdir(folder)
-        known = shutil.copy(first_knowledge if name == "image-classifier" else knowledge, tmp_path / "known.sqlite")
-        monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{known}")
+        knowledge_path = shutil.copy(
+            first_knowledge if name == "image-classifier" else knowledge, tmp_path / "known.sqlite"
+        )
+        monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{knowledge_path}")
 
         def check() -> list[dict[str, Any]]:
             result = advisor_here("check", "--base", "HEAD", "--format", "json")
@@ -206,21 +210,21 @@ def test_pinned_requirements_that_break_numpys_abi_are_stopped_at_their_line(cla
 def test_a_pinned_cuda_too_new_for_the_driver_is_stopped_at_its_line(classifier: Repository) -> None:
     classifier.edit("requirements.txt", "nvidia-cuda-runtime-cu12==12.5.82", "nvidia-cuda-runtime==13.0.88")
 
-    found = classifier.check()
+    findings = classifier.check()
 
-    assert places(found) == {("ADV003", "requirements.txt", 7)}
-    assert found[0]["targets"] == ["train"]
-    assert "550.54.14" in found[0]["message"]
+    assert places(findings) == {("ADV003", "requirements.txt", 7)}
+    assert findings[0]["targets"] == ["train"]
+    assert "550.54.14" in findings[0]["message"]
 
 
-def test_a_pinned_slower_tensorflow_is_stopped_by_this_projects_own_measurements(classifier: Repository) -> None:
+def test_a_pinned_slower_tensorflow_is_stopped_by_shipped_measurements(classifier: Repository) -> None:
     classifier.edit("requirements.txt", "tensorflow-cpu==2.20.0", "tensorflow-cpu==2.12.1")
     classifier.edit("requirements.txt", "numpy==2.2.6", "numpy==1.23.5")
 
-    found = classifier.check()
+    findings = classifier.check()
 
-    assert ("ADV007", "requirements.txt", 2) in places(found)
-    assert next(f for f in found if f["code"] == "ADV007")["targets"] == ["serve"]
+    assert ("ADV007", "requirements.txt", 2) in places(findings)
+    assert next(f for f in findings if f["code"] == "ADV007")["targets"] == ["serve"]
 
 
 def test_a_foreign_index_in_requirements_is_stopped_at_its_line(classifier: Repository) -> None:
@@ -244,10 +248,10 @@ def test_a_uv_lock_that_breaks_numpys_abi_is_stopped_at_its_line(model: Reposito
 def test_a_uv_lock_with_a_cuda_too_new_for_the_driver_is_stopped_at_its_line(model: Repository) -> None:
     model.relock("torch==2.15.0")
 
-    found = places(model.check())
+    findings = places(model.check())
 
-    assert {code for code, _, _ in found} == {"ADV003"}
-    assert ("ADV003", "uv.lock", model.line("uv.lock", "version", after='name = "nvidia-cuda-runtime"')) in found
+    assert {code for code, _, _ in findings} == {"ADV003"}
+    assert ("ADV003", "uv.lock", model.line("uv.lock", "version", after='name = "nvidia-cuda-runtime"')) in findings
 
 
 def test_a_uv_lock_with_a_slower_framework_is_stopped_at_its_line(model: Repository) -> None:
@@ -277,21 +281,21 @@ def test_a_good_change_of_a_pipfile_lock_passes(service: Repository) -> None:
 def test_a_pipfile_lock_that_breaks_numpys_abi_is_stopped_at_its_line(service: Repository) -> None:
     service.edit("Pipfile.lock", '"version": "==1.14.1"', '"version": "==1.12.0"')
 
-    found = places(service.check())
+    findings = places(service.check())
 
-    assert ("ADV006", "Pipfile.lock", service.line("Pipfile.lock", '"version": "==2.2.6"')) in found
-    assert ("ADV014", "Pipfile.lock", service.line("Pipfile.lock", '"version": "==1.12.0"')) in found
+    assert ("ADV006", "Pipfile.lock", service.line("Pipfile.lock", '"version": "==2.2.6"')) in findings
+    assert ("ADV014", "Pipfile.lock", service.line("Pipfile.lock", '"version": "==1.12.0"')) in findings
 
 
 def test_a_pipfile_lock_with_a_cuda_too_new_for_the_driver_is_stopped_at_its_line(service: Repository) -> None:
     service.edit("Pipfile", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime")
     service.relock("numpy==2.2.6", "scipy==1.14.1", "pandas==2.2.3", "nvidia-cuda-runtime==13.0.88")
 
-    found = service.check()
+    findings = service.check()
 
     line = service.line("Pipfile.lock", '"version": "==13.0.88"')
-    assert places(found) == {("ADV003", "Pipfile.lock", line)}
-    assert found[0]["targets"] == ["gpu"]
+    assert places(findings) == {("ADV003", "Pipfile.lock", line)}
+    assert findings[0]["targets"] == ["gpu"]
 
 
 def test_a_pipfile_lock_with_a_slower_numpy_is_stopped_at_its_line(service: Repository) -> None:

@@ -1,4 +1,4 @@
-"""The resolution scenarios of the field's resolvers, served over HTTP, where their files are at hand."""
+"""Resolution scenarios of other resolvers, served over HTTP; skipped if their files are absent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KNOWN_TO_DIFFER = {"requires_python/python-less-than-current"}
 
 
 PARTS = 4
-"""So many tests share the scenarios, to run beside each other."""
+"""Number of tests that the scenarios are divided into, so that they can run in parallel."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -38,5 +38,5 @@ def test_the_resolution_scenarios_give_the_expected_stacks(part: int, tmp_path: 
 
     failed = {line.split()[1].rstrip(":") for line in result.stdout.splitlines() if line.startswith("FAIL")}
     names = {scenario["name"] for scenario in document["scenarios"]}
-    assert failed == {known for known in KNOWN_TO_DIFFER if known.partition("/")[2] in names}, result.stdout
+    assert failed == {name for name in KNOWN_TO_DIFFER if name.partition("/")[2] in names}, result.stdout
     assert f"{len(names) - len(failed)} passed" in result.stdout

@@ -195,8 +195,8 @@ def _place(name: str, option: str | None) -> _Place | None:
     if match is None or "results" not in parts:
         return None
     here = len(parts) - 1 - parts[::-1].index("results")
-    round_, directory_name = _round_of(parts[:here], option)
-    between, inside = parts[directory_name + 1 : here], parts[here + 1 : -1]
+    round_, index = _round_of(parts[:here], option)
+    between, inside = parts[index + 1 : here], parts[here + 1 : -1]
     if not inside:
         return None
     # v0.5 put directories of its own between the submitter and the results, and called every TPU `tpu`.
@@ -204,7 +204,7 @@ def _place(name: str, option: str | None) -> _Place | None:
     return _Place(
         path=name,
         round_=round_,
-        submitter=(between[0] if directory_name >= 0 else between[-1]) if between else "",
+        submitter=(between[0] if index >= 0 else between[-1]) if between else "",
         system=system,
         benchmark=benchmark_name(inside[1]) if len(inside) > 1 else "",
         number=int(match[1]),

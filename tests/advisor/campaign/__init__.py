@@ -1,1 +1,1 @@
-"""Campaigns: planned, brought to an engine, brought home."""
+"""Tests of campaigns: their plans, their execution on each engine, and the collection of results."""

@@ -1,4 +1,4 @@
-"""Campaigns over a package that is no framework: what it does on import is what its stack does."""
+"""Fixtures for campaigns over a fake `numpy` whose import decides what its stack does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REFUSES = "raise ImportError('not today')"
 
 
 class Bench:
-    """A folder with a matrix, an index and a knowledge base, and the command line in it."""
+    """A directory with a matrix, a package index and a knowledge base, in which the command line runs."""
 
     def __init__(self, folder: Path, index: PackageIndex, knowledge: Path) -> None:
         self.folder = folder
@@ -44,26 +44,26 @@ class Bench:
 
     @property
     def variables(self) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")}
         return {
-            **kept,
+            **inherited,
             "ADVISOR_CACHE_DIR": str(self.folder / "cache"),
             "ADVISOR_KNOWLEDGE": self.address,
         }
 
     @property
-    def held(self) -> str:
-        """Code of a version that fails once ``release`` was called, and not before."""
+    def waiting_code(self) -> str:
+        """Code of a version that waits until ``release`` is called, and then fails."""
         return (
             f"import os, time\nwhile not os.path.exists({str(self.folder / 'released')!r}): time.sleep(0.05)\n{REFUSES}"
         )
 
     def release(self) -> None:
-        """Let the versions go on that are held."""
+        """Let the waiting versions continue."""
         (self.folder / "released").touch()
 
     def matrix(self, *codes: str, rounds: int = 2) -> None:
-        """Offer a version for each piece of code, and write the matrix of all of them."""
+        """Add a version to the index for each piece of code, and write a matrix of all of them."""
         for number, code in enumerate(codes):
             self.index.add("numpy", f"2.{number}.0", code=code)
         (self.folder / "matrix.toml").write_text(MATRIX.format(rounds=rounds))
@@ -78,35 +78,35 @@ class Bench:
         return self.run("pi", "campaign", "matrix.toml", "--index-url", self.index.url, *arguments, **more)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a campaign and do not wait for it."""
+        """Start a campaign without waiting for its end."""
         return subprocess.Popen(
             self.command("pi", "campaign", "matrix.toml", "--index-url", self.index.url, *arguments),
             cwd=self.folder,
             env=self.variables,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # What a shell starts in the background ignores interrupts, and so would what the tests start there.
+            # A background process of a shell ignores interrupts, and its children inherit that: restore the default.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def watch(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start the command line and read what it prints."""
+        """Start the command line with a pipe for its output."""
         return subprocess.Popen(
             self.command(*arguments), cwd=self.folder, env=self.variables, stdout=subprocess.PIPE, text=True
         )
 
     def finish(
-        self, process: subprocess.Popen[bytes], *arguments: str, meanwhile: Callable[[], None] = lambda: None
+        self, process: subprocess.Popen[bytes], *arguments: str, each_time: Callable[[], None] = lambda: None
     ) -> int:
-        """Wait until a campaign is complete; where its coordinator ends, start it again, as a service manager would.
+        """Wait until a campaign is complete; if its coordinator ends, restart it, as a service manager would.
 
         Args:
             process: The coordinator.
-            arguments: What it was started with.
-            meanwhile: Called every half second.
+            arguments: The options of the campaign.
+            each_time: Called every half second.
 
         Returns:
-            How often it was started again.
+            Number of restarts.
         """
         deadline = time.monotonic() + 400
         starts = 0
@@ -115,43 +115,43 @@ class Bench:
             if code is not None:
                 starts += 1
                 process = self.start(*arguments)
-            meanwhile()
+            each_time()
             time.sleep(0.5)
         return starts
 
     def status(self, *arguments: str) -> dict[str, Any]:
         result = self.run("pi", "status", "small", "--format", "json", *arguments)
         assert result.returncode == 0, result.stderr
-        found: dict[str, Any] = json.loads(result.stdout)
-        return found
+        status_report: dict[str, Any] = json.loads(result.stdout)
+        return status_report
 
     @property
     def observations(self) -> list[Observation]:
-        """What the knowledge base has of the campaign."""
+        """The observations of the campaign in the knowledge base."""
         with open_knowledge_base(str(self.knowledge), shipped=False) as store:
             names = [block.name for block in store.blocks() if block.name.startswith("small-")]
             return [o for name in names for o in store.observations(block=name)]
 
     @property
     def cells(self) -> list[tuple[int, int]]:
-        """Round and arm of each observation, sorted: each must be there once."""
+        """Round and arm of each observation, sorted; each pair must occur once."""
         return sorted((o.round, o.arm) for o in self.observations)
 
     @property
-    def home(self) -> Path:
-        """The campaign's folder."""
-        (found,) = (self.folder / "campaigns").iterdir()
-        return found
+    def directory(self) -> Path:
+        """The campaign's directory."""
+        (directory,) = (self.folder / "campaigns").iterdir()
+        return directory
 
     @property
-    def begun(self) -> bool:
-        """Whether some worker, here or in a pod, has begun to measure."""
-        # No walk through everything: environments come and go.
+    def has_started(self) -> bool:
+        """Whether a worker, on this machine or in a pod, has started to measure."""
+        # Not a recursive search: environments appear and disappear meanwhile.
         patterns = ("campaigns/*/tasks/*.json", "cluster/pod-*/scratch/campaign/tasks/*.json")
-        return any(found for pattern in patterns for found in self.folder.glob(pattern))
+        return any(path for pattern in patterns for path in self.folder.glob(pattern))
 
     def wait(self, condition: Callable[[], bool], every: float = 0.05) -> None:
-        """Wait until something is so; the limit only ends what would hang."""
+        """Wait until a condition is true; the time limit only ends a test that hangs."""
         deadline = time.monotonic() + 300
         while not condition():
             assert time.monotonic() < deadline
@@ -163,5 +163,5 @@ def bench(tmp_path: Path, index: PackageIndex, first_knowledge: Path) -> Bench:
     return Bench(tmp_path, index, Path(shutil.copy(first_knowledge, tmp_path / "knowledge.sqlite")))
 
 
-def every_cell(rounds: int, arms: int) -> list[tuple[int, int]]:
+def all_cells(rounds: int, arms: int) -> list[tuple[int, int]]:
     return [(number, arm) for number in range(rounds) for arm in range(arms)]

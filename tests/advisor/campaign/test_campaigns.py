@@ -1,4 +1,4 @@
-"""Campaigns as their users run them, on every engine, and what may happen on the way."""
+"""Whole campaigns on every engine, with failures while they run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.advisor.campaign.conftest import REFUSES, Bench, every_cell
+from tests.advisor.campaign.conftest import REFUSES, Bench, all_cells
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.slurm.cluster import Cluster
 
 
 @pytest.fixture(params=["local", "slurm", "kubernetes"])
 def engine(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """Options that name an engine."""
+    """Options that select an engine."""
     if request.param == "slurm":
         request.getfixturevalue("slurm")
         return ("-e", "slurm", "--engine", f"scratch={request.getfixturevalue('tmp_path')}/scratch")
@@ -34,59 +34,59 @@ LOCAL_FIRST = pytest.mark.parametrize(
     ["local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("slurm", "kubernetes"))],
     indirect=True,
 )
-"""What executors do in these cases the conformance suite tests on every engine; whole campaigns repeat it slowly."""
+"""Marks slow repetitions: the conformance suite tests these cases on the executor of every engine."""
 
 
 def workers(bench: Bench) -> list[psutil.Process]:
-    """Return the processes that measure for a bench."""
-    found = []
+    """Return the worker processes of a bench."""
+    processes = []
     for process in psutil.process_iter():
         try:
             words = process.cmdline()
             if "work" in words and str(bench.folder) in " ".join(words) and process.name() != "slurmstepd":
-                found.append(process)
+                processes.append(process)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
-def test_a_campaign_is_the_same_on_every_engine(bench: Bench, engine: tuple[str, ...]) -> None:
+def test_a_campaign_gives_the_same_result_on_every_engine(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(REFUSES, REFUSES)
 
     result = bench.campaign(*engine)
     again = bench.campaign(*engine)
 
     assert result.returncode == again.returncode == 0, result.stdout + result.stderr
-    assert bench.cells == every_cell(2, 3)
+    assert bench.cells == all_cells(2, 3)
     assert {o.status for o in bench.observations} == {"import-error"}
-    told = bench.status()
-    assert told["state"] == "complete"
-    assert told["cells"] == {"queued": 0, "running": 0, "done": 0, "failed": 6, "not run": 0}
-    assert {row["stack"]: row["failed"] for row in told["stacks"]} == {"numpy==2.1.0": 4, "numpy==2.0.0": 2}
-    assert sum(row["failed"] for row in told["nodes"]) == 6
+    status = bench.status()
+    assert status["state"] == "complete"
+    assert status["cells"] == {"queued": 0, "running": 0, "done": 0, "failed": 6, "not run": 0}
+    assert {row["stack"]: row["failed"] for row in status["stacks"]} == {"numpy==2.1.0": 4, "numpy==2.0.0": 2}
+    assert sum(row["failed"] for row in status["nodes"]) == 6
     assert "round" not in again.stderr.replace("rounds", "")
 
 
 @LOCAL_FIRST
-def test_a_killed_worker_loses_nothing(bench: Bench, engine: tuple[str, ...]) -> None:
-    bench.matrix(bench.held, REFUSES)
+def test_no_result_is_lost_if_a_worker_is_killed(bench: Bench, engine: tuple[str, ...]) -> None:
+    bench.matrix(bench.waiting_code, REFUSES)
     process = bench.start(*engine)
 
-    bench.wait(lambda: bool(workers(bench)) and bench.begun)
+    bench.wait(lambda: bool(workers(bench)) and bench.has_started)
     for worker in (victims := workers(bench)):
-        # The parent of another ends with it.
+        # A worker that is the parent of another one ends with it.
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.kill()
     bench.release()
 
     assert victims
     assert process.wait(300) == 0
-    assert bench.cells == every_cell(2, 3)
+    assert bench.cells == all_cells(2, 3)
 
 
 @LOCAL_FIRST
-def test_a_killed_coordinator_loses_nothing(bench: Bench, engine: tuple[str, ...]) -> None:
-    bench.matrix(bench.held, REFUSES)
+def test_no_result_is_lost_if_the_coordinator_is_killed(bench: Bench, engine: tuple[str, ...]) -> None:
+    bench.matrix(bench.waiting_code, REFUSES)
     process = bench.start(*engine)
 
     bench.wait(lambda: any(bench.folder.glob("campaigns/*/batches/001/handle")))
@@ -96,15 +96,15 @@ def test_a_killed_coordinator_loses_nothing(bench: Bench, engine: tuple[str, ...
     result = bench.campaign(*engine)
 
     assert result.returncode == 0, result.stderr
-    assert bench.cells == every_cell(2, 3)
-    assert len(list(bench.home.glob("batches/*"))) == 1
+    assert bench.cells == all_cells(2, 3)
+    assert len(list(bench.directory.glob("batches/*"))) == 1
 
 
 @LOCAL_FIRST
 def test_a_cancelled_campaign_keeps_its_results_and_can_continue(bench: Bench, engine: tuple[str, ...]) -> None:
-    bench.matrix(bench.held, rounds=3)
+    bench.matrix(bench.waiting_code, rounds=3)
     process = bench.start(*engine)
-    bench.wait(lambda: bench.begun)
+    bench.wait(lambda: bench.has_started)
 
     result = bench.run("pi", "cancel")
 
@@ -114,35 +114,35 @@ def test_a_cancelled_campaign_keeps_its_results_and_can_continue(bench: Bench, e
     assert not workers(bench)
     bench.release()
     assert bench.campaign(*engine).returncode == 0
-    assert bench.cells == every_cell(3, 2)
+    assert bench.cells == all_cells(3, 2)
 
 
 @LOCAL_FIRST
-def test_submitted_and_left_alone_it_is_collected_later(bench: Bench, engine: tuple[str, ...]) -> None:
+def test_a_detached_campaign_is_collected_later(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(REFUSES)
 
-    left = bench.campaign(*engine, "--detach")
+    submitted = bench.campaign(*engine, "--detach")
     bench.wait(lambda: all(t["state"] in ("done", "failed", "lost") for t in bench.status()["tasks"]), every=0.5)
     collected = bench.run("pi", "collect")
 
-    assert left.returncode == collected.returncode == 0, left.stderr + collected.stderr
-    assert bench.cells == every_cell(2, 2)
+    assert submitted.returncode == collected.returncode == 0, submitted.stderr + collected.stderr
+    assert bench.cells == all_cells(2, 2)
     assert bench.status()["state"] == "complete"
 
 
-def test_a_stack_that_kills_its_worker_is_given_up_and_the_rest_goes_on(bench: Bench) -> None:
+def test_a_stack_that_kills_its_worker_is_given_up_and_the_others_are_measured(bench: Bench) -> None:
     bench.matrix("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", REFUSES, rounds=1)
 
     result = bench.campaign()
 
     assert result.returncode == 0, result.stderr
-    told = {o.arm: (o.status, o.failure) for o in bench.observations}
-    assert [status for _, (status, _) in sorted(told.items())] == ["import-error", "crashed", "import-error"]
-    assert "its worker was killed 2 times while it ran" in told[1][1]
+    status = {o.arm: (o.status, o.failure) for o in bench.observations}
+    assert [status for _, (status, _) in sorted(status.items())] == ["import-error", "crashed", "import-error"]
+    assert "its worker was killed 2 times while it ran" in status[1][1]
 
 
-def test_two_do_not_look_after_one_campaign(bench: Bench) -> None:
-    bench.matrix(bench.held)
+def test_a_second_coordinator_of_a_campaign_is_refused(bench: Bench) -> None:
+    bench.matrix(bench.waiting_code)
     process = bench.start()
     bench.wait(lambda: any(bench.folder.glob("campaigns/*/batches/001/handle")))
 
@@ -154,36 +154,36 @@ def test_two_do_not_look_after_one_campaign(bench: Bench) -> None:
     assert process.wait(120) == 0
 
 
-def test_an_interrupted_local_campaign_leaves_nothing_running(bench: Bench) -> None:
+def test_an_interrupted_local_campaign_leaves_no_process(bench: Bench) -> None:
     bench.matrix(f"import time; time.sleep(600); {REFUSES}")
     process = bench.start()
-    bench.wait(lambda: bench.begun)
+    bench.wait(lambda: bench.has_started)
 
     process.send_signal(signal.SIGINT)
 
     assert process.wait(60) == 130
     assert not workers(bench)
-    # Ending is no death: a stack is not given up for it.
-    (noted,) = [json.loads(path.read_text()) for path in bench.folder.rglob("tasks/*.json")]
-    assert noted["begun"] == 0
+    # A stack is not given up because its worker was ended on purpose.
+    (task,) = [json.loads(path.read_text()) for path in bench.folder.rglob("tasks/*.json")]
+    assert task["begun"] == 0
 
 
 def test_a_task_without_new_results_is_given_up_and_retried_on_request(bench: Bench, tmp_path: Path) -> None:
     bench.matrix(REFUSES)
-    broken = {"UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1"}
+    offline = {"UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1"}
 
-    failed = bench.campaign("--attempts", "2", **broken)
-    idle = bench.run("pi", "retry", "--attempts", "2", **broken)
-    mended = bench.run("pi", "retry", "--failed")
+    failed = bench.campaign("--attempts", "2", **offline)
+    idle = bench.run("pi", "retry", "--attempts", "2", **offline)
+    retried = bench.run("pi", "retry", "--failed")
 
-    assert (failed.returncode, idle.returncode, mended.returncode) == (4, 4, 0), mended.stderr
+    assert (failed.returncode, idle.returncode, retried.returncode) == (4, 4, 0), retried.stderr
     reason = "given up after 2 attempts without a new result: exit status 4: uv could not download the wheels"
     assert reason in failed.stdout
-    assert len(list(bench.home.glob("batches/*"))) == 3
-    assert bench.cells == every_cell(2, 2)
+    assert len(list(bench.directory.glob("batches/*"))) == 3
+    assert bench.cells == all_cells(2, 2)
 
 
-def test_campaigns_are_found_by_the_begin_of_their_names(bench: Bench) -> None:
+def test_campaigns_are_selected_by_a_prefix_of_their_name(bench: Bench) -> None:
     bench.matrix(REFUSES, rounds=1)
     none = bench.run("pi", "status")
     bench.campaign()
@@ -197,12 +197,12 @@ def test_campaigns_are_found_by_the_begin_of_their_names(bench: Bench) -> None:
     assert "there are no campaigns" in none.stdout
     assert listed.stdout.count("complete, 2 of 2 measured") == 2
     assert ambiguous.returncode == unknown.returncode == 2
-    assert "matches" in ambiguous.stderr
+    assert "`small` matches small-" in ambiguous.stderr
     assert "there is no campaign `large`" in unknown.stderr
     assert "numpy==2.0.0" in one.stdout
 
 
-def test_results_planned_for_other_hardware_are_recognised(bench: Bench) -> None:
+def test_results_planned_for_other_hardware_are_counted(bench: Bench) -> None:
     bench.matrix(REFUSES, rounds=1)
     first = bench.campaign("--hardware", "cpu-zen4")
     shutil.rmtree(bench.folder / "campaigns")
@@ -210,11 +210,11 @@ def test_results_planned_for_other_hardware_are_recognised(bench: Bench) -> None
     again = bench.campaign("--hardware", "cpu-zen4")
 
     assert first.returncode == again.returncode == 0, again.stderr
-    assert bench.cells == every_cell(1, 2)
-    assert list(bench.home.glob("batches/*")) == []
+    assert bench.cells == all_cells(1, 2)
+    assert list(bench.directory.glob("batches/*")) == []
 
 
-def test_another_matrix_does_not_get_into_a_campaigns_folder(bench: Bench) -> None:
+def test_another_matrix_in_a_campaigns_directory_is_refused(bench: Bench) -> None:
     bench.matrix(REFUSES, rounds=1)
     assert bench.campaign("--home", "here").returncode == 0
     bench.matrix(REFUSES, rounds=2)
@@ -225,8 +225,8 @@ def test_another_matrix_does_not_get_into_a_campaigns_folder(bench: Bench) -> No
     assert "holds the campaign" in refused.stderr
 
 
-def test_a_lost_node_of_kubernetes_runs_its_task_again(bench: Bench, kubernetes: KubernetesDouble) -> None:
-    bench.matrix(bench.held, rounds=2)
+def test_the_task_of_a_lost_kubernetes_node_runs_again(bench: Bench, kubernetes: KubernetesDouble) -> None:
+    bench.matrix(bench.waiting_code, rounds=2)
     process = bench.start(
         "-e", "kubernetes", "--engine", "image=x", "--engine", f"kubeconfig={kubernetes.kubeconfig()}"
     )
@@ -236,15 +236,15 @@ def test_a_lost_node_of_kubernetes_runs_its_task_again(bench: Bench, kubernetes:
     bench.release()
 
     assert process.wait(120) == 0
-    assert bench.cells == every_cell(2, 2)
-    assert len(list(bench.home.glob("batches/*"))) == 1
+    assert bench.cells == all_cells(2, 2)
+    assert len(list(bench.directory.glob("batches/*"))) == 1
 
 
-def test_output_that_was_saved_is_collected(bench: Bench, kubernetes: KubernetesDouble, tmp_path: Path) -> None:
+def test_results_are_collected_from_saved_output(bench: Bench, kubernetes: KubernetesDouble, tmp_path: Path) -> None:
     bench.matrix(REFUSES)
     options = ("-e", "kubernetes", "--engine", "image=x")
     rendered = bench.campaign(*options, "--render", "its manifests")
-    plan = bench.home / "campaign.json.gz"
+    plan = bench.directory / "campaign.json.gz"
     log = tmp_path / "output.log"
     with log.open("w") as file:
         for task in (0, 1):
@@ -259,10 +259,10 @@ def test_output_that_was_saved_is_collected(bench: Bench, kubernetes: Kubernetes
     assert rendered.returncode == 0, rendered.stderr
     assert "kubectl apply -k 'its manifests'\n" in rendered.stdout
     assert collected.returncode == 0, collected.stderr
-    assert bench.cells == every_cell(2, 2)
+    assert bench.cells == all_cells(2, 2)
 
 
-def test_results_are_pushed_from_where_they_are_measured(bench: Bench, kubernetes: KubernetesDouble) -> None:
+def test_workers_push_results_to_a_service(bench: Bench, kubernetes: KubernetesDouble) -> None:
     from knowledge.store.engine import open_knowledge_base
     from tests.knowledge.service.conftest import serving
 
@@ -276,12 +276,12 @@ def test_results_are_pushed_from_where_they_are_measured(bench: Bench, kubernete
         sources = {block.source for block in store.blocks()}
 
     assert result.returncode == 0, result.stderr + result.stdout
-    assert shared == bench.cells == every_cell(2, 2)
+    assert shared == bench.cells == all_cells(2, 2)
     assert sources == {"cluster-a"}
 
 
-def test_status_is_watched_until_the_end(bench: Bench) -> None:
-    bench.matrix(bench.held, rounds=1)
+def test_status_watch_ends_with_the_campaign(bench: Bench) -> None:
+    bench.matrix(bench.waiting_code, rounds=1)
     bench.campaign("--detach")
 
     with bench.watch("pi", "status", "small", "--watch", "--format", "json") as watched:
@@ -292,16 +292,16 @@ def test_status_is_watched_until_the_end(bench: Bench) -> None:
 
     assert first["state"] == "running"
     assert last["cells"]["failed"] == 2
-    assert os.path.exists(bench.home / "kept")
+    assert os.path.exists(bench.directory / "kept")
 
 
-def test_a_stack_is_measured_on_slurm_with_its_node(bench: Bench, slurm: Cluster) -> None:
+def test_slurm_options_are_submitted_and_nodes_are_reported(bench: Bench, slurm: Cluster) -> None:
     bench.matrix(REFUSES, rounds=4)
 
     result = bench.campaign("-e", "slurm", "--engine", "exclusive=true", "--engine", "at-most=2")
 
     assert result.returncode == 0, result.stderr
-    told = bench.status()
-    assert {row["node"] for row in told["nodes"]} == {"n1", "n2"}
-    options = json.loads((bench.home / "batches/001/engine/sbatch.json").read_text())
+    status = bench.status()
+    assert {row["node"] for row in status["nodes"]} == {"n1", "n2"}
+    options = json.loads((bench.directory / "batches/001/engine/sbatch.json").read_text())
     assert {"--exclusive", "--array=0,1,2,3%2", "--requeue"} <= set(options)

@@ -1,4 +1,4 @@
-"""SIGKILL at random points of campaigns on Slurm: whatever dies, every cell is stored, and stored once.
+"""SIGKILL at random points of campaigns on Slurm: every cell is stored exactly once, whichever process dies.
 
 `benchmarks/kills.py` does the same to campaigns on this machine.
 """
@@ -22,7 +22,7 @@ import pytest
 from knowledge.domain.errors import AdvisorError
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
-from tests.advisor.campaign.conftest import REFUSES, Bench, every_cell
+from tests.advisor.campaign.conftest import REFUSES, Bench, all_cells
 from tests.advisor.campaign.test_campaigns import workers
 from tests.slurm.cluster import NODES, Cluster
 
@@ -48,7 +48,7 @@ class Database:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        # Where nobody reaps it, the killed server's number still exists, and would keep the next one from starting.
+        # Without a reaper, the process id of the killed server still exists and would prevent the next start.
         for path in (self.folder / "postmaster.pid", *self.folder.glob(".s.PGSQL.*")):
             path.unlink(missing_ok=True)
 
@@ -63,7 +63,7 @@ class Database:
 
 
 def _kill(victim: str, bench: Bench, slurm: Cluster, database: Database, process: subprocess.Popen[bytes]) -> None:
-    """Kill something, and start again what its machine would start again."""
+    """Kill a process or node, and restart what its machine would restart."""
     if victim == "coordinator":
         process.send_signal(signal.SIGKILL)
     elif victim == "worker":
@@ -82,9 +82,9 @@ def _kill(victim: str, bench: Bench, slurm: Cluster, database: Database, process
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_and_nothing_is_twice(bench: Bench, slurm: Cluster) -> None:
+def test_every_cell_is_stored_exactly_once(bench: Bench, slurm: Cluster) -> None:
     bench.matrix(f"import time; time.sleep(0.3); {REFUSES}", REFUSES, rounds=ROUNDS)
-    # Not below pytest's own folders: another run of it would shut them for the user that the server runs as.
+    # Not inside pytest's directories: another run would make them inaccessible to the user of the server.
     folder = Path(tempfile.mkdtemp(prefix="seshat-kills-"))
     database = Database(folder)
     open_knowledge_base(database.address, shipped=False).close()
@@ -99,18 +99,18 @@ def test_nothing_is_lost_and_nothing_is_twice(bench: Bench, slurm: Cluster) -> N
             process = bench.start(*options)
             time.sleep(generator.uniform(0.0, LONGEST_SECONDS))
             _kill(victim, bench, slurm, database, process)
-            # A controller that forgot where jobs run starts them twice, and drains the nodes on which it did.
-            coordinators[victim] += bench.finish(process, *options, meanwhile=slurm.heal)
+            # A controller that lost the location of jobs starts them twice and drains those nodes.
+            coordinators[victim] += bench.finish(process, *options, each_time=slurm.heal)
 
-            with _opened(database) as store:
+            with _open_store(database) as store:
                 names = [name for name in _names(store) if f"-{trial + 1}-numpy" in name]
-                found = sorted((o.round, o.arm) for name in names for o in store.observations(block=name))
-                assert found == every_cell(ROUNDS, ARMS), (trial, victim)
+                cells = sorted((o.round, o.arm) for name in names for o in store.observations(block=name))
+                assert cells == all_cells(ROUNDS, ARMS), (trial, victim)
                 assert store.quarantined() == ()
-            stored += len(found)
-        with _opened(database) as store:
-            held = sum(block.observations for block in store.blocks(_names(store)))
-            assert held == stored == TRIALS * ROUNDS * ARMS
+            stored += len(cells)
+        with _open_store(database) as store:
+            total = sum(block.observations for block in store.blocks(_names(store)))
+            assert total == stored == TRIALS * ROUNDS * ARMS
             assert list(store.find_damage()) == []
     finally:
         database.stop()
@@ -119,12 +119,12 @@ def test_nothing_is_lost_and_nothing_is_twice(bench: Bench, slurm: Cluster) -> N
 
 
 def _names(store: SqlKnowledgeBase) -> list[str]:
-    """Return the blocks of the campaigns, not those that ship."""
+    """Return the names of the campaigns' blocks, without the shipped ones."""
     return [block.name for block in store.blocks() if block.name.startswith("small-")]
 
 
 @contextlib.contextmanager
-def _opened(database: Database) -> Iterator[SqlKnowledgeBase]:
+def _open_store(database: Database) -> Iterator[SqlKnowledgeBase]:
     """Open the knowledge base, which may still be recovering."""
     deadline = time.monotonic() + 60
     while True:

@@ -1,4 +1,4 @@
-"""From a matrix to blocks: versions from an index, cuDNN replaced, CUDA asked for, what it takes."""
+"""Plans of campaigns: blocks from a matrix, replaced cuDNN, required CUDA, estimates of time and size."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HARDWARE = detect()
 
 @pytest.fixture
 def client(index: PackageIndex, tmp_path: Path) -> IndexClient:
-    """An index with a PyTorch that contains CUDA and cuDNN, as its wheels do."""
+    """A client of an index with PyTorch builds that require CUDA and cuDNN, like the real wheels."""
     for version, cuda, cudnn in (("2.8.0", "12.8.90", "9.10.2.21"), ("2.7.0", "12.6.77", "9.5.1.17")):
         index.add("torch", version, [f"nvidia-cuda-runtime-cu12=={cuda}", f"nvidia-cudnn-cu12=={cudnn}"])
         index.add("nvidia-cuda-runtime-cu12", cuda)
@@ -49,7 +49,7 @@ def client(index: PackageIndex, tmp_path: Path) -> IndexClient:
 TARGET = CampaignTarget(hardware=HARDWARE, device="cpu", python=sys.executable)
 
 
-def planned(client: IndexClient, tmp_path: Path, text: str) -> Campaign:
+def plan_matrix(client: IndexClient, tmp_path: Path, text: str) -> Campaign:
     path = tmp_path / "matrix.toml"
     path.write_text('name = "m"\nindicators = ["sort"]\nrounds = 3\n' + text)
     return plan_campaign(read_matrix(path), TARGET, client=client, max_runs=100)
@@ -69,14 +69,14 @@ def test_cudnn_is_replaced_within_its_major_version(client: IndexClient) -> None
 
 
 def test_a_stack_with_another_cuda_runtime_is_dropped_with_the_reason(client: IndexClient, tmp_path: Path) -> None:
-    campaign = planned(client, tmp_path, '[[stack]]\nframework = "torch"\ncuda = ["12.6"]\n')
+    campaign = plan_matrix(client, tmp_path, '[[stack]]\nframework = "torch"\ncuda = ["12.6"]\n')
 
     assert [arm.lock.label for arm in campaign.blocks[0].arms] == ["torch==2.7.0", "torch==2.7.0"]
     assert [d.reason for d in campaign.dropped] == ["`torch==2.8.0` contains CUDA 12.8, not 12.6"]
 
 
-def test_each_backend_has_a_block_with_a_reference_and_its_control(client: IndexClient, tmp_path: Path) -> None:
-    campaign = planned(client, tmp_path, '[[stack]]\nframework = "torch"\n[[stack]]\nframework = "numpy"\n')
+def test_each_backend_has_a_block_with_a_reference_and_a_control(client: IndexClient, tmp_path: Path) -> None:
+    campaign = plan_matrix(client, tmp_path, '[[stack]]\nframework = "torch"\n[[stack]]\nframework = "numpy"\n')
 
     assert [[(s.lock.label, s.reference) for s in b.arms] for b in campaign.blocks] == [
         [("torch==2.8.0", True), ("torch==2.7.0", False), ("torch==2.8.0", False)],
@@ -85,9 +85,9 @@ def test_each_backend_has_a_block_with_a_reference_and_its_control(client: Index
     assert len({b.name for b in campaign.blocks}) == 2
 
 
-def test_the_same_matrix_gives_the_same_names_and_a_repetition_others(client: IndexClient, tmp_path: Path) -> None:
+def test_only_a_repetition_of_a_matrix_has_other_names(client: IndexClient, tmp_path: Path) -> None:
     text = '[[stack]]\nframework = "numpy"\n'
-    first, again = planned(client, tmp_path, text), planned(client, tmp_path, text)
+    first, again = plan_matrix(client, tmp_path, text), plan_matrix(client, tmp_path, text)
     other = plan_campaign(read_matrix(tmp_path / "matrix.toml"), TARGET, client=client, max_runs=100, repetition=2)
 
     assert first.blocks[0].name == again.blocks[0].name
@@ -95,24 +95,24 @@ def test_the_same_matrix_gives_the_same_names_and_a_repetition_others(client: In
 
 
 def test_estimates_add_up_and_use_measured_durations(client: IndexClient, tmp_path: Path) -> None:
-    block = planned(client, tmp_path, '[[stack]]\nframework = "numpy"\n').blocks[0]
+    block = plan_matrix(client, tmp_path, '[[stack]]\nframework = "numpy"\n').blocks[0]
     run = block.arms[0].indicators[0]
     slow = replace(observation(seconds=1.0), indicator=run, loops=100)
 
     fresh = estimate(block, client, {})
-    known = estimate(block, client, run_seconds_by_label([slow]))
+    measured = estimate(block, client, run_seconds_by_label([slow]))
 
     assert (fresh.processes, fresh.runs) == (6, 6)
     assert fresh.disk_bytes == client.unpacked_size(locked_file(block.arms[0].lock.packages[0]))
-    assert known.seconds - fresh.seconds == pytest.approx(6 * 300, rel=0.1)
+    assert measured.seconds - fresh.seconds == pytest.approx(6 * 300, rel=0.1)
 
 
 def test_a_campaign_that_does_not_fit_on_the_disk_is_rejected(client: IndexClient, tmp_path: Path) -> None:
-    block = planned(client, tmp_path, '[[stack]]\nframework = "numpy"\n').blocks[0]
-    needed = estimate(block, client, {})
+    block = plan_matrix(client, tmp_path, '[[stack]]\nframework = "numpy"\n').blocks[0]
+    requirements = estimate(block, client, {})
 
-    check_disk([needed], tmp_path / "not" / "there", budget_bytes=1e9)
+    check_disk([requirements], tmp_path / "not" / "there", budget_bytes=1e9)
     with pytest.raises(InputError, match="the budget is"):
-        check_disk([needed], tmp_path, budget_bytes=10.0)
+        check_disk([requirements], tmp_path, budget_bytes=10.0)
     with pytest.raises(FullDiskError, match="GB left"):
-        check_disk([replace(needed, disk_bytes=1e18)], tmp_path, budget_bytes=None)
+        check_disk([replace(requirements, disk_bytes=1e18)], tmp_path, budget_bytes=None)

@@ -1,4 +1,4 @@
-"""Bad input and engines that refuse: one sentence with the cause, what is kept, and what to do."""
+"""Errors of campaigns: invalid input, engines that refuse, and the hints of their messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from knowledge.exchange.files import observation_file
 from knowledge.store.base import KnowledgeBaseError
 from pi_runners.campaign import Block
 from pi_runners.matrix import Arm
-from tests.advisor.campaign.conftest import REFUSES, Bench, every_cell
+from tests.advisor.campaign.conftest import REFUSES, Bench, all_cells
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE, RUN, observation
 from tests.kubernetes_double.cluster import KubernetesDouble
@@ -42,7 +42,7 @@ H200 = replace(
 )
 
 
-def planned(hardware: HardwareProfile = MACHINE, device: str = "cpu", rounds: int = 1) -> CampaignPlan:
+def build_plan(hardware: HardwareProfile = MACHINE, device: str = "cpu", rounds: int = 1) -> CampaignPlan:
     arm = Arm(
         number=0,
         lock=lock("numpy==2.0.0"),
@@ -53,108 +53,110 @@ def planned(hardware: HardwareProfile = MACHINE, device: str = "cpu", rounds: in
     return CampaignPlan(name="c", blocks=(Block(name="b", arms=(arm,), rounds=rounds, hardware=hardware),))
 
 
-class Keeps:
-    """A sink, which may be told to fail."""
+class MemorySink:
+    """A sink in memory that can be made to fail."""
 
     def __init__(self) -> None:
         self.fails = False
-        self.seen: list[str] = []
+        self.stored: list[str] = []
 
     def add(self, observations: object) -> None:
-        found = [o.identity for o in observations]  # type: ignore[attr-defined]
+        identities = [o.identity for o in observations]  # type: ignore[attr-defined]
         if self.fails:
             raise KnowledgeBaseError("the knowledge base `x` could not be written: gone", hint="check it")
-        self.seen += found
+        self.stored += identities
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> CampaignDirectory:
-    made = CampaignDirectory(tmp_path / "home")
-    made.create(planned())
-    return made
+def directory(tmp_path: Path) -> CampaignDirectory:
+    campaign_directory = CampaignDirectory(tmp_path / "home")
+    campaign_directory.create(build_plan())
+    return campaign_directory
 
 
-def test_a_plan_is_read_as_it_was_written() -> None:
-    plan = planned(H200, "cuda", rounds=3)
+def test_a_written_plan_is_read_back_unchanged() -> None:
+    campaign_plan = build_plan(H200, "cuda", rounds=3)
 
-    assert read_plan(plan_document(plan), where="plan") == plan
-    assert len(plan.tasks) == 3
+    assert read_plan(plan_document(campaign_plan), where="plan") == campaign_plan
+    assert len(campaign_plan.tasks) == 3
 
 
-def test_a_plan_keeps_the_keys_that_earlier_versions_wrote() -> None:
-    document = json.loads(plan_document(planned()))
+def test_a_plan_uses_the_keys_of_earlier_versions() -> None:
+    document = json.loads(plan_document(build_plan()))
 
     assert [list(block)[:2] for block in document["plan"]["blocks"]] == [["name", "slots"]]
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 99, "plan": {}}', b'{"format": 1, "plan": {"name": 1}}'])
-def test_a_damaged_plan_is_one_sentence(content: bytes) -> None:
+def test_a_damaged_plan_is_an_error(content: bytes) -> None:
     with pytest.raises(InputError, match="is not the plan of a campaign"):
         read_plan(content, where="plan")
 
 
-def test_the_first_of_two_that_measured_a_cell_stays(home: CampaignDirectory) -> None:
+def test_the_first_result_of_a_cell_is_stored(directory: CampaignDirectory) -> None:
     cell = Cell(block=0, round=0, arm=0, machine="0" * 8)
 
-    assert home.put(cell, b"first")
-    assert not home.put(cell, b"second")
-    home.mark_stored(cell)
-    assert not home.put(cell, b"third")
-    assert home.cells()[cell].read_bytes() == b"first"
+    assert directory.put(cell, b"first")
+    assert not directory.put(cell, b"second")
+    directory.mark_stored(cell)
+    assert not directory.put(cell, b"third")
+    assert directory.cells()[cell].read_bytes() == b"first"
 
 
-def test_cells_are_read_from_output_and_truncated_lines_are_ignored() -> None:
+def test_cells_are_read_from_output_without_truncated_lines() -> None:
     cell = Cell(block=1, round=2, arm=3, machine="abcdef01")
     line = cell_line(cell, b"content")
 
     assert list(cells_in(f"noise\n{line}\nseshat-cell x\n{line[:-9]}\n{line}")) == [(cell, b"content")] * 2
 
 
-def test_observations_wait_while_the_knowledge_base_is_unavailable(home: CampaignDirectory) -> None:
-    sink, told = Keeps(), []
-    coordinator = Coordinator(home, home.plan(), sink=sink, warn=lambda message, hint: told.append(message))
-    seen = observation(block=f"b-{MACHINE.identity[:8]}")
-    ((cell, content),) = cell_files(home.plan(), [seen])
-    home.put(cell, content)
+def test_results_are_stored_when_the_knowledge_base_is_available_again(directory: CampaignDirectory) -> None:
+    sink, warnings = MemorySink(), []
+    coordinator = Coordinator(directory, directory.plan(), sink=sink, warn=lambda message, _: warnings.append(message))
+    stored = observation(block=f"b-{MACHINE.identity[:8]}")
+    ((cell, content),) = cell_files(directory.plan(), [stored])
+    directory.put(cell, content)
     sink.fails = True
 
     assert coordinator.collect() == coordinator.collect() == 0
-    assert len(told) == 1
-    assert "1 cell not stored yet, in" in told[0]
+    assert len(warnings) == 1
+    assert "1 cell not stored yet, in" in warnings[0]
     sink.fails = False
     assert coordinator.collect() == 1
-    assert sink.seen == [seen.identity]
-    assert (home.cells(home.spool), list(home.cells(home.stored))) == ({}, [cell])
+    assert sink.stored == [stored.identity]
+    assert (directory.cells(directory.spool), list(directory.cells(directory.stored))) == ({}, [cell])
 
 
-def test_a_damaged_cell_is_put_aside_and_measured_again(home: CampaignDirectory) -> None:
-    told: list[str] = []
-    coordinator = Coordinator(home, home.plan(), sink=Keeps(), warn=lambda message, hint: told.append(message))
+def test_a_damaged_cell_is_renamed_and_measured_again(directory: CampaignDirectory) -> None:
+    warnings: list[str] = []
+    coordinator = Coordinator(
+        directory, directory.plan(), sink=MemorySink(), warn=lambda message, _: warnings.append(message)
+    )
     cell = Cell(block=0, round=0, arm=0, machine=MACHINE.identity[:8])
-    home.put(cell, observation_file([observation()])[:-40])
+    directory.put(cell, observation_file([observation()])[:-40])
     assert coordinator.states()[0].state == "done"
 
     coordinator.collect()
 
-    assert "it was renamed to" in told[0]
+    assert "it was renamed to" in warnings[0]
     assert coordinator.states()[0].state == "waiting"
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(CampaignDirectoryError, match="cannot be written"):
-        CampaignDirectory(tmp_path / "file" / "home").create(planned())
+        CampaignDirectory(tmp_path / "file" / "home").create(build_plan())
 
 
-def test_clock_differences_are_reported(home: CampaignDirectory) -> None:
-    coordinator = Coordinator(home, home.plan(), sink=Keeps())
-    submission = home.batches / "001"
+def test_clock_differences_are_reported(directory: CampaignDirectory) -> None:
+    coordinator = Coordinator(directory, directory.plan(), sink=MemorySink())
+    submission = directory.batches / "001"
     submission.mkdir()
     (submission / "submission.json").write_text('{"tasks": [0], "at": 2000000000.0, "engine": "local"}')
-    home.write_progress(0, {"node": "n7", "clock": 2000000000.0 - 90})
+    directory.write_progress(0, {"node": "n7", "clock": 2000000000.0 - 90})
     (behind,) = campaign_status(coordinator).remarks
-    home.write_progress(0, {"node": "n7", "clock": 4000000000.0})
+    directory.write_progress(0, {"node": "n7", "clock": 4000000000.0})
     (ahead,) = campaign_status(coordinator).remarks
 
     assert "the clock of node `n7` is 90 s behind" in behind
@@ -179,12 +181,12 @@ def test_clock_differences_are_reported(home: CampaignDirectory) -> None:
 )
 def test_an_unsuitable_node_is_reported(hardware: HardwareProfile, reason: str) -> None:
     with pytest.raises(UnsuitableNodeError, match=reason):
-        check_node(planned(H200, "cuda").blocks[0], hardware)
+        check_node(build_plan(H200, "cuda").blocks[0], hardware)
 
 
 def test_a_suitable_node_is_accepted() -> None:
-    check_node(planned(H200, "cuda").blocks[0], H200)
-    check_node(planned(MACHINE).blocks[0], replace(MACHINE, memory_bytes=1))
+    check_node(build_plan(H200, "cuda").blocks[0], H200)
+    check_node(build_plan(MACHINE).blocks[0], replace(MACHINE, memory_bytes=1))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_a_suitable_node_is_accepted() -> None:
         (("--hardware", "no-such"), 2, "there is no hardware profile"),
     ],
 )
-def test_wrong_options_are_one_sentence(bench: Bench, arguments: tuple[str, ...], code: int, reason: str) -> None:
+def test_wrong_options_are_errors(bench: Bench, arguments: tuple[str, ...], code: int, reason: str) -> None:
     bench.matrix(REFUSES)
 
     result = bench.campaign(*arguments)
@@ -209,7 +211,7 @@ def test_wrong_options_are_one_sentence(bench: Bench, arguments: tuple[str, ...]
     assert "Traceback" not in result.stderr
 
 
-def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
+def test_without_slurm_a_campaign_is_an_error_and_leaves_no_files(bench: Bench) -> None:
     bench.matrix(REFUSES)
     nowhere = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if not Path(p, "sbatch").exists())
 
@@ -219,7 +221,7 @@ def test_without_slurm_nothing_is_submitted(bench: Bench) -> None:
     assert "Slurm is not installed on this machine: `sbatch` was not found" in result.stderr
     assert not (bench.folder / "campaigns").exists(), "a campaign that cannot run leaves nothing"
     assert bench.campaign().returncode == 0
-    assert bench.cells == every_cell(2, 2)
+    assert bench.cells == all_cells(2, 2)
 
 
 @pytest.mark.usefixtures("slurm")
@@ -239,44 +241,44 @@ def test_a_rejection_by_slurm_is_reported_and_the_campaign_can_continue(bench: B
     result = bench.campaign("-e", "slurm", "--engine", option)
 
     if option.startswith("container"):
-        # srun is asked on the node.
+        # srun reports the error on the node.
         assert (result.returncode, reason in result.stdout) == (4, True), result.stdout + result.stderr
     else:
         assert (result.returncode, reason in result.stderr) == (4, True), result.stderr
         assert "hint" in result.stderr
-        assert list(bench.home.glob("batches/*/submission.json")) == []
+        assert list(bench.directory.glob("batches/*/submission.json")) == []
 
 
 @pytest.mark.slow
-def test_a_controller_that_is_away_is_waited_for(bench: Bench, slurm: Cluster) -> None:
-    bench.matrix(bench.held)
+def test_a_campaign_waits_for_an_unavailable_controller(bench: Bench, slurm: Cluster) -> None:
+    bench.matrix(bench.waiting_code)
     process = bench.start("-e", "slurm")
-    bench.wait(lambda: bench.begun)
+    bench.wait(lambda: bench.has_started)
 
     slurm.kill_controller()
-    told = bench.run("pi", "status", "small")
+    status = bench.run("pi", "status", "small")
     slurm.start_controller()
     bench.release()
 
-    assert "Slurm's controller cannot be reached" in told.stderr
-    assert "submitted tasks continue" in told.stderr
+    assert "Slurm's controller cannot be reached" in status.stderr
+    assert "submitted tasks continue" in status.stderr
     assert process.wait(200) == 0
-    assert bench.cells == every_cell(2, 2)
+    assert bench.cells == all_cells(2, 2)
 
 
 def test_tasks_lost_by_a_controller_are_submitted_again_and_measured_once(bench: Bench, slurm: Cluster) -> None:
-    bench.matrix(bench.held, rounds=1)
+    bench.matrix(bench.waiting_code, rounds=1)
     process = bench.start("-e", "slurm")
-    bench.wait(lambda: bench.begun)
+    bench.wait(lambda: bench.has_started)
 
     slurm.kill_controller()
     slurm.forget_jobs()
     slurm.start_controller()
-    bench.wait(lambda: len(list(bench.home.glob("batches/*/handle"))) == 2)
+    bench.wait(lambda: len(list(bench.directory.glob("batches/*/handle"))) == 2)
     bench.release()
 
     assert process.wait(200) == 0
-    assert bench.cells == every_cell(1, 2)
+    assert bench.cells == all_cells(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +322,7 @@ def test_a_quota_an_expired_token_and_an_unavailable_api_are_reported(
     assert (token.returncode, "sign in again" in token.stderr) == (4, True)
     assert "the cluster's API cannot be reached" in down.stderr
     assert result.returncode == 0, result.stderr
-    assert bench.cells == every_cell(2, 2)
+    assert bench.cells == all_cells(2, 2)
 
 
 def test_an_image_that_cannot_be_pulled_is_reported_while_the_task_waits(
@@ -337,11 +339,11 @@ def test_an_image_that_cannot_be_pulled_is_reported_while_the_task_waits(
 
     assert "task 0 waiting: ImagePullBackOff: Back-off pulling image" in remark
     assert bench.campaign("-e", "kubernetes", *good).returncode == 0
-    assert bench.cells == every_cell(1, 2)
+    assert bench.cells == all_cells(1, 2)
 
 
-def test_a_task_that_is_not_there_is_refused(advisor_here: Advisor, tmp_path: Path) -> None:
-    CampaignDirectory(tmp_path / "home").create(planned())
+def test_a_task_number_outside_the_plan_is_refused(advisor_here: Advisor, tmp_path: Path) -> None:
+    CampaignDirectory(tmp_path / "home").create(build_plan())
 
     beyond = advisor_here("pi", "work", "home", "7")
     nothing = advisor_here("pi", "work", "elsewhere", "0")
@@ -362,11 +364,11 @@ def test_a_task_that_is_not_there_is_refused(advisor_here: Advisor, tmp_path: Pa
     ],
 )
 def test_the_memory_limit_of_a_process_is_90_percent_of_its_task(
-    home: CampaignDirectory, engine: str, memory: str, gigabytes: str
+    directory: CampaignDirectory, engine: str, memory: str, gigabytes: str
 ) -> None:
     options = {"memory": memory, "image": "x"} if engine == "kubernetes" else {"memory": memory}
-    command = open_engine(engine, options, home, planned()).command
+    command = open_engine(engine, options, directory, build_plan()).command
 
     assert command[command.index("--memory-limit") + 1] == gigabytes
     with pytest.raises(InputError, match="is not a valid memory size"):
-        open_engine(engine, {**options, "memory": "much"}, home, planned())
+        open_engine(engine, {**options, "memory": "much"}, directory, build_plan())

@@ -119,7 +119,7 @@ def test_a_changed_pip_configuration_is_refused(
 
 @pytest.fixture
 def submodule(repository: Path) -> Path:
-    """A submodule of the project with a folder."""
+    """A submodule of the project with a directory."""
     folder = repository / "sub"
     (folder / "files").mkdir(parents=True)
     (folder / "files" / "listed").write_text("forged")
@@ -139,20 +139,20 @@ def test_a_cache_in_a_submodule_is_refused(
     separate = advisor_here(*arguments)
     git(repository, "add", "sub")
 
-    done = advisor_here(*arguments)
+    result = advisor_here(*arguments)
 
-    assert (separate.returncode, done.returncode) == (0, 2)
-    assert f"the cache `{name}` " in done.stderr
-    assert "is in the submodule `sub` of the repository" in done.stderr
+    assert (separate.returncode, result.returncode) == (0, 2)
+    assert f"the cache `{name}` " in result.stderr
+    assert "is in the submodule `sub` of the repository" in result.stderr
 
 
 def test_a_submodule_below_the_cache_is_refused(repository: Path, submodule: Path, advisor_here: Advisor) -> None:
     git(repository, "add", "sub")
 
-    done = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--cache-dir", ".")
+    result = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--cache-dir", ".")
 
-    assert done.returncode == 2
-    assert "the cache `.` contains files of the repository" in done.stderr
+    assert result.returncode == 2
+    assert "the cache `.` contains files of the repository" in result.stderr
 
 
 @pytest.mark.parametrize("prefix", ["", "sqlite:///"])
@@ -163,10 +163,10 @@ def test_a_knowledge_base_in_a_submodule_is_refused(
     git(repository, "add", "sub")
     git(repository, "commit", "-qm", "submodule")
 
-    done = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--knowledge", f"{prefix}sub/known.sqlite")
+    result = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--knowledge", f"{prefix}sub/known.sqlite")
 
-    assert done.returncode == 2
-    assert "the knowledge base `sub/known.sqlite` is in the submodule `sub`" in done.stderr
+    assert result.returncode == 2
+    assert "the knowledge base `sub/known.sqlite` is in the submodule `sub`" in result.stderr
 
 
 def test_a_pip_configuration_in_a_submodule_is_refused(
@@ -176,10 +176,10 @@ def test_a_pip_configuration_in_a_submodule_is_refused(
     git(repository, "add", "sub")
     monkeypatch.setenv("PIP_CONFIG_FILE", "sub/pip.conf")
 
-    done = advisor_here("check", "--base", "HEAD")
+    result = advisor_here("check", "--base", "HEAD")
 
-    assert done.returncode == 2
-    assert "the configuration of pip `sub/pip.conf` is in the submodule `sub`" in done.stderr
+    assert result.returncode == 2
+    assert "the configuration of pip `sub/pip.conf` is in the submodule `sub`" in result.stderr
 
 
 PDM = '[[package]]\nname = "{name}"\nversion = "{version}"\ngroups = ["default"]\nfiles = [{files}]\n'
