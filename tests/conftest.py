@@ -116,7 +116,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A Slurm cluster of two nodes on this machine, for the session."""
-    if reason := missing():
+    if reason := missing_requirement():
         pytest.skip(reason)
     running = Cluster(tmp_path_factory.mktemp("slurm"))
     try:

@@ -7,7 +7,6 @@ import io
 import tarfile
 import zipfile
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -22,10 +21,9 @@ from advisor.index.limits import TooLargeError
 from advisor.index.metadata import header_of, parse_metadata
 from advisor.index.page import DistributionFile
 from advisor.index.pages import IndexAnswerError
-from advisor.index.transport import RangeError, url_of_path
+from advisor.index.transport import url_of_path
 from knowledge.domain.errors import UnavailableError
 from tests.advisor.factories import build_client
-from tests.advisor.index_faults import send
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")

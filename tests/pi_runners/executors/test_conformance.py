@@ -310,8 +310,8 @@ def test_a_job_of_another_batch_with_the_same_number_is_not_cancelled(slurm: Clu
     while int(numbers[-1]) < int(first):
         numbers.append(executor.submit(other := make_batch("time.sleep(600)")))
 
-    (status,) = executor.poll(removed, first)
-    executor.cancel(removed, first)
+    (status,) = executor.poll(lost, first)
+    executor.cancel(lost, first)
     (untouched,) = executor.poll(other, numbers[-1])
     executor.cancel(other, numbers[-1])
 
