@@ -230,8 +230,8 @@ def _base(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: E
 
 
 def _commit(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
-    named = (*(switch.path for switch in switches), *files.requirements, *files.constraints, *files.overrides)
-    extra_files = {Path(os.path.relpath(path, files.directory)) for path in named}
+    paths = (*(switch.path for switch in switches), *files.requirements, *files.constraints, *files.overrides)
+    extra_files = {Path(os.path.relpath(path, files.directory)) for path in paths}
     directory = stack.enter_context(export_commit(base, files.directory, extra_files=extra_files, warn=logger.warning))
     base_files = files.moved_to(directory)
     try:

@@ -7,6 +7,7 @@ import io
 import tarfile
 import zipfile
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ from advisor.index.limits import TooLargeError
 from advisor.index.metadata import header_of, parse_metadata
 from advisor.index.page import DistributionFile
 from advisor.index.pages import IndexAnswerError
-from advisor.index.transport import url_of_path
+from advisor.index.transport import RangeError, url_of_path
 from knowledge.domain.errors import UnavailableError
 from tests.advisor.factories import build_client
+from tests.advisor.index_faults import send
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
@@ -309,6 +311,23 @@ def test_the_whole_file_is_downloaded_if_a_server_sends_wrong_ranges(
 
     assert [str(r) for r in client.metadata(client.files(A)[0]).requires] == ["b>=1"]
     assert client.transport.request_counts == {"GET": 2, "ranged": 1}
+
+
+def test_a_part_that_is_shorter_than_its_range_is_refused(index: PackageIndex, tmp_path: Path) -> None:
+    index.separate_metadata = False
+    index.add("a", "1.0", ["b>=1"])
+    client = build_client(index, tmp_path)
+    (file,) = client.files(A)
+    size = len(index.files[WHEEL])
+
+    def shorten(request: BaseHTTPRequestHandler) -> None:
+        send(b"x" * 9, status=206, Content_Range=f"bytes 0-9/{size}")(request)
+
+    assert len(client.transport.part(file.url, 0, 9).content) == 10
+    index.faults[f"/files/{WHEEL}"] = shorten
+
+    with pytest.raises(RangeError, match="does not support range requests"):
+        client.transport.part(file.url, 0, 9)
 
 
 def test_the_wait_that_an_index_requests_has_a_limit(

@@ -108,7 +108,7 @@ def test_symbolic_links_are_followed_only_inside_the_repository(repository: Path
     ]
 
 
-def test_an_absolute_path_is_no_file_of_a_commit(repository: Path) -> None:
+def test_an_absolute_path_is_not_a_file_of_a_commit(repository: Path) -> None:
     assert read_file_at("HEAD", repository, Path("pyproject.toml")) is not None
     assert read_file_at("HEAD", repository, Path("/pyproject.toml")) is None
 
@@ -168,9 +168,9 @@ def test_a_base_whose_requirements_have_no_suffix_is_read(
         change(repository / "pyproject.toml", "[project]", "[unrelated]")
     commit(repository)
 
-    done = advisor_here("check", "--base", "HEAD", *arguments)
+    result = advisor_here("check", "--base", "HEAD", *arguments)
 
-    assert (done.returncode, "cannot be read" in done.stderr) == (0, False), done.stderr
+    assert (result.returncode, "cannot be read" in result.stderr) == (0, False), result.stderr
 
 
 def test_names_and_attributes_of_other_files_have_no_effect(repository: Path) -> None:
