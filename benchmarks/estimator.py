@@ -267,7 +267,7 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
     The even rounds of every block are the training data, and the odd ones are the truth: otherwise, noise of the
     training data would count as truth.
     """
-    lost: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    losses: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     generator = random.Random(20261121)
     even_rounds = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
     odd_rounds = by_framework(evidence_of(o for o in observations if o.round % 2).contrasts)
@@ -282,10 +282,10 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
                 hidden = set(generator.sample([v for v in versions if v not in references], max(1, len(versions) // 4)))
                 training = [c for c in every if not hidden & {c.side.version, c.reference.version}]
                 for name, value in regret_of_choices(inside, training, versions, risks).items():
-                    lost[name] += value
+                    losses[name] += value
     print("\n| method | choices | choices other than the newest | mean regret | 90th percentile | worst |")
     print("| --- | --- | --- | --- | --- | --- |")
-    for name, choices in lost.items():
+    for name, choices in losses.items():
         values, changes = [value for value, _ in choices], sum(moved for _, moved in choices)
         mean, high = statistics.fmean(values), float(np.quantile(values, 0.9))
         print(f"| {name} | {len(values)} | {changes} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
@@ -296,7 +296,7 @@ def regret_of_choices(
 ) -> dict[str, list[tuple[float, bool]]]:
     """Return the regret of each method's choice for each workload, and whether it is not the newest version."""
     process = GaussianProcess(training)
-    lost: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    losses: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     simple = [c for c in training if plain(c)]
     reference = inside[0].reference
     sides: dict[str, Side] = {c.side.version: c.side for c in inside} | {reference.version: reference}
@@ -323,7 +323,7 @@ def regret_of_choices(
         best = max(truth.values())
 
         def note(name: str, version: str, best: float = best, truth: Mapping[str, float] = truth) -> None:
-            lost[name].append((math.expm1(best - truth[version]), version != versions[-1]))
+            losses[name].append((math.expm1(best - truth[version]), version != versions[-1]))
 
         shares = {(label, family): share[label] for label, family in labels}
         posterior = process.posterior([Term(side=sides[v]) for v in versions], shares, inside[0].machine)

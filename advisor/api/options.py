@@ -35,7 +35,12 @@ class ProjectFiles:
 
         def moved(paths: tuple[Path, ...]) -> tuple[Path, ...]:
             old = self.directory
-            return tuple(directory / path.relative_to(old) if path.is_relative_to(old) else path for path in paths)
+            return tuple(
+                directory / path.relative_to(old)
+                if path.is_relative_to(old) and ".." not in path.relative_to(old).parts
+                else path
+                for path in paths
+            )
 
         return replace(
             self,

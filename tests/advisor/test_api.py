@@ -153,3 +153,14 @@ def test_each_function_documents_arguments_result_and_errors(name: str) -> None:
     assert "\nRaises:\n" in text
     for parameter in inspect.signature(function).parameters:
         assert f"\n    {parameter}: " in text
+
+
+def test_files_outside_a_moved_project_stay() -> None:
+    files = ProjectFiles(
+        requirements=(Path("a.txt"), Path("sub/b.txt")), constraints=(Path("../c.txt"), Path("/d.txt"))
+    )
+
+    moved = files.moved_to(Path("/base"))
+
+    assert moved.requirements == (Path("/base/a.txt"), Path("/base/sub/b.txt"))
+    assert moved.constraints == (Path("../c.txt"), Path("/d.txt"))
