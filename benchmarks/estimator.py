@@ -345,7 +345,7 @@ def regret_of_choices(
                 predicted[c.side.version] += value * share[c.label]
             version = max(versions, key=lambda v: (predicted[v], place(v)))
             note(name, version)
-    return lost
+    return losses
 
 
 def by_framework(contrasts: Iterable[Contrast]) -> dict[str, list[Contrast]]:
