@@ -73,4 +73,4 @@ def test_the_html_report_states_the_same(stack: Path, advisor_here: Advisor) -> 
 
     assert "<b>optimal for the score</b>" in page
     assert "<code>numpy</code>, <code>tensorflow-cpu</code> measured on comparable hardware" in page
-    assert "unknown speed: <code>tf-nightly</code> (not measured on comparable hardware) and 2 other packages" in page
+    assert "Unknown speed: <code>tf-nightly</code> (not measured on comparable hardware) and 2 other packages" in page
