@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, SamplingOptions
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
-    from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, SamplingOptions
     from advisor.api.queries import StackEstimate
     from advisor.api.session import AdviceResult
     from advisor.gate.check import GateResult
@@ -23,10 +24,17 @@ if TYPE_CHECKING:
     from knowledge.estimate.stacks import StackComparisons
 
 __all__ = [
+    "AdvisorError",
+    "EnvironmentOptions",
     "IndexOptions",
+    "IndicatorOptions",
+    "InputError",
     "ProjectFiles",
     "ResolutionOptions",
+    "SamplingOptions",
     "TargetOptions",
+    "UnavailableError",
+    "UnsatisfiableError",
     "advise",
     "check",
     "compare",
@@ -46,7 +54,7 @@ def advise(
     target: TargetOptions | None = None,
     indexes: IndexOptions | None = None,
     resolution: ResolutionOptions | None = None,
-    outputs: Sequence[Path | str] = (),
+    outputs: Sequence[Path | str] | Path | str = (),
 ) -> AdviceResult:
     """Recommend the stack with the best score for a project and a target.
 
@@ -55,7 +63,7 @@ def advise(
         target: The machine and the interpreter; by default the project's settings, else this machine.
         indexes: The package indexes; by default as pip and uv are configured.
         resolution: What the best stack is, and which files may be part of it.
-        outputs: Lock files to write: ``pylock.toml``, ``*.txt``, ``Pipfile.lock`` or ``*.cdx.json``.
+        outputs: Lock file or files to write: ``pylock.toml``, ``*.txt``, ``Pipfile.lock`` or ``*.cdx.json``.
 
     Returns:
         The stack with its proof, predictions and findings.
@@ -67,7 +75,7 @@ def advise(
     """
     from advisor.api.session import open_session
 
-    paths = [Path(output) for output in outputs]
+    paths = [Path(output) for output in _listed(outputs)]
     with open_session(*_groups(project, target, indexes, resolution)) as session:
         session.write_locks(paths)
         return session.result(outputs=paths)
@@ -107,7 +115,7 @@ def explain(
 def prices(
     project: Project = ".",
     *,
-    other_pythons: Sequence[str] | None = None,
+    other_pythons: Sequence[str] | str | None = None,
     target: TargetOptions | None = None,
     indexes: IndexOptions | None = None,
     resolution: ResolutionOptions | None = None,
@@ -132,7 +140,7 @@ def prices(
     from advisor.api.session import OTHER_PYTHONS, open_session
 
     with open_session(*_groups(project, target, indexes, resolution)) as session:
-        return session.prices(other_pythons=OTHER_PYTHONS if other_pythons is None else other_pythons)
+        return session.prices(other_pythons=OTHER_PYTHONS if other_pythons is None else _listed(other_pythons))
 
 
 def check(
@@ -170,7 +178,7 @@ def check(
 
 def compare(
     indicator: str,
-    stacks: Sequence[str] = (),
+    stacks: Sequence[str] | str = (),
     *,
     hardware: str | None = None,
     framework: str | None = None,
@@ -195,7 +203,7 @@ def compare(
     """
     from advisor.api.queries import compare_measured
 
-    return compare_measured(indicator, stacks, hardware=hardware, framework=framework, knowledge=knowledge)
+    return compare_measured(indicator, _listed(stacks), hardware=hardware, framework=framework, knowledge=knowledge)
 
 
 def estimate(
@@ -232,8 +240,8 @@ def estimate(
 
 
 def measure(
-    indicators: Sequence[str],
-    stacks: Sequence[str],
+    indicators: Sequence[str] | str,
+    stacks: Sequence[str] | str,
     *,
     options: IndicatorOptions | None = None,
     sampling: SamplingOptions | None = None,
@@ -265,14 +273,19 @@ def measure(
     from advisor.api import measurement
 
     return measurement.measure_stacks(
-        indicators,
-        stacks,
-        indicator_options=options or measurement.IndicatorOptions(),
-        sampling=sampling or measurement.SamplingOptions(),
-        environment=environment or measurement.EnvironmentOptions(),
+        _listed(indicators),
+        _listed(stacks),
+        indicator_options=options or IndicatorOptions(),
+        sampling=sampling or SamplingOptions(),
+        environment=environment or EnvironmentOptions(),
         indexes=indexes or IndexOptions(),
         knowledge=knowledge,
     )
+
+
+def _listed(values: Sequence[Any] | Path | str) -> Sequence[Any]:
+    """Return values as a sequence: one text or path is one value."""
+    return (values,) if isinstance(values, str | Path) else values
 
 
 def _groups(

@@ -7,6 +7,7 @@ import platform as this_machine
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ class TargetContext:
             NoStackError: If no stack satisfies the requirements.
             UnavailableError: If an index cannot be read.
         """
-        from datetime import UTC, datetime, timedelta
+        from datetime import datetime, timedelta
 
         from advisor.domain.target import make_target
         from advisor.resolve.candidates import IndexCandidates
@@ -379,10 +380,14 @@ def _candidate_policy(resolution: ResolutionOptions, project: ProjectRequirement
     def names(words: Sequence[str]) -> frozenset[str]:
         return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)
 
+    until = resolution.exclude_newer
+    if until is not None:
+        # Upload times are compared as texts, which all are in UTC.
+        until = (until if until.tzinfo else until.replace(tzinfo=UTC)).astimezone(UTC)
     return CandidatePolicy(
         prereleases=resolution.prereleases or project.prereleases,
         only_binary=names([*resolution.only_binary, *project.only_binary]),
         no_binary=names([*resolution.no_binary, *project.no_binary]),
         build_sdists=resolution.build_sdists,
-        exclude_newer=resolution.exclude_newer.isoformat() if resolution.exclude_newer else None,
+        exclude_newer=until.isoformat() if until else None,
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.api.context import make_client, open_writable_store
 from advisor.api.options import IndexOptions
 from advisor.user_directories import cache_directory
+from knowledge.domain.errors import InputError
 
 if TYPE_CHECKING:
     from advisor.campaign.stack_lock import StackLocker
@@ -98,8 +99,6 @@ def choose_device(choice: str, hardware: HardwareProfile) -> str:
     Raises:
         InputError: If there is no such device, here or at all.
     """
-    from knowledge.domain.errors import InputError
-
     if choice not in ("auto", "cpu", "cuda"):
         raise InputError(f"there is no device `{choice}`", hint="take `auto`, `cpu` or `cuda`")
     if choice == "cuda" and hardware.gpu is None:
@@ -201,7 +200,7 @@ def run_block(
     Raises:
         InputError: If the environments would exceed the disk budget.
         KnowledgeBaseError: If the knowledge base cannot be opened.
-        UnavailableError: If a file cannot be written.
+        UnavailableError: If the metrics file cannot be written.
     """
     from advisor.campaign.plan import check_disk, estimate
     from advisor.campaign.prometheus import PrometheusSink
@@ -236,6 +235,8 @@ def measure_stacks(
     knowledge: str | None = None,
 ) -> tuple[Observation, ...]:
     """Measure indicators over stacks; see :func:`plan_block` and :func:`run_block`."""
+    if not indicators or not stacks or sampling.rounds < 1:
+        raise InputError("there is nothing to measure", hint="name an indicator, a stack, and at least one round")
     client = make_client(indexes, Path.cwd())
     try:
         block = plan_block(

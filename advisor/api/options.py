@@ -30,6 +30,12 @@ class ProjectFiles:
     groups: tuple[str, ...] = ()
     current: str | None = None
 
+    def __post_init__(self) -> None:
+        """Convert texts to paths, so that both can be given."""
+        object.__setattr__(self, "directory", Path(self.directory))
+        for name in ("requirements", "constraints", "overrides"):
+            object.__setattr__(self, name, tuple(Path(path) for path in getattr(self, name)))
+
     def moved_to(self, directory: Path) -> ProjectFiles:
         """Return the same files below another directory; files from outside the project stay where they are."""
 
@@ -108,7 +114,7 @@ class ResolutionOptions:
         only_binary: Packages never taken from an sdist; ``:all:`` for every package.
         no_binary: Packages never taken from a wheel; ``:all:`` for every package.
         build_sdists: Whether sdists may be built to learn what they require, which runs their code.
-        exclude_newer: Files uploaded later are ignored.
+        exclude_newer: Files uploaded later are ignored; without a time zone it is UTC.
         workers: Threads of the solver.
     """
 

@@ -146,7 +146,7 @@ def update_lock(
             reasons={},
             leaves_open=lock.is_project,
         )
-        if not change.changes:
+        if not change.changes or (dry_run and outputs):
             return change
         return _apply(change, lock, () if dry_run else outputs, request, case.client, dry_run=dry_run)
 

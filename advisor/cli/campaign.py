@@ -24,6 +24,7 @@ from advisor.cli.console import duration, say
 from advisor.cli.measure import BudgetOption, ResultGroup, disk_budget, write_output
 from advisor.cli.option_groups import IndexUrlOptions, expand_options
 from advisor.cli.options import HardwareOption, KnowledgeOption
+from advisor.report.words import count
 from advisor.user_directories import cache_directory
 
 if TYPE_CHECKING:
@@ -100,14 +101,12 @@ def plan(group: MatrixGroup, index_urls: IndexUrlOptions, knowledge: KnowledgeOp
     for block in planned.blocks:
         e = estimate(block, client, history)
         total += e.seconds
-        typer.echo(
-            f"block `{block.name}`: {len(block.arms)} arms x {block.rounds} rounds = {e.processes} processes, "
-            f"{e.runs} runs; download at most {e.download_bytes / 1e9:.2f} GB, disk {e.disk_bytes / 1e9:.2f} GB, "
-            f"{duration(e.seconds)}"
-        )
+        size = f"{count(len(block.arms), 'arm')} x {count(block.rounds, 'round')} = {e.processes} processes"
+        space = f"download at most {e.download_bytes / 1e9:.2f} GB, disk {e.disk_bytes / 1e9:.2f} GB"
+        typer.echo(f"block `{block.name}`: {size}, {count(e.runs, 'run')}; {space}, {duration(e.seconds)}")
         for arm in block.arms:
             mark = " (reference)" if arm.reference else ""
-            typer.echo(f"  {arm.number:3} {arm.label}{mark}: {len(arm.indicators)} runs")
+            typer.echo(f"  {arm.number:3} {arm.label}{mark}: {count(len(arm.indicators), 'run')}")
     for dropped in planned.dropped:
         typer.echo(f"dropped {dropped.label}: {dropped.reason}")
     typer.echo(f"in total {duration(total)}; {len(planned.dropped)} combinations dropped")
@@ -177,7 +176,7 @@ def campaign(
     with coordinated(following) as coordinator:
         coordinator.resume(retry=False)
         for block in agreed.blocks:
-            say(f"block `{block.name}`: {len(block.arms)} arms, {block.rounds} rounds")
+            say(f"block `{block.name}`: {count(len(block.arms), 'arm')}, {count(block.rounds, 'round')}")
         complete = follow(following, coordinator, detach=executor.detach)
     if complete and local and not keep_environments:
         _remove_environments(agreed, environments)

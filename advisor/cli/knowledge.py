@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from knowledge.store.base import KnowledgeBase, StoredBlock
 
 app = typer.Typer(
-    help="Look into, fill, check and ask the knowledge base.", no_args_is_help=True, rich_markup_mode=None
+    help="Query, import, export and verify the knowledge base.", no_args_is_help=True, rich_markup_mode=None
 )
 _MANY = 20
 

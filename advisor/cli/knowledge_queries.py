@@ -153,7 +153,7 @@ def estimate(
     indicator: Annotated[
         str | None, typer.Option("--indicator", metavar="NAME", help="One indicator instead of a workload.")
     ] = None,
-    workload: Annotated[str, typer.Option("--workload", metavar="NAME", help="What the project does.")] = "equal",
+    workload: Annotated[str, typer.Option("--workload", metavar="NAME", help="Workload to predict for.")] = "equal",
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Predict how fast a stack is against another, with an interval and the observations that carry it."""

@@ -70,21 +70,31 @@ class ProjectOptions:
             "--objective",
             metavar="performance|latest|stable|security",
             envvar="ADVISOR_OBJECTIVE",
-            help="What is best.",
+            help="Objective of the resolution (default: performance).",
         ),
     ] = None
     workload: Annotated[
-        _Text, typer.Option("--workload", metavar="NAME", envvar="ADVISOR_WORKLOAD", help="What the project does.")
+        _Text,
+        typer.Option(
+            "--workload", metavar="NAME", envvar="ADVISOR_WORKLOAD", help="Workload that predictions are for."
+        ),
     ] = None
     min_age: Annotated[
-        _Text, typer.Option("--min-age", metavar="DAYS", envvar="ADVISOR_MIN_AGE", help="What `stable` calls young.")
+        _Text,
+        typer.Option(
+            "--min-age",
+            metavar="DAYS",
+            envvar="ADVISOR_MIN_AGE",
+            help="Minimum age of a release for `stable` (default: 14).",
+        ),
     ] = None
     prereleases: Annotated[bool, typer.Option("--prereleases", "--pre", help="Admit pre-releases.")] = False
     only_binary: Annotated[
-        _Texts, typer.Option("--only-binary", metavar="NAME", help="Never from an sdist; `:all:` for all.")
+        _Texts,
+        typer.Option("--only-binary", metavar="NAME", help="Package never taken from an sdist; `:all:` for all."),
     ] = None
     no_binary: Annotated[
-        _Texts, typer.Option("--no-binary", metavar="NAME", help="Never from a wheel; `:all:` for all.")
+        _Texts, typer.Option("--no-binary", metavar="NAME", help="Package never taken from a wheel; `:all:` for all.")
     ] = None
     build_sdists: Annotated[
         bool,

@@ -15,6 +15,7 @@ from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.measure import EnvironmentGroup, MemoryLimitOption, ResultGroup, interruptible, write_output
 from advisor.cli.option_groups import IndexUrlOptions, expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.report.words import count
 
 if TYPE_CHECKING:
     from advisor.api.measurement import IndicatorOptions, SamplingOptions
@@ -167,7 +168,7 @@ def run(
             if not arm.indicators:
                 warn(f"`{arm.lock.label}` is not measured: {arm.backend} has none of these indicators")
         say(
-            f"block `{block.name}`: {len(block.arms)} arms, {block.rounds} rounds; "
+            f"block `{block.name}`: {count(len(block.arms), 'arm')}, {count(block.rounds, 'round')}; "
             "continue after an interruption with --resume"
         )
         steps = len(block.arms) * (block.rounds + 1)
@@ -196,7 +197,8 @@ def show(
 
     check_format(format)
     with open_readable_store(knowledge) as store:
-        names = sorted(stored.name for stored in store.blocks())
+        # The names of blocks of `pi run` begin with the time: they come last, the newest at the end.
+        names = sorted((stored.name for stored in store.blocks()), key=lambda name: (name[:8].isdigit(), name))
         matching = [block] if block in names else [name for name in names if name.startswith(block)]
         if len(matching) != 1:
             listed = ", ".join((matching or names)[-_LISTED_BLOCKS:]) or "none"

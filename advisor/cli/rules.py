@@ -55,7 +55,7 @@ def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], forma
 
 def rule(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="Code or name of a finding; all where none is.")
+        str | None, typer.Argument(metavar="CODE", help="Code or name of a finding (default: all).")
     ] = None,
     format: FormatOption = "text",
 ) -> None:

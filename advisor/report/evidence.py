@@ -61,7 +61,7 @@ def stack_comparisons_text(standings: StackComparisons) -> str:
         "block, excludes 1"
     )
     if unclear := sum(not c.conclusive for c in standings.comparisons):
-        lines.append(f"{unclear} comparisons have no result: measure them with more rounds, on a quiet machine")
+        lines.append(f"no result for {count(unclear, 'comparison')}: measure them with more rounds, on a quiet machine")
     return "\n".join(lines)
 
 

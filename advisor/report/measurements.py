@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.report.ratios import ratio_cells
+from advisor.report.words import count
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
 from knowledge.estimate.stacks import stack_name
@@ -43,7 +44,7 @@ def block_table(observations: Iterable[Observation]) -> str:
     total = sum(not c.is_control for c in comparisons.values())
     lines.append(f"{significant} of {total} comparisons are significant")
     if unclear := sum(not c.conclusive for c in comparisons.values()):
-        lines.append(f"{unclear} comparisons have no result: measure with more `--rounds`, on a quiet machine")
+        lines.append(f"no result for {count(unclear, 'comparison')}: measure with more `--rounds`, on a quiet machine")
     return "\n".join(lines)
 
 
@@ -151,7 +152,8 @@ def _unstable(summaries: Iterable[Summary]) -> list[str]:
         for i in s.instabilities:
             entries.setdefault(i.code, []).append((i.reason, i.remedy))
     return [
-        f"unstable ({code}, {len(reasons)} rows): {reasons[0][0]}; {reasons[0][1]}" for code, reasons in entries.items()
+        f"unstable ({code}, {count(len(reasons), 'row')}): {reasons[0][0]}; {reasons[0][1]}"
+        for code, reasons in entries.items()
     ]
 
 

@@ -220,6 +220,7 @@ def create_app(
         """List the machines with measurements."""
         return [{"id": machine.identity, **machine.record()} for machine in store.machines()]
 
+    @app.get("/docs", include_in_schema=False)
     @app.get("/", include_in_schema=False)
     def root() -> dict[str, str]:
         """Return the name of the service and the address of its description."""

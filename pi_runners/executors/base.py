@@ -119,6 +119,7 @@ class Executor(Protocol):
 
         Raises:
             RefusedError: If its programs or its configuration are missing.
+            ExecutorError: If it does not answer.
         """
 
     def submit(self, batch: Batch) -> str:

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
+from knowledge.domain.errors import InputError
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus, tail_of
 from pi_runners.executors.supervisor import OUTPUT, STATUS, write_document
 
@@ -58,7 +59,7 @@ class LocalExecutor:
                         pass_fds=(lock.fileno(),),
                         start_new_session=True,
                     )
-        except OSError as error:
+        except (OSError, InputError) as error:
             raise RefusedError(
                 f"the supervisor process cannot be started: {error}",
                 hint="free memory, disk space or processes, then repeat the command to continue",

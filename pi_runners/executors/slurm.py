@@ -132,8 +132,9 @@ class SlurmExecutor:
         self.options = options or SlurmOptions()
 
     def check(self) -> None:
-        """Check that Slurm is installed; see :meth:`Executor.check`."""
+        """Check that Slurm is installed and its controller answers; see :meth:`Executor.check`."""
         _require("sbatch")
+        _run("sinfo", "--noheader")
 
     def submit(self, batch: Batch) -> str:
         """Submit a job array, unless the cluster has one of the same name."""

@@ -6,6 +6,8 @@ import inspect
 import logging
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +166,30 @@ def test_files_outside_a_moved_project_stay() -> None:
 
     assert moved.requirements == (Path("/base/a.txt"), Path("/base/sub/b.txt"))
     assert moved.constraints == (Path("../c.txt"), Path("/d.txt"))
+
+
+def test_a_time_without_or_with_a_time_zone_is_compared_in_utc(
+    project: Path, options: dict[str, Any], index: PackageIndex
+) -> None:
+    index.add("a", "3.0", uploaded="2026-03-01T12:00:00Z")
+    (project / "requirements.in").write_text("a\n")
+
+    def newest(moment: datetime) -> str:
+        resolution = replace(options["resolution"], exclude_newer=moment)
+        result = advisor.api.advise(project, **{**options, "resolution": resolution})
+        return next(str(c.version) for c in result.advice.optimum.stack if c.name == "a")
+
+    assert newest(datetime(2026, 3, 1, 21, 0, tzinfo=timezone(timedelta(hours=10)))) == "2.0"
+    assert newest(datetime(2026, 3, 1, 3, 0, tzinfo=timezone(timedelta(hours=-10)))) == "3.0"
+    assert newest(datetime(2026, 3, 1, 11, 0)) == "2.0"
+
+
+def test_one_text_is_one_value(project: Path, options: dict[str, Any]) -> None:
+    lock = project / "requirements.txt"
+
+    result = advisor.api.advise(str(project), outputs=str(lock), **options)
+
+    assert result.outputs == (str(lock),)
+    assert ProjectFiles(requirements=("a.txt",)).requirements == (Path("a.txt"),)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="there is nothing to measure"):
+        advisor.api.measure([], "numpy", knowledge=options["resolution"].knowledge)

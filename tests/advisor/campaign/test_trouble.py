@@ -224,6 +224,20 @@ def test_without_slurm_a_campaign_is_an_error_and_leaves_no_files(bench: Bench) 
     assert bench.cells == all_cells(2, 2)
 
 
+def test_a_cluster_that_does_not_answer_is_an_error_and_leaves_no_files(bench: Bench, tmp_path: Path) -> None:
+    bench.matrix(REFUSES)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("sbatch", "sinfo"):
+        (programs / name).write_text("#!/bin/sh\necho 'error: no controller' >&2\nexit 1\n")
+        (programs / name).chmod(0o755)
+
+    result = bench.campaign("-e", "slurm", PATH=f"{programs}{os.pathsep}{os.environ['PATH']}")
+
+    assert (result.returncode, "no controller" in result.stderr) == (4, True), result.stderr
+    assert not (tmp_path / "campaigns").exists()
+
+
 @pytest.mark.usefixtures("slurm")
 @pytest.mark.parametrize(
     ("option", "reason"),

@@ -117,7 +117,7 @@ def test_a_valid_token_is_required(post: Post, service: str, store: SqlKnowledge
     assert identities(store) == set()
     assert get(service, "/blocks", None).status_code == 401
     assert get(service, "/blocks", reader).status_code == 200
-    assert [get(service, path, None).status_code for path in ("/", "/health", "/metrics", "/openapi.json")] == [200] * 4
+    assert [get(service, path, None).status_code for path in ("/", "/docs", "/health", "/metrics")] == [200] * 4
 
 
 def test_a_token_is_not_stored_or_logged(

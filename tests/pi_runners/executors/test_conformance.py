@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import signal
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pi_runners.executors.base import Batch, Executor, TaskStatus
+from pi_runners.executors.base import Batch, Executor, RefusedError, TaskStatus
 from pi_runners.executors.kubernetes import KubernetesExecutor
 from pi_runners.executors.local import LocalExecutor
 from pi_runners.executors.manifests import KubernetesOptions
@@ -318,3 +319,13 @@ def test_a_job_of_another_batch_with_the_same_number_is_not_cancelled(slurm: Clu
     assert numbers[-1] == first
     assert status.state in ENDED_BY_NODE
     assert untouched.state in ("queued", "running")
+
+
+def test_a_full_disk_on_this_machine_is_a_rejection(make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.mkstemp", no_space)
+
+    with pytest.raises(RefusedError, match="No space left on device"):
+        LocalExecutor().submit(make_batch("pass"))
