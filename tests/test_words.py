@@ -17,6 +17,7 @@ CODE = (
     "docs/*.py",
     "knowledge",
     "pi_runners",
+    "pyproject.toml",
     "templates",
     "tests/advisor",
     "tests/fuzz",

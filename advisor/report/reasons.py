@@ -109,7 +109,7 @@ def _explanation_lines(e: Explanation) -> Iterator[str]:
 def _alternative_lines(a: Alternative) -> Iterable[str]:
     if a.conflict:
         return a.conflict
-    worse = [f"{name} {'+' if value > 0 else ''}{value}" for name, value in a.worse]
+    worse = [f"{name} {value:+}{' hours' if name.startswith('freshness') else ''}" for name, value in a.worse]
     lines = [
         f"worse by: {', '.join(worse)}"
         if worse
