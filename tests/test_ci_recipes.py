@@ -147,6 +147,7 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
     return code, log, temporary
 
 
+@SLOW
 def test_the_github_action_annotates_the_line_and_writes_a_summary(clone: Path, variables: dict[str, str]) -> None:
     add_exception(clone)
     marker = add_hostile_modules(clone)

@@ -92,6 +92,7 @@ def test_commands_print_what_the_page_shows(page: str, environment: dict[str, st
     run(page, Needs.NOTHING, environment, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.parametrize("page", pages(Needs.INDEX))
 def test_commands_that_read_the_index_print_what_the_page_shows(

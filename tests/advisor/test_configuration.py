@@ -103,13 +103,13 @@ def without_pip_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_pip_files")
 def test_without_any_configuration_the_default_index_is_that_of_pip(tmp_path: Path) -> None:
-    from pypi_simple import PYPI_SIMPLE_ENDPOINT
+    pip = pytest.importorskip("pip._internal.models.index", reason="pip is not installed")
 
     configuration = read(tmp_path)
 
     assert (configuration.default, configuration.extra, configuration.find_links) == ("", (), ())
     assert configuration.certificate is None
-    assert configuration.default_url == PYPI_SIMPLE_ENDPOINT
+    assert configuration.default_url.rstrip("/") == pip.PyPI.simple_url.rstrip("/")
 
 
 def test_certificates_come_from_the_variables_of_uv_or_pip(tmp_path: Path) -> None:
