@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, SamplingOptions
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.queries import compare, estimate
 from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
-    from advisor.api.queries import StackEstimate
     from advisor.api.session import AdviceResult
     from advisor.gate.check import GateResult
     from advisor.resolve.alternatives import Explanation
     from advisor.resolve.prices import Price
     from knowledge.domain.observation import Observation
-    from knowledge.estimate.stacks import StackComparisons
 
 __all__ = [
     "AdvisorError",
@@ -174,69 +173,6 @@ def check(
     options = GateOptions(base=base, policy_from_base=policy_from_base)
     with open_gate(*_groups(project, target, indexes, resolution), options) as gate:
         return gate.result
-
-
-def compare(
-    indicator: str,
-    stacks: Sequence[str] | str = (),
-    *,
-    hardware: str | None = None,
-    framework: str | None = None,
-    knowledge: str | None = None,
-) -> StackComparisons:
-    """Compare measured stacks at one indicator.
-
-    Args:
-        indicator: Name of the indicator.
-        stacks: Stacks to compare with each other, such as ``torch==2.13.0``: with the reference of their block if it is
-            one of them, otherwise with the first. By default every stack is compared with its reference.
-        hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
-        framework: Only this distribution.
-        knowledge: Address of the knowledge base; by default the user's own.
-
-    Returns:
-        Paired ratios of speed with their intervals.
-
-    Raises:
-        InputError: If there is no such observation (exit code 2).
-        KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
-    """
-    from advisor.api.queries import compare_measured
-
-    return compare_measured(indicator, _listed(stacks), hardware=hardware, framework=framework, knowledge=knowledge)
-
-
-def estimate(
-    stack: str,
-    *,
-    against: str | None = None,
-    hardware: str = "detect",
-    indicator: str | None = None,
-    workload: str = "equal",
-    knowledge: str | None = None,
-) -> StackEstimate:
-    """Predict how fast a stack is compared with another one.
-
-    Args:
-        stack: A framework and other packages, such as ``torch==2.13.0 numpy==2.4.6``.
-        against: The stack to compare with; by default the framework's usual reference version.
-        hardware: A profile, a YAML or JSON file, or ``detect``.
-        indicator: One indicator instead of a workload.
-        workload: Name of the workload.
-        knowledge: Address of the knowledge base; by default the user's own.
-
-    Returns:
-        The predicted ratio of speed, its interval, and the observations that support it.
-
-    Raises:
-        InputError: If the stack is not written as above, or was not measured on such a device (exit code 2).
-        KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
-    """
-    from advisor.api.queries import estimate_stack
-
-    return estimate_stack(
-        stack, against=against, hardware=hardware, indicator=indicator, workload=workload, knowledge=knowledge
-    )
 
 
 def measure(

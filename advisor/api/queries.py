@@ -68,9 +68,9 @@ def select_observations(
     return observations
 
 
-def compare_measured(
+def compare(
     indicator: str,
-    stacks: Sequence[str] = (),
+    stacks: Sequence[str] | str = (),
     *,
     hardware: str | None = None,
     framework: str | None = None,
@@ -84,22 +84,22 @@ def compare_measured(
             one of them, otherwise with the first. By default every stack is compared with its reference.
         hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
         framework: Only this distribution.
-        knowledge: Address of the knowledge base; none for the user's own.
+        knowledge: Address of the knowledge base; by default the user's own.
 
     Returns:
-        Paired ratios with their intervals.
+        Paired ratios of speed with their intervals.
 
     Raises:
-        InputError: If there is no observation, or a stack was not measured.
-        KnowledgeBaseError: If the knowledge base cannot be opened.
+        InputError: If there is no such observation (exit code 2).
+        KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
     from knowledge.estimate.stacks import compare_stacks
 
     observations = select_observations(indicator, hardware=hardware, framework=framework, knowledge=knowledge)
-    return compare_stacks(observations, stacks=stacks)
+    return compare_stacks(observations, stacks=(stacks,) if isinstance(stacks, str) else stacks)
 
 
-def estimate_stack(
+def estimate(
     stack: str,
     *,
     against: str | None = None,
@@ -116,11 +116,14 @@ def estimate_stack(
         hardware: A profile, a YAML or JSON file, or ``detect``.
         indicator: One indicator instead of a workload.
         workload: Name of the workload.
-        knowledge: Address of the knowledge base; none for the user's own.
+        knowledge: Address of the knowledge base; by default the user's own.
+
+    Returns:
+        The predicted ratio of speed, its interval, and the observations that support it.
 
     Raises:
-        InputError: If a stack is not written as above, or its framework was not measured on such a device.
-        KnowledgeBaseError: If the knowledge base cannot be opened.
+        InputError: If the stack is not written as above, or was not measured on such a device (exit code 2).
+        KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
     from knowledge.domain.errors import InputError
     from knowledge.estimate.model_cache import ModelCache

@@ -54,7 +54,8 @@ def compare(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Compare stacks for an indicator: paired ratios, intervals, significance."""
-    from advisor.api.queries import compare_measured, select_observations
+    from advisor import api
+    from advisor.api.queries import select_observations
     from advisor.report.evidence import ratios_plot, stack_comparisons_record, stack_comparisons_text
     from knowledge.exchange.mlperf.tree import INDICATOR
 
@@ -63,7 +64,7 @@ def compare(
         observations = select_observations(indicator, hardware=hardware, framework=framework, knowledge=knowledge)
         _compare_mlperf(observations, scaling=scaling, plot=plot, format=format)
         return
-    standings = compare_measured(indicator, stack or (), hardware=hardware, framework=framework, knowledge=knowledge)
+    standings = api.compare(indicator, stack or (), hardware=hardware, framework=framework, knowledge=knowledge)
     typer.echo(
         json.dumps(stack_comparisons_record(standings), indent=2)
         if format == "json"
@@ -157,10 +158,10 @@ def estimate(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Predict how fast a stack is against another, with an interval and the observations that carry it."""
-    from advisor.api.queries import estimate_stack
+    from advisor import api
     from advisor.report.evidence import estimate_text
 
-    result = estimate_stack(
+    result = api.estimate(
         stack, against=against, hardware=hardware, indicator=indicator, workload=workload, knowledge=knowledge
     )
     typer.echo(
