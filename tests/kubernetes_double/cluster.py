@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-import kubernetes_validate
 import psutil
 import yaml
+
+from tests.kubernetes_double.schema import violation
 
 VERSION = "1.30"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -328,10 +329,8 @@ class KubernetesDouble:
         name = body["metadata"]["name"]
         if name in objects:
             raise StatusError(409, "AlreadyExists", f'{kind} "{name}" already exists', kind)
-        try:
-            kubernetes_validate.validate(body, VERSION, strict=True)
-        except kubernetes_validate.ValidationError as error:
-            raise StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {error.message}', kind) from None
+        if found := violation(body, VERSION):
+            raise StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {found}', kind)
         if kind == "jobs" and self.quota and body["spec"]["completions"] > self.quota:
             raise StatusError(403, "Forbidden", f'jobs "{name}" is forbidden: exceeded quota: compute', kind)
         body["metadata"]["uid"] = str(uuid.uuid4())

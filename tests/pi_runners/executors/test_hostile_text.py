@@ -11,7 +11,6 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-import kubernetes_validate
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from pi_runners.executors.local import LocalExecutor
 from pi_runners.executors.manifests import KubernetesOptions, manifests
 from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 from tests.kubernetes_double.cluster import expand
+from tests.kubernetes_double.schema import violation
 from tests.pi_runners.executors.test_conformance import executor, wait_until_final
 
 __all__ = ["executor"]
@@ -106,7 +106,7 @@ def test_kubernetes_passes_every_word_unchanged(words: list[str]) -> None:
 
     assert split_output(run.stdout) == [*("7" if word == "{task}" else word for word in words), "7"]
     for manifest in (config, job):
-        kubernetes_validate.validate(json.loads(json.dumps(manifest)), "1.33", strict=True)
+        assert violation(manifest, "1.33") is None
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -15,6 +13,7 @@ from knowledge.domain.hardware import Accelerator, Driver
 from pi_runners.executors.base import Batch, RefusedError
 from pi_runners.executors.manifests import KubernetesOptions, manifests
 from tests.knowledge.samples import MACHINE
+from tests.kubernetes_double.schema import violation
 
 VERSIONS = ("1.29", "1.31", "1.33", "1.37")
 ALL = KubernetesOptions(
@@ -60,15 +59,14 @@ def batch(tmp_path: Path) -> Batch:
 def test_manifests_match_the_published_schemas(batch: Batch, version: str, options: KubernetesOptions) -> None:
     for hardware in (None, MACHINE, H200):
         for manifest in manifests(batch, options, hardware):
-            kubernetes_validate.validate(json.loads(json.dumps(manifest)), version, strict=True)
+            assert violation(manifest, version) is None
 
 
 def test_an_invalid_manifest_does_not_match_the_schema(batch: Batch) -> None:
     job = manifests(batch, ALL, H200)[1]
     job["spec"]["completion"] = 4
 
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(job, VERSIONS[0], strict=True)
+    assert "completion" in (violation(job, VERSIONS[0]) or "")
 
 
 def _pod(batch: Batch, options: KubernetesOptions = ALL) -> dict[str, Any]:
@@ -157,6 +155,6 @@ def test_the_manifests_of_the_guide_match_the_published_schemas(version: str) ->
                     assert (path.parent / name).exists(), name
                 continue
             kinds.append(document["kind"])
-            kubernetes_validate.validate(document, version, strict=True)
+            assert violation(document, version) is None
 
     assert {"CronJob", "ServiceAccount", "Role", "RoleBinding", "Namespace"} <= set(kinds)
