@@ -23,7 +23,7 @@ _LAZY = (
     "rich.console",
     "yaml",
 )
-for _name in (*_LAZY, "scipy.linalg", "scipy.optimize", "scipy.special", "scipy.stats"):
+for _name in (*_LAZY, "scipy.linalg", "scipy.optimize", "scipy.special"):
     importlib.import_module(_name)
 for _package in (advisor, knowledge, pi_runners):
     for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):

@@ -10,6 +10,7 @@ model effects that repeat within a block but not in other blocks.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -183,7 +184,6 @@ def _widening(contrasts: Sequence[Contrast], total: Array, means: Array) -> floa
     Q_gg^-1 (Q y)_g with covariance Q_gg^-1 (Rasmussen and Williams 2006, equations 5.10 to 5.12, for groups).
     """
     import numpy as np
-    from scipy.stats import norm
 
     inverse = np.linalg.inv(total)
     solved = inverse @ means
@@ -197,7 +197,7 @@ def _widening(contrasts: Sequence[Contrast], total: Array, means: Array) -> floa
     for members in groups.values():
         covariance = np.linalg.inv(inverse[np.ix_(members, members)])
         scores += list(np.abs(covariance @ solved[members]) / np.sqrt(np.diag(covariance)))
-    return max(1.0, float(np.quantile(scores, _CONFIDENCE) / norm.ppf((1 + _CONFIDENCE) / 2)))
+    return max(1.0, float(np.quantile(scores, _CONFIDENCE) / statistics.NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)))
 
 
 def points_of(contrasts: Sequence[Contrast]) -> list[Point]:
