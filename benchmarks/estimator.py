@@ -28,8 +28,8 @@ from scipy.stats import norm, spearmanr
 from advisor.resolve.objectives import SPEED_STEP, speed_steps
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Machine, Side, evidence_of
-from knowledge.estimate.gaussian_process import GaussianProcess, Term, predict_held_out
-from knowledge.estimate.interface import PredictedGain
+from knowledge.estimate.framework_model import FrameworkModel
+from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
 from knowledge.estimate.mlperf import score_submissions, software_gains
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.store.engine import open_knowledge_base
@@ -314,10 +314,12 @@ def regret_of_choices(
         share = {
             label: workload.weights[family] / total / sum(f == family for _, f in labels) for label, family in labels
         }
-        truth, doubt = dict.fromkeys(versions, 0.0), dict.fromkeys(versions, 0.0)
+        times, doubt = dict.fromkeys(versions, 0.0), dict.fromkeys(versions, 0.0)
+        times[reference.version] = 1.0
         for c in relevant:
-            truth[c.side.version] += share[c.label] * c.mean
+            times[c.side.version] += share[c.label] * math.exp(-c.mean)
             doubt[c.side.version] += (share[c.label] * c.error) ** 2
+        truth = {version: -math.log(time) for version, time in times.items()}
         if max(doubt.values()) > CLEAR_CHOICE**2:
             continue
         best = max(truth.values())
@@ -326,14 +328,15 @@ def regret_of_choices(
             losses[name].append((math.expm1(best - truth[version]), version != versions[-1]))
 
         shares = {(label, family): share[label] for label, family in labels}
-        posterior = process.posterior([Term(side=sides[v]) for v in versions], shares, inside[0].machine)
+        speeds = FrameworkModel("", process, shares, inside[0].machine).speeds([sides[v] for v in versions])
         # The advice is relative to the newest version.
-        gained = posterior.difference_from(range(len(versions)), len(versions) - 1)
-        widened = process.amplitudes.widening**2 * gained.variance
+        gains = speeds.gains(range(len(versions)), [len(versions) - 1] * len(versions))
         # A gain of less than a step counts as none, as in the advice.
-        steps = {f"model, risk {risk:g}": np.trunc((gained.mean - risk / 2 * widened) / SPEED_STEP) for risk in risks}
+        steps = {
+            f"model, risk {risk:g}": np.trunc([(g.mean - risk / 2 * g.variance) / SPEED_STEP for g in gains])
+            for risk in risks
+        }
         comparisons = len({c.side.version for c in training} & set(versions[:-1]))
-        gains = [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(gained.mean, widened, strict=True)]
         steps["as shipped"] = np.array([speed_steps(gain, comparisons) for gain in gains])
         for name, counted in steps.items():
             index = max((float(step), i) for i, step in enumerate(counted))[1]
@@ -341,9 +344,10 @@ def regret_of_choices(
         note("newest", versions[-1])
         for name in ("nearest", "mean", "ridge"):
             predicted = dict.fromkeys(versions, 0.0)
+            predicted[reference.version] = 1.0
             for c, value in zip(relevant, BASELINES[name](simple, relevant), strict=True):
-                predicted[c.side.version] += value * share[c.label]
-            version = max(versions, key=lambda v: (predicted[v], place(v)))
+                predicted[c.side.version] += share[c.label] * math.exp(-value)
+            version = max(versions, key=lambda v: (-predicted[v], place(v)))
             note(name, version)
     return losses
 

@@ -1,10 +1,11 @@
 """Model of one framework whose versions were compared: predictions for a workload on a machine.
 
-The log speed of a stack is a sum of effects: of the framework's version, of each companion's (NumPy, CUDA, cuDNN, ...),
-of each pair of both (:mod:`knowledge.estimate.kernel`). A change of one companion changes its own effect and that of
-its pair with the framework. Means add up, and so do variances, with the covariance between the change of the framework
-and that of each companion. Covariances between two companions are left out, so gains are tables of the framework's
-version with each companion, which the optimiser and the reports share.
+The time of a workload is the sum of the times of its parts, each with its share of the time at an anchor stack:
+T(stack) = T(anchor) x sum of share_i x exp(-gain_i(stack)), where gain_i is the log speed-up over the anchor at the
+part's indicator, a Gaussian process (:mod:`knowledge.estimate.kernel`). The log speed-up of the workload is that of the
+mean gains; its variance follows from the gradient (the delta method), in which each part has the weight of its share of
+the time at the stack itself. The gains are tables of the framework's version with each companion, which the optimiser
+and the reports share: exact for one companion that changes; the changes of several companions add up.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from knowledge.estimate.evidence import COMPANIONS, Contrast, Machine, Side
-from knowledge.estimate.gaussian_process import GaussianProcess, Term
+from knowledge.estimate.gaussian_process import GaussianProcess, Sums
 from knowledge.estimate.interface import (
     NORMAL_QUANTILE,
     CompanionGain,
@@ -33,10 +34,8 @@ from knowledge.estimate.interface import (
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
 
-_OWN = frozenset({"framework", "release"})
-_COMPANION = frozenset({"companion", "pair"})
-Labels = Mapping[tuple[str, str], float]
-"""Weight of each indicator, by label and family."""
+Shares = Mapping[tuple[str, str], float]
+"""Share of the time of each part at the anchor, by label and family of its indicator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +48,8 @@ class Estimate:
         high: Upper end of its interval.
         confidence: Probability, under the model, that the interval contains the true value.
         measured: Whether both versions were measured.
-        weighted_contrasts: Contrasts with their weights, largest contribution first: the log speed-up is the sum of
-            weight times mean.
+        weighted_contrasts: Contrasts with their weights, largest contribution first: to first
+            order, the log speed-up is the sum of weight times mean.
     """
 
     speedup: float
@@ -61,33 +60,34 @@ class Estimate:
     weighted_contrasts: tuple[tuple[float, Contrast], ...]
 
 
-class _Grid(NamedTuple):
-    """Gains of the candidates of a framework (rows) with the versions of one companion (columns), the baseline's first.
+class Speeds(NamedTuple):
+    """Log speed-ups of stacks over the anchor.
 
     Attributes:
-        means: Gains over the baseline's framework and companion, without the framework's own effect.
-        variances: Variances of ``means``, with twice the covariance with the framework's own effect.
-        companion_gains: Gains over the same version of the framework with the baseline's companion.
-        companion_variances: Variances of ``companion_gains``.
-        framework_gains: Gains over the baseline's framework with the same companion, without its own effect.
-        framework_variances: Variances of ``framework_gains``, with twice the covariance with the framework's own
-            effect.
+        means: Means (n,).
+        sums: The parts' gains over the anchor, weighted by their shares of the time at each stack.
+        widening: Factor of all standard deviations.
     """
 
     means: Array
-    variances: Array
-    companion_gains: Array
-    companion_variances: Array
-    framework_gains: Array
-    framework_variances: Array
+    sums: Sums
+    widening: float
+
+    def gain(self, one: int, other: int) -> PredictedGain:
+        """Return the gain of one stack over another; stacks are given by their indices."""
+        return self.gains([one], [other])[0]
+
+    def gains(self, ones: Sequence[int], others: Sequence[int]) -> list[PredictedGain]:
+        """Return the gains of pairs of stacks."""
+        variances = self.widening**2 * self.sums.variances(ones, others)
+        means = self.means[list(ones)] - self.means[list(others)]
+        return [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(means, variances, strict=True)]
 
 
 class FrameworkModel:
     """Model of one framework, for a workload on a machine."""
 
-    def __init__(
-        self, name: str, process: GaussianProcess, shares: Mapping[tuple[str, str], float], machine: Machine
-    ) -> None:
+    def __init__(self, name: str, process: GaussianProcess, shares: Shares, machine: Machine) -> None:
         self._name = name
         self._process = process
         self._shares = shares
@@ -115,6 +115,28 @@ class FrameworkModel:
         sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
         return tuple(sorted({name for side in sides for name in side.companions if name in COMPANIONS}))
 
+    @cached_property
+    def _anchor(self) -> Side:
+        """The stack at which the shares of the time hold: the usual reference, with its usual companions."""
+        plain = [c.reference for c in self._process.contrasts if c.reference.version == str(self.usual_reference)]
+        companions = statistics.mode(tuple(sorted(side.companions.items())) for side in plain)
+        return Side(version=str(self.usual_reference), companions=dict(companions), settings={})
+
+    def speeds(self, sides: Sequence[Side], shares: Shares | None = None) -> Speeds:
+        """Return the speeds of stacks, for the workload or for other parts."""
+        import numpy as np
+
+        shares = shares or self._shares
+        posterior = self._process.posterior([*sides, self._anchor], list(shares), self._machine)
+        levels = posterior.levels()
+        times = np.array(list(shares.values())) * np.exp(levels[-1] - levels[:-1])
+        totals = times.sum(axis=1)
+        return Speeds(
+            means=-np.log(totals),
+            sums=posterior.sums(range(len(sides)), times / totals[:, None], len(sides)),
+            widening=self._process.amplitudes.widening,
+        )
+
     def gains(
         self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version], *, share: float
     ) -> FrameworkGains:
@@ -125,67 +147,42 @@ class FrameworkModel:
             baseline: Versions of the baseline, including the framework's.
             share: Share of the workload's time that is spent in the framework.
         """
-        import numpy as np
-
         own, anchor = list(candidates[self._name]), baseline[self._name]
-        terms = [Term(side=_side(v), effects=_OWN) for v in [*own, anchor]]
-        grids: dict[str, tuple[list[Version | None], int]] = {}
-        for companion in self._companions:
-            base = baseline.get(companion)
-            versions = [base, *(v for v in [*candidates.get(companion, ()), None] if v != base)]
-            grids[companion] = versions, len(terms)
-            # The last row is the baseline's version of the framework with each version of the companion.
-            terms += [_companion_term(v, companion, w) for v in [*own, anchor] for w in versions]
-        posterior = self._process.posterior(terms, self._shares, self._machine)
-        own_gains = posterior.difference_from(range(len(own)), len(own))
-        mean, variance = np.array(own_gains.mean), np.array(own_gains.variance)
-        changes: dict[str, _Grid] = {}
-        for companion, (versions, start) in grids.items():
-            shape = len(own), len(versions)
-            rows = range(start, start + shape[0] * shape[1])
-            last = rows.stop
-            joint = posterior.difference_from(rows, last)
-            covariance = -np.einsum("ik,ijk->ij", own_gains.whitened, joint.whitened.reshape(*shape, -1))
-            # The first column is the baseline's version; gains over it have a variance of their own.
-            companion_moves = [
-                posterior.difference_from(rows[i * shape[1] : (i + 1) * shape[1]], rows[i * shape[1]])
-                for i in range(shape[0])
-            ]
-            framework_moves = [posterior.difference_from(rows[j :: shape[1]], last + j) for j in range(shape[1])]
-            changes[companion] = _Grid(
-                means=joint.mean.reshape(shape),
-                variances=joint.variance.reshape(shape) + 2 * covariance,
-                companion_gains=np.array([m.mean for m in companion_moves]),
-                companion_variances=np.array([m.variance for m in companion_moves]),
-                framework_gains=np.array([b.mean for b in framework_moves]).T,
-                framework_variances=np.array(
-                    [b.variance - 2 * np.einsum("ik,ik->i", own_gains.whitened, b.whitened) for b in framework_moves]
-                ).T,
-            )
-            mean, variance = mean + changes[companion].means[:, 0], variance + changes[companion].variances[:, 0]
-        factor = share**2 * self._process.amplitudes.widening**2
+        sides: list[Side] = []
+        places: dict[tuple[Version, str, Version | None], int] = {}
 
-        def gain(value: float, variance: float) -> PredictedGain:
-            return PredictedGain(mean=float(share * value), variance=float(factor * variance))
+        def place(version: Version, companion: str = "", other: Version | None = None) -> int:
+            key = version, companion, other
+            if companion and other == baseline.get(companion):
+                key = version, "", None
+            if key not in places:
+                places[key] = len(sides)
+                stack = {**baseline, self._name: version, **({companion: other} if companion else {})}
+                sides.append(self._whole({name: v for name, v in stack.items() if v is not None}))
+            return places[key]
 
+        changes = [
+            (version, companion, other)
+            for companion in self._companions
+            for version in own
+            for other in dict.fromkeys([baseline.get(companion), *candidates.get(companion, ()), None])
+        ]
+        base = place(anchor)
+        pairs = [(place(version), base) for version in own]
+        for version, companion, other in changes:
+            joint = place(version, companion, other)
+            pairs += [(joint, base), (joint, place(version)), (joint, place(anchor, companion, other))]
+        speeds = self.speeds(sides)
+        scaled = iter(
+            PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance)
+            for gain in speeds.gains([one for one, _ in pairs], [other for _, other in pairs])
+        )
         return FrameworkGains(
             framework=self._name,
-            alone={v: gain(mean[i], variance[i]) for i, v in enumerate(own)},
+            alone={version: next(scaled) for version in own},
             with_companion={
-                (v, companion, w): CompanionGain(
-                    joint=gain(
-                        mean[i] + grid.means[i, j] - grid.means[i, 0],
-                        variance[i] + grid.variances[i, j] - grid.variances[i, 0],
-                    ),
-                    own=gain(grid.companion_gains[i, j], grid.companion_variances[i, j]),
-                    framework=gain(
-                        mean[i] + grid.framework_gains[i, j] - grid.means[i, 0],
-                        variance[i] + grid.framework_variances[i, j] - grid.variances[i, 0],
-                    ),
-                )
-                for companion, grid in changes.items()
-                for i, v in enumerate(own)
-                for j, w in enumerate(grids[companion][0])
+                change: CompanionGain(joint=next(scaled), own=next(scaled), framework=next(scaled))
+                for change in changes
             },
             comparisons=max(1, len(self.versions - {anchor}) + self._measured_companions(candidates, baseline)),
         )
@@ -207,22 +204,23 @@ class FrameworkModel:
         return self._whole(stack) != self._whole(baseline)
 
     def gain(
-        self, stack: Mapping[str, Version], baseline: Mapping[str, Version], shares: Labels | None = None
+        self, stack: Mapping[str, Version], baseline: Mapping[str, Version], shares: Shares | None = None
     ) -> PredictedGain:
-        """Return the log speed-up of a stack over a baseline, for a workload or for the given indicators."""
-        one, other = stack[self._name], baseline[self._name]
-        terms = [Term(side=_side(one), effects=_OWN), Term(side=_side(other), effects=_OWN)]
-        for companion in self._companions:
-            terms.append(_companion_term(one, companion, stack.get(companion)))
-            terms.append(_companion_term(other, companion, baseline.get(companion)))
-        posterior = self._process.posterior(terms, shares or self._shares, self._machine)
-        own, *changes = (posterior.difference_from([place], place + 1) for place in range(0, len(terms), 2))
-        mean, variance = float(own.mean[0]), float(own.variance[0])
-        for change in changes:
-            mean += float(change.mean[0])
-            # Effects are independent a priori; their covariance comes from the measurements of both.
-            variance += float(change.variance[0]) - 2 * float(own.whitened[0] @ change.whitened[0])
-        return PredictedGain(mean=mean, variance=self._process.amplitudes.widening**2 * variance)
+        """Return the log speed-up of a stack over a baseline, for the workload or for the given parts.
+
+        It is the gain of the tables: the changes of several companions add up.
+        """
+        version = stack[self._name]
+        alone = {**baseline, self._name: version}
+        changed = [name for name in self._companions if stack.get(name) != baseline.get(name)]
+        singles = [_changed(alone, name, stack.get(name)) for name in changed]
+        sides = [self._whole(s) for s in (baseline, alone, *singles)]
+        speeds = self.speeds(sides, shares)
+        first, *joint = speeds.gains(range(1, len(sides)), [0] * (len(sides) - 1))
+        return PredictedGain(
+            mean=first.mean + sum(g.mean - first.mean for g in joint),
+            variance=first.variance + sum(g.variance - first.variance for g in joint),
+        )
 
     def _whole(self, stack: Mapping[str, Version]) -> Side:
         companions = {name: str(stack[name]) for name in self._companions if name in stack}
@@ -230,11 +228,10 @@ class FrameworkModel:
 
     def estimate(self, stack: Mapping[str, Version], against: Mapping[str, Version], *, confidence: float) -> Estimate:
         """Return the predicted speed-up of a stack over another, with the contrasts that support it."""
-        terms = [Term(side=self._whole(stack)), Term(side=self._whole(against))]
-        posterior = self._process.posterior(terms, self._shares, self._machine)
+        speeds = self.speeds([self._whole(stack), self._whole(against)])
         gain = self.gain(stack, against)
         half = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(max(0.0, gain.variance))
-        weights = posterior.weights(0, 1).tolist()
+        weights = speeds.sums.weights(0, 1).tolist()
         weighted = sorted(
             zip(weights, self._process.contrasts, strict=True), key=lambda c: (-abs(c[0] * c[1].mean), c[1].label)
         )
@@ -259,10 +256,8 @@ class FrameworkModel:
         if not any(side.settings.get(name) == value for side in sides):
             return None
         plain = self._whole(stack)
-        terms = [Term(side=replace(plain, settings={name: value})), Term(side=plain)]
-        gains = self._process.posterior(terms, self._shares, self._machine).difference_from([0], 1)
-        variance = self._process.amplitudes.widening**2 * float(gains.variance[0])
-        return self._effect(f"{name}={value}", PredictedGain(mean=float(gains.mean[0]), variance=variance))
+        gain = self.speeds([replace(plain, settings={name: value}), plain]).gain(0, 1)
+        return self._effect(f"{name}={value}", gain)
 
     def _effect(self, subject: str, gain: PredictedGain) -> Effect:
         speedup, low, high = _interval(gain)
@@ -297,14 +292,10 @@ def _interval(gain: PredictedGain) -> tuple[float, float, float]:
     return math.exp(gain.mean), math.exp(gain.mean - half), math.exp(gain.mean + half)
 
 
-def _side(version: Version) -> Side:
-    return Side(version=str(version), companions={}, settings={})
-
-
-def _companion_term(version: Version, companion: str, other: Version | None) -> Term:
-    """Return the effects of a companion with a version of the framework; an absent companion has none."""
-    companions = {} if other is None else {companion: str(other)}
-    return Term(side=Side(version=str(version), companions=companions, settings={}), effects=_COMPANION)
+def _changed(stack: Mapping[str, Version], name: str, version: Version | None) -> dict[str, Version]:
+    """Return a stack with another version of one package, or without it."""
+    rest = {other: v for other, v in stack.items() if other != name}
+    return rest if version is None else {**rest, name: version}
 
 
 def evidence_line(c: Contrast) -> Evidence:

@@ -7,7 +7,7 @@ for Machine Learning, 2006, equations 2.23 and 2.24).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,66 +23,37 @@ MOST_CONTRASTS = 5000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
-    """Selected effects of a stack.
-
-    Attributes:
-        side: The stack.
-        effects: Names of effects (see :data:`knowledge.estimate.kernel.PARTS`); all effects if none.
-    """
-
-    side: Side
-    effects: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gains:
-    """Gains of terms over one of them.
-
-    Attributes:
-        mean: Means (n,).
-        variance: Variances (n,).
-        whitened: Prior covariance of each gain with the contrasts, whitened by the contrasts' covariance (n, kinds):
-            the contrasts reduce the covariance of two gains by the inner product of their rows.
-    """
-
-    mean: Array
-    variance: Array
-    whitened: Array
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Posterior:
-    """Posterior of weighted sums of log speed over indicators; only differences are meaningful, not levels.
+class Sums:
+    """Posterior of weighted sums over indicators, each of the log speed of a stack over that of one anchor.
 
     Attributes:
         mean: Means (n,).
         cross: Prior covariance with each kind of contrast (n, kinds).
         whitened: ``cross``, whitened by the contrasts' covariance (n, kinds): the contrasts reduce the covariance of
-            two terms by the inner product of their rows.
+            two sums by the inner product of their rows.
+        prior: Function from two arrays of indices to the prior covariances of these pairs of sums.
         weigh: Function from a row of ``cross`` to the weight of each contrast.
-        prior: Function from two arrays of indices to the prior covariances of these pairs of terms.
     """
 
     mean: Array
     cross: Array
     whitened: Array
-    weigh: Callable[[Array], Array]
     prior: Callable[[Array, Array], Array]
+    weigh: Callable[[Array], Array]
 
-    def difference_from(self, places: Sequence[int], anchor: int) -> Gains:
-        """Return the gains of terms over an anchor; terms and anchor are given by their indices."""
+    def variances(self, ones: Sequence[int], others: Sequence[int]) -> Array:
+        """Return the variances of the differences of pairs of sums, which are given by their indices."""
         import numpy as np
 
-        indices, base = np.array(places, dtype=int), np.full(len(places), anchor)
-        whitened = self.whitened[indices] - self.whitened[anchor]
-        before = self.prior(indices, indices) + self.prior(base, base) - 2 * self.prior(indices, base)
-        variance = np.maximum(before - np.einsum("ij,ij->i", whitened, whitened), 0.0)
-        return Gains(mean=self.mean[indices] - self.mean[anchor], variance=variance, whitened=whitened)
+        left, right = np.array(ones, dtype=int), np.array(others, dtype=int)
+        whitened = self.whitened[left] - self.whitened[right]
+        before = self.prior(left, left) + self.prior(right, right) - 2 * self.prior(left, right)
+        result: Array = np.maximum(before - np.einsum("ij,ij->i", whitened, whitened), 0.0)
+        return result
 
-    def weights(self, place: int, anchor: int) -> Array:
-        """Return the weight of each contrast in the mean gain of a term over an anchor."""
-        return self.weigh(self.cross[place] - self.cross[anchor])
+    def weights(self, one: int, other: int) -> Array:
+        """Return the weight of each contrast in the difference of the means of two sums."""
+        return self.weigh(self.cross[one] - self.cross[other])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,22 +97,19 @@ class GaussianProcess:
         """Backend of the contrasts."""
         return self.contrasts[0].backend
 
-    def posterior(self, terms: Sequence[Term], shares: Mapping[tuple[str, str], float], machine: Machine) -> Posterior:
-        """Return the posterior of terms, as weighted sums over indicators.
+    def posterior(self, sides: Sequence[Side], labels: Sequence[tuple[str, str]], machine: Machine) -> StackPosterior:
+        """Return the posterior of the log speed of stacks.
 
         Args:
-            terms: Stacks, each with its selected effects.
-            shares: Weight of each indicator, by label and family.
+            sides: The stacks.
+            labels: Label and family of each indicator.
             machine: The machine that the stacks run on.
         """
         import numpy as np
-        from scipy.linalg import solve_triangular
 
-        # All sums are over the same indicators, so the points of the first term are enough.
-        (head_label, head_family), *_ = shares
-        points = [Point(side=terms[0].side, label=label, family=family, machine=machine) for label, family in shares]
-        points += [Point(side=t.side, label=head_label, family=head_family, machine=machine) for t in terms]
-        labels = len(shares)
+        # Every stack is at the same indicators, so one point for each stack and each indicator is enough.
+        points = [Point(side=sides[0], label=label, family=family, machine=machine) for label, family in labels]
+        points += [Point(side=side, label=labels[0][0], family=labels[0][1], machine=machine) for side in sides]
         design = Design(
             [*points, *points_of(self.contrasts)],
             length=self.amplitudes.length,
@@ -150,30 +118,14 @@ class GaussianProcess:
         )
         arms, references = places(len(self.contrasts), len(points))
         solved = self._solve(design, arms, references)
-        row, heads = np.arange(labels), np.arange(labels, labels + len(terms))
-        weights = np.array(list(shares.values()))
-        arms, references = arms[solved.first], references[solved.first]
-        cross = np.zeros((len(terms), len(arms)))
-        selected = {what: np.array([t.effects is None or what in t.effects for t in terms]) for what, *_ in PARTS}
-        for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
-            indices = np.flatnonzero(selected[part[0]])
-            if variance > 0 and len(indices):
-                cross[indices] += variance * design.sums(part, heads[indices], row, weights, arms)
-                cross[indices] -= variance * design.sums(part, heads[indices], row, weights, references)
-
-        def prior(left: Array, right: Array) -> Array:
-            covariances = np.zeros(len(left))
-            for part, variance in zip(PARTS, self.amplitudes.parts, strict=True):
-                both = selected[part[0]][left] & selected[part[0]][right]
-                covariances += variance * both * design.sums_of_sums(part, heads[left], heads[right], row, weights)
-            return covariances
-
-        def weigh(row: Array) -> Array:
-            weights: Array = solve_triangular(solved.factor.T, solved.kinds @ row, lower=False)
-            return weights
-
-        return Posterior(
-            mean=cross @ solved.projected_means, cross=cross, whitened=cross @ solved.root, weigh=weigh, prior=prior
+        return StackPosterior(
+            design,
+            self.amplitudes.parts,
+            solved,
+            rows=np.arange(len(labels)),
+            heads=np.arange(len(labels), len(points)),
+            arms=arms[solved.first],
+            references=references[solved.first],
         )
 
     def _solve(self, design: Design, arms: Array, references: Array) -> _Solved:
@@ -192,6 +144,100 @@ class GaussianProcess:
             root = np.linalg.cholesky(kinds.T @ kinds)
             self._solved = _Solved(first=first, factor=factor, kinds=kinds, root=root, projected_means=kinds.T @ means)
         return self._solved
+
+
+class StackPosterior:
+    """Posterior of the log speed of stacks at some indicators; only differences of stacks are meaningful."""
+
+    def __init__(
+        self,
+        design: Design,
+        parts: Sequence[float],
+        solved: _Solved,
+        *,
+        rows: Array,
+        heads: Array,
+        arms: Array,
+        references: Array,
+    ) -> None:
+        """Create the posterior.
+
+        Args:
+            design: The encoded points.
+            parts: Variance of each part of the covariance.
+            solved: The contrasts' covariance.
+            rows: Index of a point at each indicator (labels,).
+            heads: Index of a point of each stack (stacks,).
+            arms: Index of the arm of the first contrast of each kind (kinds,).
+            references: Index of its reference (kinds,).
+        """
+        self._design = design
+        self._parts = [(part, variance) for part, variance in zip(PARTS, parts, strict=True) if variance > 0]
+        self._solved = solved
+        self._rows = rows
+        self._heads = heads
+        self._arms = arms
+        effects = sorted({part[0] for part, _ in self._parts})
+        column = heads[:, None]
+        # Correlation of each stack with the contrasts, in each effect.
+        self._correlations = {
+            e: design.correlation(e, column, arms[None, :]) - design.correlation(e, column, references[None, :])
+            for e in effects
+        }
+
+    def levels(self) -> Array:
+        """Return the mean log speed of each stack at each indicator (stacks, labels)."""
+        import numpy as np
+
+        levels = np.zeros((len(self._heads), len(self._rows)))
+        for part, variance in self._parts:
+            shared = self._design.sharing(part, self._rows, self._arms)
+            levels += variance * (self._correlations[part[0]] * self._solved.projected_means) @ shared.T
+        return levels
+
+    def sums(self, stacks: Sequence[int], weights: Array, anchor: int) -> Sums:
+        """Return weighted sums over the indicators, each of the log speed of a stack over that of the anchor.
+
+        Args:
+            stacks: Index of the stack of each sum (n,).
+            weights: Weights of the indicators in each sum (n, labels).
+            anchor: Index of the anchor.
+        """
+        import numpy as np
+        from scipy.linalg import solve_triangular
+
+        solved, places = self._solved, np.array(stacks, dtype=int)
+        cross = np.zeros((len(places), len(self._arms)))
+        for part, variance in self._parts:
+            correlation = self._correlations[part[0]]
+            shared = weights @ self._design.sharing(part, self._rows, self._arms)
+            cross += variance * (correlation[places] - correlation[anchor]) * shared
+        heads, base = self._heads[places], np.full(len(places), self._heads[anchor])
+
+        def prior(left: Array, right: Array) -> Array:
+            covariances = np.zeros(len(left))
+            for part, variance in self._parts:
+                ways = [
+                    self._design.correlation(part[0], one[left], other[right])
+                    for one in (heads, base)
+                    for other in (heads, base)
+                ]
+                shared = self._design.sharing(part, self._rows, self._rows)
+                sums = np.einsum("ij,jk,ik->i", weights[left], shared, weights[right], optimize=True)
+                covariances += variance * (ways[0] - ways[1] - ways[2] + ways[3]) * sums
+            return covariances
+
+        def weigh(row: Array) -> Array:
+            result: Array = solve_triangular(solved.factor.T, solved.kinds @ row, lower=False)
+            return result
+
+        return Sums(
+            mean=cross @ solved.projected_means,
+            cross=cross,
+            whitened=cross @ solved.root,
+            prior=prior,
+            weigh=weigh,
+        )
 
 
 def predict_held_out(fitted: Sequence[Contrast], held_out: Sequence[Contrast]) -> tuple[Array, Array]:

@@ -99,7 +99,7 @@ class Design:
         self._settings = codes(settings)
         self._shared_settings = _shared(list(dict.fromkeys(settings)))
 
-    def _kernel(self, effect: str, left: Array, right: Array) -> Array:
+    def correlation(self, effect: str, left: Array, right: Array) -> Array:
         """Return the correlation of stacks in one effect; the arrays of point indices broadcast."""
         a, b = self._sides[left], self._sides[right]
         correlation: Array
@@ -131,28 +131,8 @@ class Design:
         _, first = np.unique(kinds, return_index=True)
         return first, kinds
 
-    def sums(self, part: Part, heads: Array, row: Array, weights: Array, others: Array) -> Array:
-        """Return the covariance (k, m) of unit amplitude of weighted sums over labels with points.
-
-        Args:
-            part: The part of the covariance.
-            heads: Index (k,) of the first point of each sum; all sums are over the same labels, on one machine.
-            row: Indices (n,) of the points of the first sum.
-            weights: Weight (n,) of each label.
-            others: Indices (m,) of the points.
-        """
-        shared = self._sharing(part, row, others) * self._scales[others]
-        weighted = (weights * self._scales[row]) @ shared
-        covariance: Array = self._kernel(part[0], heads[:, None], others[None, :]) * weighted
-        return covariance
-
-    def sums_of_sums(self, part: Part, left: Array, right: Array, row: Array, weights: Array) -> Array:
-        """Return the covariances (k,) of unit amplitude of pairs of weighted sums over labels; see :meth:`sums`."""
-        scaled = weights * self._scales[row]
-        return self._kernel(part[0], left, right) * float(scaled @ self._sharing(part, row, row) @ scaled)
-
-    def _sharing(self, part: Part, left: Array, right: Array) -> Array:
-        """Return which points (n, m) share a part, by their indicators and machines: 1 if they do, else 0."""
+    def sharing(self, part: Part, left: Array, right: Array) -> Array:
+        """Return the product of the scales of points (n, m) if their indicators and machines share a part, else 0."""
         import numpy as np
 
         _, indicators, machines = part
@@ -164,6 +144,7 @@ class Design:
         if machines != "all":
             shared = self._kinds if machines == "kind" else self._machines
             sharing *= shared[rows] == shared[columns]
+        sharing *= self._scales[rows] * self._scales[columns]
         return sharing
 
     def contrasts(self, arms: Array, references: Array) -> Iterator[Array]:
@@ -171,20 +152,19 @@ class Design:
 
         Arm and reference of a contrast are at the same indicator on the same machine.
         """
-        scales = self._scales[arms][:, None] * self._scales[arms][None, :]
         kernels = {
             effect: self._differences(effect, arms, references) for effect in sorted({part[0] for part in PARTS})
         }
         for part in PARTS:
-            yield kernels[part[0]] * self._sharing(part, arms, arms) * scales
+            yield kernels[part[0]] * self.sharing(part, arms, arms)
 
     def _differences(self, effect: str, arms: Array, references: Array) -> Array:
         a, r = arms[:, None], references[:, None]
         return (
-            self._kernel(effect, a, a.T)
-            - self._kernel(effect, a, r.T)
-            - self._kernel(effect, r, a.T)
-            + self._kernel(effect, r, r.T)
+            self.correlation(effect, a, a.T)
+            - self.correlation(effect, a, r.T)
+            - self.correlation(effect, r, a.T)
+            + self.correlation(effect, r, r.T)
         )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from packaging.version import Version
 
 from knowledge.estimate.evidence import LARGEST_ERROR, Contrast, Machine, Side
 from knowledge.estimate.framework_model import FrameworkModel
-from knowledge.estimate.gaussian_process import GaussianProcess, Term
+from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain, ScoreTerms
 from knowledge.estimate.model_cache import shipped_amplitudes
@@ -230,9 +231,17 @@ def test_adding_a_block_never_lowers_precision(
     contrasts = [as_contrast((*row[:4], "2.4.0"), row[0]) for row in before]
     added = contrast(side("2.4.0"), side("2.9.0"), mean, error, block=f"{name} ", label=label)
 
+    for part in {(row.label, row.family) for row in contrasts}:
+        was, now = (
+            FrameworkModel("torch", GaussianProcess(rows, NOTHING_SHIPS), {part: 1.0}, HERE).gain(
+                {"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}
+            )
+            for rows in (contrasts, [*contrasts, added])
+        )
+        assert now.variance <= was.variance * (1 + 1e-9)
+    # A part that becomes slower has a larger share of the time: if it is the less precise one, precision may fall.
     was, now = gain_of_workload(contrasts), gain_of_workload([*contrasts, added])
-
-    assert now.variance <= was.variance * (1 + 1e-9)
+    assert now.variance <= was.variance * 1.5
     # A block adds its information; if all are noisy, a mix of sizes also varies less than one size.
     assert 1 / now.variance <= 2 / was.variance + 1 / error**2
 
@@ -329,10 +338,10 @@ def test_with_one_companion_a_gain_is_the_posterior_of_the_whole_stacks() -> Non
     gain = fitted.gain(versions({"torch": "2.4.0", "numpy": "2.0.1"}), versions({"torch": "2.9.0", "numpy": "2.2.0"}))
 
     process = GaussianProcess(rows, shipped_amplitudes("torch", "cpu"))
-    whole = [Term(side=side("2.4.0", {"numpy": "2.0.1"})), Term(side=side("2.9.0", {"numpy": "2.2.0"}))]
-    exact = process.posterior(whole, {(LABEL, "sort"): 1.0}, HERE).difference_from([0], 1)
+    whole = [side("2.4.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"})]
+    exact = process.posterior(whole, [(LABEL, "sort")], HERE).sums([0, 1], np.ones((2, 1)), 1)
     assert gain.mean == pytest.approx(exact.mean[0])
-    assert gain.variance == pytest.approx(process.amplitudes.widening**2 * exact.variance[0])
+    assert gain.variance == pytest.approx(process.amplitudes.widening**2 * exact.variances([0], [1])[0])
 
 
 @pytest.mark.parametrize("baseline", [{"torch": "2.9.0", "numpy": "2.2.0"}, {"torch": "2.9.0"}])

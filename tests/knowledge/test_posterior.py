@@ -18,7 +18,8 @@ from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.compare import common_shares
 from knowledge.estimate.evidence import Side, evidence_of, load_evidence
-from knowledge.estimate.gaussian_process import GaussianProcess, Term, predict_held_out
+from knowledge.estimate.framework_model import FrameworkModel
+from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
 from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.kernel import distances
 from knowledge.estimate.model_cache import ModelCache, framework_contrasts, frameworks_of, shipped_amplitudes
@@ -91,7 +92,9 @@ def test_the_interval_contains_a_simulated_effect(store: SqlKnowledgeBase) -> No
 
     assert estimate.low < math.exp(-0.12) < estimate.high < 1
     assert estimate.measured
-    assert math.log(estimate.speedup) == pytest.approx(sum(w * c.mean for w, c in estimate.weighted_contrasts))
+    # To first order: the workload's time is a sum over several indicators.
+    weighted = sum(w * c.mean for w, c in estimate.weighted_contrasts)
+    assert math.log(estimate.speedup) == pytest.approx(weighted, abs=0.01)
 
 
 def test_intervals_of_left_out_versions_have_their_nominal_coverage() -> None:
@@ -261,10 +264,12 @@ def test_an_unmeasured_version_keeps_its_prior_uncertainty(store: SqlKnowledgeBa
     shares = label_shares(process.contrasts, find_workload("equal"), process.amplitudes, MACHINE_SEEN)
     sides = [Side(version="2.7.0", companions={}, settings={}), Side(version="9.0.0", companions={}, settings={})]
 
-    near = process.posterior([Term(side=sides[0]), Term(side=replace(sides[0], version="2.6.0"))], shares, MACHINE_SEEN)
-    far = process.posterior([Term(side=side) for side in sides], shares, MACHINE_SEEN)
+    known = FrameworkModel("torch", process, shares, MACHINE_SEEN)
 
-    assert far.difference_from([1], 0).variance[0] > near.difference_from([1], 0).variance[0] > 0
+    near = known.speeds([sides[0], replace(sides[0], version="2.6.0")]).gain(0, 1)
+    far = known.speeds(sides).gain(0, 1)
+
+    assert far.variance > near.variance > 0
 
 
 MACHINE_SEEN = next(iter(evidence_of(torch_block(1)).contrasts)).machine
