@@ -116,7 +116,7 @@ class FrameworkModel:
         return tuple(sorted({name for side in sides for name in side.companions if name in COMPANIONS}))
 
     @cached_property
-    def _anchor(self) -> Side:
+    def anchor(self) -> Side:
         """The stack at which the shares of the time hold: the usual reference, with its usual companions."""
         plain = [c.reference for c in self._process.contrasts if c.reference.version == str(self.usual_reference)]
         companions = statistics.mode(tuple(sorted(side.companions.items())) for side in plain)
@@ -127,7 +127,7 @@ class FrameworkModel:
         import numpy as np
 
         shares = shares or self._shares
-        posterior = self._process.posterior([*sides, self._anchor], list(shares), self._machine)
+        posterior = self._process.posterior([*sides, self.anchor], list(shares), self._machine)
         levels = posterior.levels()
         times = np.array(list(shares.values())) * np.exp(levels[-1] - levels[:-1])
         totals = times.sum(axis=1)
