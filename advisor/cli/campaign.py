@@ -24,7 +24,7 @@ from advisor.cli.console import duration, say
 from advisor.cli.measure import BudgetOption, ResultGroup, disk_budget, write_output
 from advisor.cli.option_groups import IndexUrlOptions, expand_options
 from advisor.cli.options import HardwareOption, KnowledgeOption
-from advisor.report.words import count
+from advisor.domain.words import count
 from advisor.user_directories import cache_directory
 
 if TYPE_CHECKING:

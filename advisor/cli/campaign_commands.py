@@ -17,7 +17,7 @@ from advisor.cli.console import redraw, say, warn
 from advisor.cli.knowledge_sync import TokenOption, warn_of_quarantine
 from advisor.cli.option_groups import expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
-from advisor.report.words import count
+from advisor.domain.words import count
 
 if TYPE_CHECKING:
     from advisor.campaign.coordinator import Coordinator

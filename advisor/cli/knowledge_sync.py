@@ -11,7 +11,7 @@ import typer
 from advisor.api.context import open_writable_store
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
-from advisor.report.words import count
+from advisor.domain.words import count
 
 if TYPE_CHECKING:
     from knowledge.admission.admit import AdmissionResult

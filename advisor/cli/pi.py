@@ -15,7 +15,7 @@ from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.measure import EnvironmentGroup, MemoryLimitOption, ResultGroup, interruptible, write_output
 from advisor.cli.option_groups import IndexUrlOptions, expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
-from advisor.report.words import count
+from advisor.domain.words import count
 
 if TYPE_CHECKING:
     from advisor.api.measurement import IndicatorOptions, SamplingOptions

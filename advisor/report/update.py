@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from advisor.api.update import LockChange
+from advisor.domain.words import count
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange
 from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import describe_changes, describe_prediction, listed_effects
 from advisor.report.digits import rounded
 from advisor.report.interface import target_line
-from advisor.report.words import count
 
 
 def update_text(change: LockChange) -> str:
