@@ -105,7 +105,7 @@ class Coordinator:
         """Return all submissions, oldest first."""
         return tuple(
             read_submission(folder)
-            for folder in sorted(self.directory.batches.iterdir())
+            for folder in sorted(self.directory.batches.glob("*"))
             if (folder / "submission.json").exists()
         )
 
