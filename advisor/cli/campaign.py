@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ from advisor.cli.campaign_monitor import print_result, progress_display
 from advisor.cli.console import duration, say, warn
 from advisor.cli.measure import BudgetOption, ResultGroup, disk_budget, write_output
 from advisor.cli.option_groups import IndexUrlOptions, expand_options
-from advisor.cli.options import HardwareOption, KnowledgeOption
+from advisor.cli.options import HardwareOption, KnowledgeOption, read_pairs
 from advisor.domain.words import count
 
 if TYPE_CHECKING:
@@ -169,18 +168,10 @@ def _render(campaign: CampaignSession, folder: Path) -> None:
     typer.echo(f"advisor pi collect {shlex.quote(campaign.plan.name)} --logs output.log")
 
 
-def engine_options(texts: Sequence[str] | None) -> dict[str, str]:
-    """Read ``name=value`` options.
+def engine_options(texts: list[str] | None) -> dict[str, str]:
+    """Read ``name=value`` options of an executor.
 
     Raises:
         InputError: If one is not written so.
     """
-    from knowledge.domain.errors import InputError
-
-    options = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise InputError(f"`--engine {text}` has no value", hint="write it as `--engine partition=gpu`")
-        options[name.strip()] = value.strip()
-    return options
+    return dict(read_pairs(texts or (), "--engine", example="partition=gpu", allow_empty=True))
