@@ -76,7 +76,7 @@ def test_a_campaign_runs_and_its_observations_are_returned(
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_environments_in_a_chosen_directory_are_removed_unless_they_are_kept(
+def test_environments_in_a_chosen_directory_stay_only_on_request(
     bench: Bench, matrix: Path, options: dict[str, Any], keep: bool
 ) -> None:
     environments = bench.folder / "environments"
