@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from advisor.api.update import LockChange
+from advisor.api.update import NO_LOCK, LockChange
 from advisor.domain.words import count
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange
@@ -82,7 +82,8 @@ def _speed(change: LockChange) -> str:
 def _size(change: LockChange) -> str:
     if not change.changes:
         return "nothing changes: the lock passes the gate" if change.is_smallest else "nothing changes"
-    words = f"{describe_changes(change.changes)}, of {count(len(change.before), 'package')}"
+    scope = NO_LOCK if change.before is None else f"of {count(len(change.before), 'package')}"
+    words = f"{describe_changes(change.changes)}, {scope}"
     if change.is_smallest:
         proof = "proven" if change.optimum.bounds[0].gap == 0 else "not proven"
         state = f"{proof} to be the smallest change"
