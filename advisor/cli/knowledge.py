@@ -34,7 +34,7 @@ def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> 
     with open_readable_store(knowledge) as store:
         content = store.content()
     if format == "json":
-        typer.echo(json.dumps(asdict(content), indent=2))
+        typer.echo(json.dumps({"schema_version": 1, **asdict(content)}, indent=2))
         return
     total = sum(number for _, number in content.observations)
     by_status = ", ".join(f"{number} {name}" for name, number in content.observations)
