@@ -24,9 +24,6 @@ KEYS = {
 }
 """Keys of `[tool.advisor]` with a text or a number as value, and their defaults; `None`: each command has its own."""
 
-DEFAULT_WORKLOAD = "equal"
-"""Workload of a project that sets none and whose source files indicate none."""
-
 LISTS = ("constraints", "overrides")
 """Keys whose value is a list of requirements."""
 

@@ -57,7 +57,7 @@ def main() -> None:
             fits.process("tensorflow-cpu", "cpu")
             recalled = time.perf_counter()
             estimator = PosteriorEstimator(
-                fits, hardware=hardware, workload=find_workload("equal"), frameworks=["tensorflow-cpu"]
+                fits, hardware=hardware, workload=find_workload("cnn-training"), frameworks=["tensorflow-cpu"]
             )
             candidates = {
                 "tensorflow-cpu": [Version(f"2.{i}.{j}") for i in range(21, 1, -1) for j in range(5)],

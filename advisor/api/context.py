@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
     from advisor.resolve.recommend import ResolutionRequest
     from knowledge.estimate.interface import Estimator
-    from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.store.sql import SqlKnowledgeBase
 
 logger = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class TargetContext:
         objective: Name of the objective.
         min_age_days: Age below which objective ``stable`` avoids a release, in days.
         address: Address of the knowledge base, or none for the user's own.
-        workload: Name of the workload.
+        workload: Name of the workload; none if nobody selected one and the sources suggest none.
         proposal: The workload that the project's sources suggest, if nobody chose one.
         lock: Lock file of the target in the project's settings, or none.
         workers: Threads of the solver.
@@ -58,7 +57,7 @@ class TargetContext:
     objective: str
     min_age_days: int
     address: str | None
-    workload: str
+    workload: str | None
     proposal: Proposal | None
     lock: Path | None
     workers: int
@@ -169,7 +168,7 @@ def prepare_target(
     Raises:
         InputError: If the target or a setting is wrong.
     """
-    from advisor.config import DEFAULT_WORKLOAD, choose
+    from advisor.config import choose
     from advisor.project.sources import propose_workload
 
     name, own = table
@@ -186,7 +185,7 @@ def prepare_target(
     workload, proposal = choose("workload", resolution.workload, settings), None
     if workload is None:
         proposal = propose_workload(files.directory)
-        workload = proposal.workload if proposal else DEFAULT_WORKLOAD
+        workload = proposal.workload if proposal else None
     min_age = resolution.min_age_days
     return TargetContext(
         name=name,
@@ -334,21 +333,21 @@ def open_writable_store(address: str | None) -> SqlKnowledgeBase:
 
 
 @contextmanager
-def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator]:
+def open_estimator(context: TargetContext) -> Iterator[Estimator]:
     """Open the predictions for a target.
 
     Raises:
         InputError: If there is no workload of the name.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
+    from knowledge.estimate.kinds import make_estimator
     from knowledge.estimate.model_cache import ModelCache
-    from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload
     from pi_runners.vocabulary import FRAMEWORKS
 
-    workload = find_workload(context.workload)
+    workload = find_workload(context.workload) if context.workload else None
     with open_readable_store(context.address) as store:
-        yield PosteriorEstimator(
+        yield make_estimator(
             ModelCache(store), hardware=context.target.hardware, workload=workload, frameworks=frozenset(FRAMEWORKS)
         )
 

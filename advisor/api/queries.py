@@ -105,7 +105,7 @@ def estimate(
     against: str | None = None,
     hardware: str = "detect",
     indicator: str | None = None,
-    workload: str = "equal",
+    workload: str | None = None,
     knowledge: str | None = None,
 ) -> StackEstimate:
     """Predict how fast a stack is compared with another one.
@@ -115,7 +115,7 @@ def estimate(
         against: The stack to compare with; by default the framework's usual reference version.
         hardware: A profile, a YAML or JSON file, or ``detect``.
         indicator: One indicator instead of a workload.
-        workload: Name of the workload.
+        workload: Name of the workload; it or the indicator is required.
         knowledge: Address of the knowledge base; by default the user's own.
 
     Returns:
@@ -125,21 +125,23 @@ def estimate(
         InputError: If the stack is not written as above, or was not measured on such a device (exit code 2).
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
+    from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
     from knowledge.estimate.model_cache import ModelCache
     from knowledge.estimate.posterior import PosteriorEstimator
-    from knowledge.estimate.workloads import Workload, find_workload
+    from knowledge.estimate.workloads import find_workload, kinds_of, one_indicator
     from knowledge.hardware.profiles import find_profile
     from pi_runners.vocabulary import FRAMEWORKS
 
     versions = _versions(stack)
     framework = next((n for n in versions if n in FRAMEWORKS and n != "numpy"), None) or next(iter(versions))
-    if indicator is None:
-        weighting = find_workload(workload)
-    else:
-        weighting = Workload(
-            name=indicator, summary=indicator, weights={indicator: 1.0}, backends=(), source="request", only={}
+    if indicator is None and workload is None:
+        kinds = kinds_of(FRAMEWORKS.get(framework, ""))
+        raise InputError(
+            "a speed is predicted for a workload or an indicator, and neither is named",
+            hint=f"add `--workload`, such as {quoted([kind.name for kind in kinds])}",
         )
+    weighting = one_indicator(indicator) if indicator else find_workload(workload or "")
     profile = find_profile(hardware)
     with open_readable_store(knowledge) as store:
         estimator = PosteriorEstimator(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from advisor.resolve.prices import Price
     from advisor.resolve.problem import Candidate
     from advisor.resolve.recommend import Advice, ResolutionRequest
-    from knowledge.estimate.posterior import PosteriorEstimator
+    from knowledge.estimate.interface import Estimator
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class AdviceSession:
 
     context: TargetContext
     client: IndexClient
-    estimator: PosteriorEstimator
+    estimator: Estimator
     current: Lock | None
     _request: ResolutionRequest | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)

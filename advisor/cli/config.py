@@ -45,9 +45,9 @@ def show(
 
 
 def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
-    from advisor.config import DEFAULT_WORKLOAD, KEYS, LISTS, TABLES, variable_of
+    from advisor.config import KEYS, LISTS, TABLES, variable_of
 
-    decided = {"workload": f"what the sources propose, else {DEFAULT_WORKLOAD}", "python": "the running interpreter"}
+    decided = {"workload": "what the sources suggest, else all kinds", "python": "the running interpreter"}
     decided |= {"platform": "from the hardware", "index-strategy": "as uv is configured, else first-index"}
     decided["knowledge"] = "a SQLite file in the user's data directory"
     for key, default in KEYS.items():

@@ -154,7 +154,7 @@ def estimate(
     indicator: Annotated[
         str | None, typer.Option("--indicator", metavar="NAME", help="One indicator instead of a workload.")
     ] = None,
-    workload: Annotated[str, typer.Option("--workload", metavar="NAME", help="Workload to predict for.")] = "equal",
+    workload: Annotated[str | None, typer.Option("--workload", metavar="NAME", help="Workload to predict for.")] = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Predict how fast a stack is against another, with an interval and the observations that carry it."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from packaging.version import Version
 
+from advisor.domain.words import workload_text
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.prediction import Predictor, performance_versions
 from advisor.gate.recommendation import RecommendedStack
@@ -104,7 +105,7 @@ def check_regression(scope: Scope, comparison: LockComparison) -> Iterator[Findi
     before = next(c for c in comparison.changes if c.package == slower.package)
     yield scope.finding(
         "ADV007",
-        f"`{slower.package} {before.after}` is predicted to run workload `{prediction.workload}` at "
+        f"`{slower.package} {before.after}` is predicted to run {workload_text(prediction)}, at "
         f"{prediction.speedup:.3f}x the speed of {before.before} [{prediction.low:.3f}, {prediction.high:.3f}]; "
         f"{1 - allowed:.3f}x is allowed",
         package=slower.package,
@@ -126,7 +127,7 @@ def check_gap(scope: Scope, best: RecommendedStack, prediction: Prediction) -> I
     faster = max(prediction.changes, key=lambda c: c.speedup)
     yield scope.finding(
         "ADV008",
-        f"the recommended stack is predicted {prediction.speedup:.3f}x as fast for workload `{prediction.workload}` "
+        f"the recommended stack is predicted {prediction.speedup:.3f}x as fast for {workload_text(prediction)} "
         f"[{prediction.low:.3f}, {prediction.high:.3f}], with `{faster.package} {best.versions[faster.package]}` "
         f"in place of {scope.lock.versions[faster.package]}; {1 + allowed:.3f}x is allowed",
         package=faster.package,

@@ -15,13 +15,14 @@ from packaging.version import Version
 from advisor.index.cache import DiskCache
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json, content_hash
-from knowledge.estimate.interface import Effect, Evidence, PredictedChange, Prediction
+from knowledge.estimate.interface import Effect, Evidence, KindPrediction, PredictedChange, Prediction
 
 if TYPE_CHECKING:
+    from knowledge.estimate.kinds import KindsEstimator
     from knowledge.estimate.posterior import PosteriorEstimator
 
 _BUCKET = "predictions"
-_FORMAT = 2
+_FORMAT = 3
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
@@ -34,14 +35,14 @@ class Predictor:
     the program's version and the arguments. The knowledge base is opened only if a result is not cached.
     """
 
-    def __init__(self, cache: DiskCache, *, address: str, hardware: HardwareProfile, workload: str) -> None:
+    def __init__(self, cache: DiskCache, *, address: str, hardware: HardwareProfile, workload: str | None) -> None:
         """Create a predictor; this reads nothing.
 
         Args:
             cache: Cache for results.
             address: Address of the knowledge base.
             hardware: The machine.
-            workload: Name of the workload.
+            workload: Name of the workload; none for all kinds.
         """
         self._cache = cache
         self._address = address
@@ -107,16 +108,16 @@ class Predictor:
         return self._resources.enter_context(open_knowledge_base(self._address))
 
     @cached_property
-    def estimator(self) -> PosteriorEstimator:
+    def estimator(self) -> PosteriorEstimator | KindsEstimator:
         """The estimator that computes results which are not cached."""
+        from knowledge.estimate.kinds import make_estimator
         from knowledge.estimate.model_cache import ModelCache
-        from knowledge.estimate.posterior import PosteriorEstimator
         from knowledge.estimate.workloads import find_workload
         from pi_runners.vocabulary import FRAMEWORKS
 
-        workload = find_workload(self._workload)
+        workload = find_workload(self._workload) if self._workload else None
         fits = ModelCache(self._store)
-        return PosteriorEstimator(fits, hardware=self._hardware, workload=workload, frameworks=frozenset(FRAMEWORKS))
+        return make_estimator(fits, hardware=self._hardware, workload=workload, frameworks=frozenset(FRAMEWORKS))
 
 
 def performance_versions(versions: Versions) -> dict[str, Version]:
@@ -136,4 +137,12 @@ def _prediction(document: dict[str, Any]) -> Prediction:
         PredictedChange(**{**change, "evidence": tuple(Evidence(**e) for e in change["evidence"])})
         for change in document["changes"]
     )
-    return Prediction(**{**document, "changes": changes, "unmeasured": tuple(document["unmeasured"])})
+    return Prediction(
+        **{
+            **document,
+            "changes": changes,
+            "unmeasured": tuple(document["unmeasured"]),
+            "operations_only": tuple(document["operations_only"]),
+            "kinds": tuple(KindPrediction(**kind) for kind in document["kinds"]),
+        }
+    )

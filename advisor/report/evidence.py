@@ -98,7 +98,7 @@ def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, i
         f"{estimate.speedup:.3f} times as fast [{estimate.low:.3f}, {estimate.high:.3f}] at {estimate.confidence:.0%}; "
         f"{basis}",
         "",
-        "main evidence (the log speed-up is the sum of weight x log ratio over all "
+        "main evidence (to first order, the log speed-up is the sum of weight x log ratio over all "
         f"{len(estimate.weighted_contrasts)} contrasts):",
         table(
             ("weight", "ratio", "interval", "measured", "against", "indicator", "on", "block"),

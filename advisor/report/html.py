@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count
+from advisor.domain.words import count, workload_text
 from advisor.report.interface import changes, target_line
 from advisor.report.score import score_lines
 from advisor.resolve.explain import PROJECT, requirements_within
@@ -151,7 +151,8 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
         "advice.html",
         title=f"{count(len(stack), 'package')}, {quality}",
         quality=quality,
-        score=score_lines(advice.basis, prediction.workload),
+        score=score_lines(advice.basis, prediction),
+        workload=workload_text(prediction),
         target=target_line(report.target),
         report=report,
         stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],

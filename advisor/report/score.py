@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.domain.words import count, quoted
+from advisor.domain.words import count, quoted, workload_text
 
 if TYPE_CHECKING:
     from advisor.resolve.score_basis import ScoreBasis
+    from knowledge.estimate.interface import Prediction
 
 
-def score_lines(basis: ScoreBasis, workload: str) -> list[str]:
+def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
     """Return one or two lines about what a score is based on, and which packages have an unknown speed.
 
     Args:
         basis: The basis of the score.
-        workload: Name of the workload.
+        prediction: The prediction for the stack, with its workload.
     """
     others = [name for name in basis.criteria if name not in ("rules", "speed", "freshness-direct", "freshness")]
     criteria = ", ".join([*others, "rules and freshness"])
     if not basis.includes_speed:
         return [f"{criteria} of all packages; objective `{basis.objective}` ignores speed"]
     measured = f"{quoted(basis.measured)} measured on comparable hardware" if basis.measured else "nothing measured"
-    lines = [f"{criteria} of all packages; speed, workload `{workload}`: {measured}"]
+    lines = [f"{criteria} of all packages; speed, {workload_text(prediction)}: {measured}"]
     parts = []
     if basis.unmeasured:
         parts.append(f"{quoted(basis.unmeasured)} (not measured on comparable hardware)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, quoted, unmeasured_text
+from advisor.domain.words import count, operations_text, quoted, range_text, unmeasured_text, workload_text
 from advisor.project.sources import Proposal
 from advisor.report.interface import changes, changes_from_current, target_line
 from advisor.report.score import score_lines
@@ -32,7 +32,9 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     if report.proposal is not None:
         yield f"workload   {_proposal(report.proposal)}"
     yield f"prediction {_prediction(advice.prediction)}"
-    first, *others = score_lines(advice.basis, advice.prediction.workload)
+    if advice.prediction.changes and advice.prediction.kinds:
+        yield f"           {range_text(advice.prediction)}"
+    first, *others = score_lines(advice.basis, advice.prediction)
     yield f"score      {first}"
     yield from (f"           {line}" for line in others)
     yield f"proof      {_proof(report)}"
@@ -53,11 +55,12 @@ def _prediction(prediction: Prediction) -> str:
     if not prediction.changes:
         if prediction.unmeasured:
             return f"none: {unmeasured_text(prediction.unmeasured)}"
-        return f"same speed as the baseline for workload `{prediction.workload}`: no measured package differs"
-    return (
+        return "same speed as the baseline for every workload: no measured package differs"
+    ratio = (
         f"{prediction.speedup:.3f}x the speed of the baseline [{prediction.low:.3f}, {prediction.high:.3f}] at "
-        f"{prediction.confidence:.0%}, workload `{prediction.workload}`"
+        f"{prediction.confidence:.0%}, {workload_text(prediction)}"
     )
+    return f"{ratio}{operations_text(prediction)}"
 
 
 def _proposal(proposal: Proposal) -> str:

@@ -30,6 +30,7 @@ from knowledge.estimate.interface import (
     PredictedChange,
     PredictedGain,
 )
+from knowledge.estimate.workloads import OPERATIONS
 
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
@@ -87,11 +88,23 @@ class Speeds(NamedTuple):
 class FrameworkModel:
     """Model of one framework, for a workload on a machine."""
 
-    def __init__(self, name: str, process: GaussianProcess, shares: Shares, machine: Machine) -> None:
+    def __init__(
+        self, name: str, process: GaussianProcess, shares: Shares, machine: Machine, *, basis: str = OPERATIONS
+    ) -> None:
+        """Create the model.
+
+        Args:
+            name: The framework.
+            process: Its measurements.
+            shares: Shares of the workload's time.
+            machine: The machine that predictions are for.
+            basis: List of the workload's parts that the shares come from.
+        """
         self._name = name
         self._process = process
         self._shares = shares
         self._machine = machine
+        self.basis = basis
 
     @cached_property
     def versions(self) -> frozenset[Version]:

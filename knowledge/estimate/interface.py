@@ -155,6 +155,23 @@ class PredictedChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KindPrediction:
+    """Predicted speed-up for one kind of workload.
+
+    Attributes:
+        workload: Name of the kind.
+        speedup: Predicted speed-up.
+        low: Lower end of its interval.
+        high: Upper end.
+    """
+
+    workload: str
+    speedup: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """Predicted speed-up of a stack over the baseline.
 
@@ -164,9 +181,12 @@ class Prediction:
         high: Upper end.
         score: Cautious log speed-up; the optimiser compares stacks by it.
         confidence: Probability, under the model, that the interval contains the true value.
-        workload: Name of the workload.
+        workload: Name of the workload; without a selected one, that of the kind for which the stack gains least.
         changes: Predicted changes by package.
         unmeasured: Frameworks of the stack that have not been measured on comparable hardware.
+        operations_only: Frameworks whose prediction comes from single operations only: no whole model of the workload
+            was measured.
+        kinds: Without a selected workload, the predictions for each kind; otherwise empty.
     """
 
     speedup: float
@@ -177,6 +197,8 @@ class Prediction:
     workload: str
     changes: tuple[PredictedChange, ...]
     unmeasured: tuple[str, ...]
+    operations_only: tuple[str, ...] = ()
+    kinds: tuple[KindPrediction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,6 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
 from knowledge.estimate.evidence import Machine, RunOutcome, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
-from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.interface import (
     CONFIDENCE,
     NORMAL_QUANTILE,
@@ -28,7 +27,8 @@ from knowledge.estimate.interface import (
     Prediction,
     ScoreTerms,
 )
-from knowledge.estimate.workloads import Workload
+from knowledge.estimate.time_shares import time_shares
+from knowledge.estimate.workloads import OPERATIONS, Workload
 
 if TYPE_CHECKING:
     from knowledge.estimate.model_cache import ModelCache
@@ -72,6 +72,10 @@ class PosteriorEstimator:
         modelled = self.model(name)
         return modelled is not None and version in modelled.versions
 
+    def covers(self, stack: Mapping[str, Version]) -> bool:
+        """Whether any framework of a stack was compared at the workload."""
+        return bool(self._measured(stack))
+
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
         """Predict the speed-up of a stack over the baseline, whose measured frameworks share the workload equally."""
         measured = self._measured(baseline)
@@ -96,7 +100,12 @@ class PosteriorEstimator:
             workload=self._workload.name,
             changes=tuple(changes),
             unmeasured=tuple(sorted(n for n in self._frameworks & set(stack) - counted if self._counts(n))),
+            operations_only=tuple(sorted(n for n in counted if self._basis(n) == OPERATIONS)),
         )
+
+    def _basis(self, name: str) -> str:
+        modelled = self.model(name)
+        return modelled.basis if modelled else ""
 
     def effects(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> tuple[Effect, ...]:
         """Predict the speed-up of a stack over the baseline at each indicator of the workload, by package and label."""
@@ -142,8 +151,11 @@ class PosteriorEstimator:
             device = self._device(name)
             machine = machine_of(self._hardware, device)
             process = self._models.process(name, device)
-            shares = label_shares(process.contrasts, self._workload, process.amplitudes, machine) if process else {}
-            self._modelled[name] = FrameworkModel(name, process, shares, machine) if process and shares else None
+            self._modelled[name] = None
+            if process:
+                basis, shares = time_shares(process.contrasts, self._workload, process.amplitudes, machine)
+                if shares:
+                    self._modelled[name] = FrameworkModel(name, process, shares, machine, basis=basis)
         return self._modelled[name]
 
 

@@ -1,39 +1,37 @@
-"""Workloads: weights of performance indicators that represent the work of a project."""
+"""Workloads: the parts that a program spends its time on."""
 
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import hash_of_text
 
+MODELS, STEPS, OPERATIONS = "models", "steps", "operations"
+"""Names of the lists of parts, in their order of preference."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """Weights of performance indicators that represent the work of a project.
+class Part:
+    """A part of a workload.
 
     Attributes:
-        name: Name, such as ``cnn-training``.
-        summary: One line for people.
-        weights: Weight of each indicator; they sum to 1.
-        backends: Backends whose measurements count; all if empty.
-        source: Source of the weights.
-        only: Required parameters by indicator, such as the model; sizes without the parameter count too.
+        indicator: Name of the indicator that stands for it.
+        parameters: Parameters that a size of the indicator must have, such as the model; empty for all sizes.
+        share: Share of the workload's time.
     """
 
-    name: str
-    summary: str
-    weights: Mapping[str, float]
-    backends: tuple[str, ...]
-    source: str
-    only: Mapping[str, Mapping[str, str]]
+    indicator: str
+    parameters: Mapping[str, str]
+    share: float
 
-    def weight_of(self, label: str, family: str) -> float:
-        """Return the weight of one size and type of an indicator, before its family's weight is divided among them.
+    def matches(self, label: str, family: str) -> bool:
+        """Whether a size of an indicator stands for this part.
 
         Args:
             label: Label of the indicator run, which contains its parameters.
@@ -41,8 +39,29 @@ class Workload:
         """
         words = label.partition("[")[2].partition("]")[0].split(",")
         parameters = dict(word.partition("=")[::2] for word in words)
-        required = self.only.get(family, {}).items()
-        return self.weights.get(family, 0.0) * all(parameters.get(key, value) == value for key, value in required)
+        return family == self.indicator and all(parameters.get(k, v) == v for k, v in self.parameters.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What a program spends its time on.
+
+    Attributes:
+        name: Name, such as ``cnn-training``.
+        summary: One line for people.
+        parts: Parts by list (:data:`MODELS`, ...): the first list with measurements of a framework is used for it. The
+            shares of a list sum to 1.
+        backends: Backends whose measurements count; all if empty.
+        source: Source of the shares of the operations.
+        is_kind: Whether it is one of the general kinds, which are reported together if nobody selected a workload.
+    """
+
+    name: str
+    summary: str
+    parts: Mapping[str, tuple[Part, ...]]
+    backends: tuple[str, ...]
+    source: str
+    is_kind: bool = False
 
 
 @lru_cache(maxsize=1)
@@ -51,18 +70,46 @@ def workload_catalogue() -> Mapping[str, Workload]:
     import yaml
 
     entries = yaml.load(_catalogue_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    workloads = {}
-    for name, entry in sorted(entries.items()):
-        total = sum(entry["weights"].values())
-        workloads[name] = Workload(
-            name=name,
-            summary=entry["summary"],
-            weights={indicator: weight / total for indicator, weight in sorted(entry["weights"].items())},
-            backends=tuple(entry.get("backends", ())),
-            source=entry["source"],
-            only=entry.get("only", {}),
-        )
+    workloads = {name: _workload(name, entry) for name, entry in sorted(entries.items())}
     return MappingProxyType(workloads)
+
+
+def _workload(name: str, entry: Mapping[str, Any]) -> Workload:
+    models = [("model", {k: str(v) for k, v in part.items()}) for part in entry.get(MODELS, ())]
+    steps = [
+        (part["indicator"], {k: str(v) for k, v in part.items() if k != "indicator"}) for part in entry.get(STEPS, ())
+    ]
+    parts = {MODELS: _equal_parts(models), STEPS: _equal_parts(steps), OPERATIONS: operation_parts(entry[OPERATIONS])}
+    return Workload(
+        name=name,
+        summary=entry["summary"],
+        parts={name: listed for name, listed in parts.items() if listed},
+        backends=tuple(entry.get("backends", ())),
+        source=entry["source"],
+        is_kind=entry.get("kind", False),
+    )
+
+
+def _equal_parts(parts: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[Part, ...]:
+    return tuple(Part(indicator=name, parameters=parameters, share=1 / len(parts)) for name, parameters in parts)
+
+
+def operation_parts(shares: Mapping[str, float]) -> tuple[Part, ...]:
+    """Return single operations of any size as parts, from their shares of the time, which need not sum to 1."""
+    total = sum(shares.values())
+    return tuple(Part(indicator=name, parameters={}, share=share / total) for name, share in sorted(shares.items()))
+
+
+def one_indicator(name: str) -> Workload:
+    """Return a workload of one indicator, at all its sizes."""
+    return Workload(
+        name=name, summary=name, parts={OPERATIONS: operation_parts({name: 1.0})}, backends=(), source="request"
+    )
+
+
+def kinds_of(backend: str) -> tuple[Workload, ...]:
+    """Return the general kinds of workloads that a backend runs, sorted by name."""
+    return tuple(w for w in workload_catalogue().values() if w.is_kind and backend in w.backends)
 
 
 def catalogue_digest() -> str:

@@ -298,8 +298,9 @@ def test_one_failed_round_among_successful_rounds_is_not_a_known_failure() -> No
 
 def test_the_weights_of_every_workload_sum_to_one() -> None:
     for workload in workload_catalogue().values():
-        assert sum(workload.weights.values()) == pytest.approx(1)
-        assert set(workload.weights) <= set(INDICATORS)
+        for parts in workload.parts.values():
+            assert sum(part.share for part in parts) == pytest.approx(1)
+            assert {part.indicator for part in parts} <= {"model", *INDICATORS}
         assert set(workload.backends) <= set(BACKENDS)
 
 

@@ -20,11 +20,11 @@ from knowledge.estimate.compare import common_shares
 from knowledge.estimate.evidence import Side, evidence_of, load_evidence
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
-from knowledge.estimate.indicator_weights import label_shares
 from knowledge.estimate.kernel import distances
 from knowledge.estimate.model_cache import ModelCache, framework_contrasts, frameworks_of, shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
-from knowledge.estimate.workloads import Workload, find_workload
+from knowledge.estimate.time_shares import time_shares
+from knowledge.estimate.workloads import find_workload
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.samples import MACHINE, RUN, observation
@@ -213,26 +213,20 @@ def test_the_shipped_amplitudes_are_reproduced_from_the_shipped_observations() -
 
 
 def test_only_sizes_of_the_model_of_the_workload_count() -> None:
-    workload = Workload(
-        name="x",
-        summary="",
-        weights={"matmul": 0.5, "inference": 0.5},
-        backends=(),
-        source="",
-        only={"inference": {"model": "cnn"}},
-    )
+    part = Part(indicator="inference", parameters={"model": "cnn"}, share=1.0)
 
-    assert workload.weight_of("inference@1[batch=1,model=cnn] float32 torch/cpu", "inference") == 0.5
-    assert workload.weight_of("inference@1[batch=1,model=transformer] float32 torch/cpu", "inference") == 0
-    assert workload.weight_of("inference@1[batch=1] float32 torch/cpu", "inference") == 0.5
-    assert workload.weight_of("sort@1[n=1] float32 torch/cpu", "sort") == 0
+    assert part.matches("inference@1[batch=1,model=cnn] float32 torch/cpu", "inference")
+    assert not part.matches("inference@1[batch=1,model=transformer] float32 torch/cpu", "inference")
+    assert part.matches("inference@1[batch=1] float32 torch/cpu", "inference")
+    assert not part.matches("sort@1[n=1] float32 torch/cpu", "sort")
 
 
 def test_the_weight_of_a_family_is_shared_by_its_sizes(store: SqlKnowledgeBase) -> None:
     contrasts = load_evidence(store).contrasts
     amplitudes = shipped_amplitudes("torch", "cpu")
-    shares = label_shares(contrasts, find_workload("transformer-training"), amplitudes, MACHINE_SEEN)
+    basis, shares = time_shares(contrasts, find_workload("transformer-training"), amplitudes, MACHINE_SEEN)
 
+    assert basis == "operations"
     assert len(shares) == 4
     assert list(shares.values()) == pytest.approx([0.25] * 4, rel=0.2)
     assert sum(shares.values()) == pytest.approx(1)
@@ -261,7 +255,7 @@ def test_distances_of_calendar_versions_do_not_depend_on_the_selected_versions()
 def test_an_unmeasured_version_keeps_its_prior_uncertainty(store: SqlKnowledgeBase) -> None:
     process = ModelCache(store).process("torch", "cpu")
     assert isinstance(process, GaussianProcess)
-    shares = label_shares(process.contrasts, find_workload("equal"), process.amplitudes, MACHINE_SEEN)
+    shares = dict.fromkeys({(c.label, c.family) for c in process.contrasts}, 1.0)
     sides = [Side(version="2.7.0", companions={}, settings={}), Side(version="9.0.0", companions={}, settings={})]
 
     known = FrameworkModel("torch", process, shares, MACHINE_SEEN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from advisor.gate.check import GateResult, TargetResult
@@ -101,6 +102,8 @@ def _prediction(prediction: Prediction | None) -> dict[str, Any] | None:
         "high": prediction.high,
         "confidence": prediction.confidence,
         "unmeasured": list(prediction.unmeasured),
+        "operations_only": list(prediction.operations_only),
+        "kinds": [asdict(kind) for kind in prediction.kinds],
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from advisor.domain.words import count, unmeasured_text
+from advisor.domain.words import count, operations_text, unmeasured_text, workload_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.compare import PackageChange, is_significant
 from advisor.gate.findings import Finding
@@ -38,12 +38,12 @@ def describe_prediction(prediction: Prediction | None, not_predicted: str = "") 
     if prediction.changes:
         ratio = (
             f"{prediction.speedup:.3f}x [{prediction.low:.3f}, {prediction.high:.3f}] at {prediction.confidence:.0%}, "
-            f"workload `{prediction.workload}`"
+            f"{workload_text(prediction)}{operations_text(prediction)}"
         )
         return ratio if is_significant(prediction) else f"no significant difference: {ratio}"
     if prediction.unmeasured:
         return f"not predicted: {unmeasured_text(prediction.unmeasured)}"
-    return f"no significant difference for workload `{prediction.workload}`: no measured package differs"
+    return "no significant difference for any workload: no measured package differs"
 
 
 def listed_effects(prediction: Prediction | None, effects: Sequence[Effect]) -> Sequence[Effect]:

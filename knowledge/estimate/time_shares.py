@@ -1,0 +1,102 @@
+"""Shares of a workload's time of the sizes and element types of its indicators.
+
+A prediction is a sum over these, so they should depend on the knowledge base as little as possible: sizes that
+ship with the program always count equally; other sizes are weighted by the information about them. Names and the order
+of blocks have no influence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from knowledge.estimate.amplitudes import Amplitudes
+from knowledge.estimate.evidence import Contrast, Machine
+from knowledge.estimate.kernel import PARTS
+from knowledge.estimate.workloads import Workload
+
+
+class TimeShares(NamedTuple):
+    """Shares of a workload's time.
+
+    Attributes:
+        basis: List of the workload's parts that they come from, such as ``operations``; empty if nothing was compared.
+        shares: Share of each indicator, by label and family; they sum to 1, or there are none.
+    """
+
+    basis: str
+    shares: dict[tuple[str, str], float]
+
+
+def time_shares(
+    contrasts: Sequence[Contrast], workload: Workload, amplitudes: Amplitudes, machine: Machine
+) -> TimeShares:
+    """Return the shares of the time, by the first list of parts of which versions were compared.
+
+    A part counts only if versions were compared at it. Its share is divided evenly among its sizes and element types
+    that ship with the program for this framework and device. If none ships, it is divided among the compared ones in
+    proportion to the information about them, so a block of a busy machine has little influence.
+
+    Args:
+        contrasts: Contrasts of one framework and device.
+        workload: The workload.
+        amplitudes: Amplitudes of the framework and device; they have scales for the shipped labels.
+        machine: Machine that the prediction is for.
+    """
+    rows = [
+        c
+        for c in contrasts
+        if (not workload.backends or c.backend in workload.backends) and c.side.version != c.reference.version
+    ]
+    for basis, parts in workload.parts.items():
+        compared = [(part, [c for c in rows if part.matches(c.label, c.family)]) for part in parts]
+        total = sum(part.share for part, members in compared if members)
+        shares: dict[tuple[str, str], float] = {}
+        for part, members in compared:
+            if not members:
+                continue
+            shipped = [
+                label
+                for label in amplitudes.scales
+                if label.startswith(f"{part.indicator}@") and part.matches(label, part.indicator)
+            ]
+            by_label: dict[str, list[Contrast]] = {}
+            for c in members:
+                by_label.setdefault(c.label, []).append(c)
+            weights = dict.fromkeys(sorted(shipped), 1.0) or {
+                label: _information(listed, amplitudes, machine) for label, listed in sorted(by_label.items())
+            }
+            for label, weight in weights.items():
+                key = label, part.indicator
+                shares[key] = shares.get(key, 0.0) + part.share / total * weight / sum(weights.values())
+        if shares:
+            return TimeShares(basis, shares)
+    return TimeShares("", {})
+
+
+def _information(contrasts: Iterable[Contrast], amplitudes: Amplitudes, machine: Machine) -> float:
+    """Return the information about an indicator: the precision of the best contrast of each block, summed over blocks.
+
+    Only the best contrast counts: many imprecise measurements do not replace a precise one.
+    """
+    best: dict[str, float] = {}
+    for c in contrasts:
+        variance = c.error**2 + amplitudes.label + amplitudes.arm + _of_other_machines(c.machine, amplitudes, machine)
+        best[c.block] = max(best.get(c.block, 0.0), 1 / variance)
+    return sum(best.values())
+
+
+def _of_other_machines(measured: Machine, amplitudes: Amplitudes, machine: Machine) -> float:
+    """Return the variance that a contrast has on another machine than its own."""
+    differs = {
+        "all": False,
+        "kind": measured.kind != machine.kind,
+        "machine": measured.identity != machine.identity,
+    }
+    effects = ("framework", "release")
+    # Effects of both versions of the contrast, on both machines.
+    return 4 * sum(
+        variance
+        for (effect, _, shared), variance in zip(PARTS, amplitudes.parts, strict=True)
+        if effect in effects and differs[shared]
+    )
