@@ -105,6 +105,7 @@ class FrameworkModel:
         self._shares = shares
         self._machine = machine
         self.basis = basis
+        self._representatives: dict[tuple[str, Version], str] = {}
 
     @cached_property
     def versions(self) -> frozenset[Version]:
@@ -144,9 +145,10 @@ class FrameworkModel:
         levels = posterior.levels()
         times = np.array(list(shares.values())) * np.exp(levels[-1] - levels[:-1])
         totals = times.sum(axis=1)
+        weights = times / totals[:, None]
         return Speeds(
             means=-np.log(totals),
-            sums=posterior.sums(range(len(sides)), times / totals[:, None], len(sides)),
+            sums=posterior.sums(np.vstack([weights, weights[:1]]), len(sides)),
             widening=self._process.amplitudes.widening,
         )
 
@@ -162,16 +164,17 @@ class FrameworkModel:
         """
         own, anchor = list(candidates[self._name]), baseline[self._name]
         sides: list[Side] = []
-        places: dict[tuple[Version, str, Version | None], int] = {}
+        places: dict[tuple[str, str, str], int] = {}
 
         def place(version: Version, companion: str = "", other: Version | None = None) -> int:
-            key = version, companion, other
             if companion and other == baseline.get(companion):
-                key = version, "", None
+                companion = ""
+            own_text = self._representative(self._name, version)
+            key = own_text, companion, self._representative(companion, other) if companion and other else ""
             if key not in places:
                 places[key] = len(sides)
-                stack = {**baseline, self._name: version, **({companion: other} if companion else {})}
-                sides.append(self._whole({name: v for name, v in stack.items() if v is not None}))
+                stack = _changed(baseline, companion, other) if companion else baseline
+                sides.append(self._whole({**stack, self._name: version}))
             return places[key]
 
         changes = [
@@ -185,11 +188,14 @@ class FrameworkModel:
         for version, companion, other in changes:
             joint = place(version, companion, other)
             pairs += [(joint, base), (joint, place(version)), (joint, place(anchor, companion, other))]
-        speeds = self.speeds(sides)
-        scaled = iter(
-            PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance)
-            for gain in speeds.gains([one for one, _ in pairs], [other for _, other in pairs])
-        )
+        # Versions with one representative have the same gains.
+        distinct = list(dict.fromkeys(pairs))
+        gains = self.speeds(sides).gains([one for one, _ in distinct], [other for _, other in distinct])
+        by_pair = {
+            pair: PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance)
+            for pair, gain in zip(distinct, gains, strict=True)
+        }
+        scaled = iter([by_pair[pair] for pair in pairs])
         return FrameworkGains(
             framework=self._name,
             alone={version: next(scaled) for version in own},
@@ -236,15 +242,34 @@ class FrameworkModel:
         )
 
     def _whole(self, stack: Mapping[str, Version]) -> Side:
-        companions = {name: str(stack[name]) for name in self._companions if name in stack}
-        return Side(version=str(stack[self._name]), companions=companions, settings={})
+        companions = {name: self._representative(name, stack[name]) for name in self._companions if name in stack}
+        return Side(version=self._representative(self._name, stack[self._name]), companions=companions, settings={})
+
+    def _representative(self, name: str, version: Version) -> str:
+        """Return the version that stands for a version: its minor release, if nothing of that was measured."""
+        key = name, version
+        if key not in self._representatives:
+            exact = (name, version.major, version.minor) in self._measured_releases or version.local
+            self._representatives[key] = str(version) if exact else f"{version.major}.{version.minor}"
+        return self._representatives[key]
+
+    @cached_property
+    def _measured_releases(self) -> frozenset[tuple[str, int, int]]:
+        """Minor releases of the framework and of its companions of which a version was measured."""
+        sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
+        texts = {(self._name, side.version) for side in sides}
+        texts |= {
+            (name, side.companions[name]) for side in sides for name in self._companions if name in side.companions
+        }
+        versions = [(name, Version(text)) for name, text in texts]
+        return frozenset((name, version.major, version.minor) for name, version in versions)
 
     def estimate(self, stack: Mapping[str, Version], against: Mapping[str, Version], *, confidence: float) -> Estimate:
         """Return the predicted speed-up of a stack over another, with the contrasts that support it."""
         speeds = self.speeds([self._whole(stack), self._whole(against)])
         gain = self.gain(stack, against)
         half = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(max(0.0, gain.variance))
-        weights = speeds.sums.weights(0, 1).tolist()
+        weights = speeds.sums.contrast_weights(0, 1).tolist()
         weighted = sorted(
             zip(weights, self._process.contrasts, strict=True), key=lambda c: (-abs(c[0] * c[1].mean), c[1].label)
         )

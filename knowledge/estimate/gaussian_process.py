@@ -7,8 +7,9 @@ for Machine Learning, 2006, equations 2.23 and 2.24).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes, noise_of, places, points_of
@@ -22,38 +23,55 @@ MOST_CONTRASTS = 5000
 """Maximum number of contrasts that a process is conditioned on: the last ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Posterior of weighted sums over indicators, each of the log speed of a stack over that of one anchor.
+    """Posterior of weighted sums over indicators, one of each stack, of its log speed over that of one anchor."""
 
-    Attributes:
-        mean: Means (n,).
-        cross: Prior covariance with each kind of contrast (n, kinds).
-        whitened: ``cross``, whitened by the contrasts' covariance (n, kinds): the contrasts reduce the covariance of
-            two sums by the inner product of their rows.
-        prior: Function from two arrays of indices to the prior covariances of these pairs of sums.
-        weigh: Function from a row of ``cross`` to the weight of each contrast.
-    """
+    def __init__(self, posterior: StackPosterior, weights: Array, anchor: int, cross: Array) -> None:
+        """Create the sums.
 
-    mean: Array
-    cross: Array
-    whitened: Array
-    prior: Callable[[Array, Array], Array]
-    weigh: Callable[[Array], Array]
+        Args:
+            posterior: Posterior of the stacks.
+            weights: Weights of the indicators for each stack (stacks, labels).
+            anchor: Index of the anchor.
+            cross: Prior covariance of each sum with each kind of contrast (stacks, kinds).
+        """
+        self._posterior = posterior
+        self._weights = weights
+        self._anchor = anchor
+        self._cross = cross
+        self._whitened = posterior.whiten(cross)
 
-    def variances(self, ones: Sequence[int], others: Sequence[int]) -> Array:
-        """Return the variances of the differences of pairs of sums, which are given by their indices."""
+    @property
+    def mean(self) -> Array:
+        """Means (stacks,)."""
+        return self._posterior.means(self._cross)
+
+    def covariances(self, ones: Sequence[int], others: Sequence[int]) -> Array:
+        """Return the covariances of pairs of sums, which are given by the indices of their stacks."""
         import numpy as np
 
         left, right = np.array(ones, dtype=int), np.array(others, dtype=int)
-        whitened = self.whitened[left] - self.whitened[right]
-        before = self.prior(left, left) + self.prior(right, right) - 2 * self.prior(left, right)
-        result: Array = np.maximum(before - np.einsum("ij,ij->i", whitened, whitened), 0.0)
+        prior = self._posterior.prior(self._weights, self._anchor, left, right)
+        result: Array = prior - np.einsum("ij,ij->i", self._whitened[left], self._whitened[right])
         return result
 
-    def weights(self, one: int, other: int) -> Array:
+    def variances(self, ones: Sequence[int], others: Sequence[int]) -> Array:
+        """Return the variances of the differences of pairs of sums, which are given by the indices of their stacks."""
+        import numpy as np
+
+        own = self._own_variances
+        variances = own[list(ones)] + own[list(others)] - 2 * self.covariances(ones, others)
+        result: Array = np.maximum(variances, 0.0)
+        return result
+
+    @cached_property
+    def _own_variances(self) -> Array:
+        every = range(len(self._weights))
+        return self.covariances(every, every)
+
+    def contrast_weights(self, one: int, other: int) -> Array:
         """Return the weight of each contrast in the difference of the means of two sums."""
-        return self.weigh(self.cross[one] - self.cross[other])
+        return self._posterior.weigh(self._cross[one] - self._cross[other])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,72 +190,86 @@ class StackPosterior:
             references: Index of its reference (kinds,).
         """
         self._design = design
-        self._parts = [(part, variance) for part, variance in zip(PARTS, parts, strict=True) if variance > 0]
         self._solved = solved
-        self._rows = rows
         self._heads = heads
-        self._arms = arms
-        effects = sorted({part[0] for part, _ in self._parts})
+        # Parts of one effect differ only in which indicators and machines share them: their covariances add up.
+        self._with_contrasts: dict[str, Array] = {}
+        self._with_each_other: dict[str, Array] = {}
+        for part, variance in zip(PARTS, parts, strict=True):
+            if variance > 0:
+                for sums, others in ((self._with_contrasts, arms), (self._with_each_other, rows)):
+                    sums[part[0]] = sums.get(part[0], 0.0) + variance * design.sharing(part, rows, others)
         column = heads[:, None]
         # Correlation of each stack with the contrasts, in each effect.
         self._correlations = {
-            e: design.correlation(e, column, arms[None, :]) - design.correlation(e, column, references[None, :])
-            for e in effects
+            effect: design.correlation(effect, column, arms[None, :])
+            - design.correlation(effect, column, references[None, :])
+            for effect in self._with_contrasts
         }
 
     def levels(self) -> Array:
         """Return the mean log speed of each stack at each indicator (stacks, labels)."""
-        import numpy as np
-
-        levels = np.zeros((len(self._heads), len(self._rows)))
-        for part, variance in self._parts:
-            shared = self._design.sharing(part, self._rows, self._arms)
-            levels += variance * (self._correlations[part[0]] * self._solved.projected_means) @ shared.T
+        means = self._solved.projected_means
+        levels: Array = sum(
+            correlations @ (self._with_contrasts[effect] * means).T
+            for effect, correlations in self._correlations.items()
+        )
         return levels
 
-    def sums(self, stacks: Sequence[int], weights: Array, anchor: int) -> Sums:
-        """Return weighted sums over the indicators, each of the log speed of a stack over that of the anchor.
+    def sums(self, weights: Array, anchor: int) -> Sums:
+        """Return weighted sums over the indicators, one of each stack, of its log speed over that of the anchor.
 
         Args:
-            stacks: Index of the stack of each sum (n,).
-            weights: Weights of the indicators in each sum (n, labels).
+            weights: Weights of the indicators for each stack (stacks, labels).
             anchor: Index of the anchor.
         """
         import numpy as np
+
+        cross = np.zeros((len(weights), len(self._solved.first)))
+        for effect, correlations in self._correlations.items():
+            # One row is enough if the indicators have the same weights for all stacks.
+            distinct = weights[:1] if np.array_equal(weights, np.broadcast_to(weights[:1], weights.shape)) else weights
+            cross += (correlations - correlations[anchor]) * (distinct @ self._with_contrasts[effect])
+        return Sums(self, weights, anchor, cross)
+
+    def prior(self, weights: Array, anchor: int, left: Array, right: Array) -> Array:
+        """Return the prior covariances of pairs of sums; see :meth:`sums`.
+
+        Args:
+            weights: Weights of the indicators for each stack (stacks, labels).
+            anchor: Index of the anchor.
+            left: Indices of the stacks of the first sums (n,).
+            right: Indices of the stacks of the second sums (n,).
+        """
+        import numpy as np
+
+        ones, others, base = self._heads[left], self._heads[right], self._heads[[anchor]]
+        covariances = np.zeros(len(left))
+        for effect, shared in self._with_each_other.items():
+            correlation = self._design.correlation(effect, ones, others)
+            correlation -= self._design.correlation(effect, ones, base)
+            correlation -= self._design.correlation(effect, base, others)
+            correlation += self._design.correlation(effect, base, base)
+            covariances += correlation * ((weights[left] @ shared) * weights[right]).sum(axis=1)
+        return covariances
+
+    def whiten(self, cross: Array) -> Array:
+        """Return prior covariances with the contrasts, whitened by the contrasts' covariance."""
+        whitened: Array = cross @ self._solved.root
+        return whitened
+
+    def means(self, cross: Array) -> Array:
+        """Return the means of sums with these prior covariances with the contrasts."""
+        means: Array = cross @ self._solved.projected_means
+        return means
+
+    def weigh(self, row: Array) -> Array:
+        """Return the weight of each contrast in the mean of a sum with these prior covariances with the contrasts."""
         from scipy.linalg import solve_triangular
 
-        solved, places = self._solved, np.array(stacks, dtype=int)
-        cross = np.zeros((len(places), len(self._arms)))
-        for part, variance in self._parts:
-            correlation = self._correlations[part[0]]
-            shared = weights @ self._design.sharing(part, self._rows, self._arms)
-            cross += variance * (correlation[places] - correlation[anchor]) * shared
-        heads, base = self._heads[places], np.full(len(places), self._heads[anchor])
-
-        def prior(left: Array, right: Array) -> Array:
-            covariances = np.zeros(len(left))
-            for part, variance in self._parts:
-                ways = [
-                    self._design.correlation(part[0], one[left], other[right])
-                    for one in (heads, base)
-                    for other in (heads, base)
-                ]
-                shared = self._design.sharing(part, self._rows, self._rows)
-                sums = np.einsum("ij,jk,ik->i", weights[left], shared, weights[right], optimize=True)
-                covariances += variance * (ways[0] - ways[1] - ways[2] + ways[3]) * sums
-            return covariances
-
-        def weigh(row: Array) -> Array:
-            result: Array = solve_triangular(solved.factor.T, solved.kinds @ row, lower=False)
-            return result
-
-        return Sums(
-            mean=cross @ solved.projected_means,
-            cross=cross,
-            whitened=cross @ solved.root,
-            prior=prior,
-            weigh=weigh,
-        )
+        solved = self._solved
+        weights: Array = solve_triangular(solved.factor.T, solved.kinds @ row, lower=False)
+        return weights
 
 
 def predict_held_out(fitted: Sequence[Contrast], held_out: Sequence[Contrast]) -> tuple[Array, Array]:

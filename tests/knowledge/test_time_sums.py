@@ -83,8 +83,10 @@ def joint_posterior(
     """Return means and covariance of the log speed of stacks over the last one, stack by stack, at each indicator."""
     posterior = process.posterior(sides, labels, machine)
     count, stacks = len(labels), len(sides) - 1
-    places = [stack for stack in range(stacks) for _ in labels]
-    sums = posterior.sums(places, np.tile(np.eye(count), (stacks, 1)), stacks)
+    # One sum for each stack and indicator: the posterior of the same stack, once for each indicator.
+    repeated = process.posterior([side for side in sides for _ in labels], labels, machine)
+    sums = repeated.sums(np.tile(np.eye(count), (stacks + 1, 1)), stacks * count)
     rows, columns = (index.ravel() for index in np.indices((stacks * count, stacks * count)))
-    prior = sums.prior(rows, columns).reshape(stacks * count, -1)
-    return sums.mean, prior - sums.whitened @ sums.whitened.T
+    levels = posterior.levels()
+    means = (levels[:-1] - levels[-1]).ravel()
+    return means, sums.covariances(rows, columns).reshape(stacks * count, -1)
