@@ -31,7 +31,7 @@ from knowledge.estimate.evidence import Contrast, Machine, Side, evidence_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
 from knowledge.estimate.mlperf import score_submissions, software_gains
-from knowledge.estimate.workloads import workload_catalogue
+from knowledge.estimate.workloads import Workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base
 
 Array = NDArray[np.float64]
@@ -291,6 +291,20 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
         print(f"| {name} | {len(values)} | {changes} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
 
 
+def even_shares(workload: Workload, labels: Sequence[tuple[str, str]]) -> dict[str, float]:
+    """Return the share of each label, by the first list of parts that some stand for; evenly among a part's labels."""
+    for parts in workload.parts.values():
+        matching = [(part, [la for la, family in labels if part.matches(la, family)]) for part in parts]
+        total = sum(part.share for part, members in matching if members)
+        share: dict[str, float] = {}
+        for part, members in matching:
+            for label in members:
+                share[label] = share.get(label, 0.0) + part.share / total / len(members)
+        if share:
+            return share
+    return {}
+
+
 def regret_of_choices(
     inside: Sequence[Contrast], training: Sequence[Contrast], versions: Sequence[str], risks: Sequence[float]
 ) -> dict[str, list[tuple[float, bool]]]:
@@ -301,19 +315,15 @@ def regret_of_choices(
     reference = inside[0].reference
     sides: dict[str, Side] = {c.side.version: c.side for c in inside} | {reference.version: reference}
     for workload in workload_catalogue().values():
-        families = {c.family for c in inside} & workload.weights.keys()
-        if not families or (workload.backends and inside[0].backend not in workload.backends):
+        if workload.backends and inside[0].backend not in workload.backends:
             continue
         # Only indicators that all versions were measured at: without one, a version seems as fast as the reference.
         complete = {c.label for c in inside if sum(d.label == c.label for d in inside) == len(versions) - 1}
-        relevant = [c for c in inside if c.family in families and c.label in complete]
-        labels = sorted({(c.label, c.family) for c in relevant})
-        if not labels:
+        labels = sorted({(c.label, c.family) for c in inside if c.label in complete})
+        share = even_shares(workload, labels)
+        relevant = [c for c in inside if c.label in share]
+        if not relevant:
             continue
-        total = sum(workload.weights[f] for f in {family for _, family in labels})
-        share = {
-            label: workload.weights[family] / total / sum(f == family for _, f in labels) for label, family in labels
-        }
         times, doubt = dict.fromkeys(versions, 0.0), dict.fromkeys(versions, 0.0)
         times[reference.version] = 1.0
         for c in relevant:
@@ -327,7 +337,7 @@ def regret_of_choices(
         def note(name: str, version: str, best: float = best, truth: Mapping[str, float] = truth) -> None:
             losses[name].append((math.expm1(best - truth[version]), version != versions[-1]))
 
-        shares = {(label, family): share[label] for label, family in labels}
+        shares = {(label, family): share[label] for label, family in labels if label in share}
         speeds = FrameworkModel("", process, shares, inside[0].machine).speeds([sides[v] for v in versions])
         # The advice is relative to the newest version.
         gains = speeds.gains(range(len(versions)), [len(versions) - 1] * len(versions))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
     from advisor.resolve.recommend import ResolutionRequest
     from knowledge.estimate.interface import Estimator
+    from knowledge.estimate.kinds import KindsEstimator
+    from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.store.sql import SqlKnowledgeBase
 
 logger = logging.getLogger(__name__)
@@ -333,7 +335,7 @@ def open_writable_store(address: str | None) -> SqlKnowledgeBase:
 
 
 @contextmanager
-def open_estimator(context: TargetContext) -> Iterator[Estimator]:
+def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator | KindsEstimator]:
     """Open the predictions for a target.
 
     Raises:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from advisor.resolve.prices import Price
     from advisor.resolve.problem import Candidate
     from advisor.resolve.recommend import Advice, ResolutionRequest
-    from knowledge.estimate.interface import Estimator
+    from knowledge.estimate.kinds import KindsEstimator
+    from knowledge.estimate.posterior import PosteriorEstimator
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class AdviceSession:
 
     context: TargetContext
     client: IndexClient
-    estimator: Estimator
+    estimator: PosteriorEstimator | KindsEstimator
     current: Lock | None
     _request: ResolutionRequest | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)

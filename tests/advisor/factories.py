@@ -28,10 +28,10 @@ from knowledge.estimate.interface import (
 )
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
-from knowledge.estimate.workloads import find_workload
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Rule
 from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.package_index import PackageIndex
 
 MACHINE = HardwareProfile(name="made-up", cpu=Cpu(architecture="x86_64", microarchitecture="zen4"))
@@ -58,7 +58,7 @@ def build_problem(
 def empty_estimator() -> PosteriorEstimator:
     """Create an estimator over an empty knowledge base."""
     empty = open_knowledge_base("sqlite://", shipped=False)
-    return PosteriorEstimator(ModelCache(empty), hardware=MACHINE, workload=find_workload("equal"), frameworks=())
+    return PosteriorEstimator(ModelCache(empty), hardware=MACHINE, workload=EVERY_OPERATION, frameworks=())
 
 
 def recommend_stack(

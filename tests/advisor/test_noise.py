@@ -14,8 +14,8 @@ from advisor.resolve.objectives import speed_steps
 from knowledge.domain.observation import Observation
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
-from knowledge.estimate.workloads import find_workload
 from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE, RUN, observation
 
 VERSIONS = ("2.3.0", "2.2.0", "2.1.0", "2.0.0", "1.26.0")
@@ -68,7 +68,7 @@ def leaves_the_baseline(seed: int, noise: Noise, gain: float = 0.0) -> bool:
     with open_knowledge_base("sqlite://", shipped=False) as store:
         store.add(knowledge(seed, noise, gain))
         estimator = PosteriorEstimator(
-            ModelCache(store), hardware=MACHINE, workload=find_workload("equal"), frameworks=("numpy",)
+            ModelCache(store), hardware=MACHINE, workload=EVERY_OPERATION, frameworks=("numpy",)
         )
         offered = {"numpy": [Version(version) for version in VERSIONS]}
         terms = estimator.terms(offered, {"numpy": Version(VERSIONS[0])})

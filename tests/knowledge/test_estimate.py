@@ -17,10 +17,11 @@ from knowledge.estimate.evidence import evidence_of, machine_of
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
-from knowledge.estimate.workloads import find_workload, workload_catalogue
+from knowledge.estimate.workloads import workload_catalogue
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.indicators import INDICATORS
 from pi_runners.vocabulary import BACKENDS
+from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE, block, observation
 
 
@@ -35,7 +36,7 @@ def estimator(
     store = open_knowledge_base("sqlite://", shipped=False)
     store.add(observations if as_they_are else of_unshipped(observations))
     return PosteriorEstimator(
-        ModelCache(store), hardware=hardware, workload=find_workload("equal"), frameworks=("numpy", "torch")
+        ModelCache(store), hardware=hardware, workload=EVERY_OPERATION, frameworks=("numpy", "torch")
     )
 
 

@@ -18,7 +18,7 @@ from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain, ScoreTerms
 from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.time_shares import time_shares
-from knowledge.estimate.workloads import find_workload
+from tests.knowledge.every_operation import EVERY_OPERATION
 
 HERE = Machine(identity="here", name="zen4", kind="cpu zen4", family="cpu AuthenticAMD")
 ELSEWHERE = Machine(identity="there", name="icelake", kind="cpu icelake", family="cpu GenuineIntel")
@@ -152,7 +152,6 @@ def test_a_block_shifts_a_prediction_according_to_its_error(
 
 SIZES = [f"{name}[n={n}] float32 torch/cpu" for name in ("sort@1", "sort@2", "matmul@1") for n in (8, 16, 32)]
 SORTS = [label for label in SIZES if label.startswith("sort")]
-EQUAL = find_workload("equal")
 NOTHING_SHIPS = shipped_amplitudes("torch", "cpu")
 
 
@@ -173,7 +172,7 @@ def test_shipped_sizes_count_regardless_of_the_knowledge_base(
     stored = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b1", label=label) for label in earlier]
     more = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b2", label=label) for label in added]
 
-    was, now = (time_shares(rows, EQUAL, amplitudes, HERE) for rows in (stored, [*stored, *more]))
+    was, now = (time_shares(rows, EVERY_OPERATION, amplitudes, HERE).shares for rows in (stored, [*stored, *more]))
 
     for family in {family for _, family in was}:
         of_family = {label for label in shipped if label.startswith(f"{family}@")}
@@ -199,7 +198,7 @@ def as_contrast(row: tuple[str, str, float, float, str], block: str) -> Contrast
 
 def gain_of_workload(contrasts: Sequence[Contrast]) -> PredictedGain:
     process = GaussianProcess(contrasts, NOTHING_SHIPS)
-    fitted = FrameworkModel("torch", process, time_shares(contrasts, EQUAL, NOTHING_SHIPS, HERE), HERE)
+    fitted = FrameworkModel("torch", process, time_shares(contrasts, EVERY_OPERATION, NOTHING_SHIPS, HERE).shares, HERE)
     return fitted.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
 
 
@@ -269,7 +268,7 @@ def test_many_imprecise_contrasts_do_not_outweigh_one_precise_contrast() -> None
         for minor in range(1, 9)
     ]
 
-    shares = time_shares([quiet, *noisy], EQUAL, NOTHING_SHIPS, HERE)
+    shares = time_shares([quiet, *noisy], EVERY_OPERATION, NOTHING_SHIPS, HERE).shares
 
     assert shares[SORTS[1], "sort"] < 0.02
 
@@ -280,7 +279,7 @@ def test_blocks_of_this_machine_count_more_than_blocks_of_other_machines() -> No
         for label, machine in zip(SORTS[:2], (HERE, ELSEWHERE), strict=True)
     ]
 
-    here, there = (time_shares(rows, EQUAL, NOTHING_SHIPS, machine) for machine in (HERE, ELSEWHERE))
+    here, there = (time_shares(rows, EVERY_OPERATION, NOTHING_SHIPS, machine).shares for machine in (HERE, ELSEWHERE))
 
     assert here[SORTS[0], "sort"] > 0.7
     assert there[SORTS[0], "sort"] == pytest.approx(1 - here[SORTS[0], "sort"])

@@ -24,9 +24,10 @@ from knowledge.estimate.kernel import distances
 from knowledge.estimate.model_cache import ModelCache, framework_contrasts, frameworks_of, shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.time_shares import time_shares
-from knowledge.estimate.workloads import find_workload
+from knowledge.estimate.workloads import Part, find_workload
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
+from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE, RUN, observation
 
 
@@ -60,7 +61,7 @@ def store() -> Iterator[SqlKnowledgeBase]:
 
 def estimator(store: SqlKnowledgeBase) -> PosteriorEstimator:
     return PosteriorEstimator(
-        ModelCache(store), hardware=MACHINE, workload=find_workload("equal"), frameworks=("torch", "numpy")
+        ModelCache(store), hardware=MACHINE, workload=EVERY_OPERATION, frameworks=("torch", "numpy")
     )
 
 

@@ -89,4 +89,4 @@ def joint_posterior(
     rows, columns = (index.ravel() for index in np.indices((stacks * count, stacks * count)))
     levels = posterior.levels()
     means = (levels[:-1] - levels[-1]).ravel()
-    return means, sums.covariances(rows, columns).reshape(stacks * count, -1)
+    return means, sums.covariances(rows.tolist(), columns.tolist()).reshape(stacks * count, -1)

@@ -16,7 +16,7 @@ from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK
 from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
-from knowledge.estimate.workloads import find_workload
+from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE
 
 HERE = Machine(identity=MACHINE.identity, name="zen4", kind="cpu zen4", family="cpu AuthenticAMD")
@@ -74,7 +74,7 @@ def estimator(contrasts: Sequence[Contrast], widening: float) -> PosteriorEstima
     return PosteriorEstimator(
         Models(contrasts, widening),  # type: ignore[arg-type]
         hardware=MACHINE,
-        workload=find_workload("equal"),
+        workload=EVERY_OPERATION,
         frameworks=("torch", "jax"),
     )
 
