@@ -32,7 +32,7 @@ from pi_runners.matrix import Arm
 from pi_runners.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.telemetry import summarise
 
-_PROGRAM_FOLDERS = ("harness", "indicators", "backends")
+_PROGRAM_FOLDERS = ("harness", "indicators", "backends", "models")
 _CLOCK_JUMP_SECONDS = 1.0
 _SILENT_PROCESSES = 2
 """Consecutive processes without any result after which the remaining indicators of an arm are given up."""
@@ -364,7 +364,7 @@ def write_program(directory: Path) -> Path:
         add("pi_runners/__init__.py", b"")
         for folder in _PROGRAM_FOLDERS:
             for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
-                if file.name.endswith((".py", ".gz")):
+                if file.name.endswith((".py", ".gz", ".json")) and file.name != "reference.py":
                     add(f"pi_runners/{folder}/{file.name}", file.read_bytes())
     digest = hashlib.sha256(content.getvalue()).hexdigest()[:12]
     path = directory / f"harness-{digest}.pyz"

@@ -158,6 +158,20 @@ class Backend:
         """Return a training of ``weights`` by gradient descent on ``loss(backend, weights, *batch)``."""
         raise self._lacks("training")
 
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+        """Build a whole model from the framework's own layers.
+
+        Args:
+            network: Definition, a :class:`pi_runners.models.network.Network`.
+            parameters: Parameters of the model; those of its size, such as the batch, may change later.
+            mode: ``training``, ``inference``, ``prefill`` or ``decode``.
+            inputs: Inputs for a first forward pass, which creates the layers.
+
+        Returns:
+            A :class:`pi_runners.models.layers.BuiltModel`.
+        """
+        raise self._lacks("whole models")
+
     def reference(self) -> "Backend":
         """Return a backend of the same framework and device with single precision."""
         return type(self)(self.device, "float32", {})

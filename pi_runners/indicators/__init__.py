@@ -16,6 +16,7 @@ from pi_runners.indicators.recurrent import Recurrent
 from pi_runners.indicators.row_operations import Elementwise, Embedding, Fft, Reduction, Softmax, Sort
 from pi_runners.indicators.startup import Startup
 from pi_runners.indicators.training import TimeToQuality, TrainingStep
+from pi_runners.indicators.whole_model import WholeModel
 
 INDICATORS: Dict[str, Indicator] = {
     indicator.name: indicator
@@ -36,6 +37,7 @@ INDICATORS: Dict[str, Indicator] = {
         TrainingStep(),
         TimeToQuality(),
         Inference(),
+        WholeModel(),
         Memory(),
         Transfer(),
         Roofline(),
