@@ -25,20 +25,26 @@ class Counts(NamedTuple):
     read_weights: float
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
+    """An array without elements.
+
+    Attributes:
+        shape: Canonical lengths of the axes.
+    """
+
     shape: Tuple[int, ...]
 
 
 def count(network: Network, p: Parameters, mode: str) -> Counts:
     """Return the counts of the forward pass."""
-    counter = _CountingLayers()
-    inputs = [_Shape(spec.shape) for spec in network.inputs(p, mode)]
+    counter = CountingLayers()
+    inputs = [Shape(spec.shape) for spec in network.inputs(p, mode)]
     network.forward(counter, inputs, p, mode)
     elements = counter.elements + sum(product(i.shape) for i in inputs)
     return Counts(float(sum(counter.weights.values())), counter.flops, float(elements), counter.read_weights)
 
 
-class _CountingLayers(Layers):
+class CountingLayers(Layers):
     """Applies layers to canonical shapes."""
 
     def __init__(self) -> None:
@@ -48,9 +54,9 @@ class _CountingLayers(Layers):
         self.read_weights = 0.0
         self._tables: Dict[str, Tuple[int, int]] = {}
 
-    def _result(self, *shape: int) -> _Shape:
+    def _result(self, *shape: int) -> Shape:
         self.elements += product(shape)
-        return _Shape(tuple(shape))
+        return Shape(tuple(shape))
 
     def _weight(self, name: str, count: int, read: Optional[int] = None) -> None:
         self.weights[name] = count
@@ -116,7 +122,7 @@ class _CountingLayers(Layers):
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
         self._attention(name, x, x.shape[1])
-        return _Shape(x.shape)
+        return Shape(x.shape)
 
     def cached_attention(
         self, name: str, x: Array, heads: int, keys: Array, values: Array
@@ -124,7 +130,7 @@ class _CountingLayers(Layers):
         length = keys.shape[2] + 1
         self._attention(name, x, length)
         shape = (*keys.shape[:2], length, keys.shape[3])
-        return _Shape(x.shape), self._result(*shape), self._result(*shape)
+        return Shape(x.shape), self._result(*shape), self._result(*shape)
 
     def lstm(
         self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
@@ -132,7 +138,7 @@ class _CountingLayers(Layers):
         batch, length, inputs = x.shape
         self._weight(name, 4 * hidden * (inputs + hidden + 1))
         self.flops += 2.0 * batch * length * 4 * hidden * (inputs + hidden)
-        last = _Shape((batch, hidden))
+        last = Shape((batch, hidden))
         return self._result(batch, length, hidden), (last, last)
 
     def relu(self, x: Array) -> Array:
@@ -159,10 +165,10 @@ class _CountingLayers(Layers):
         return self._result(*x.shape[:-1], x.shape[-1] + y.shape[-1])
 
     def as_sequence(self, x: Array) -> Array:
-        return _Shape((x.shape[0], product(x.shape[2:]), x.shape[1]))
+        return Shape((x.shape[0], product(x.shape[2:]), x.shape[1]))
 
     def token(self, x: Array, position: int) -> Array:
-        return _Shape((x.shape[0], x.shape[2]))
+        return Shape((x.shape[0], x.shape[2]))
 
     def attend(self, queries: Array, memory: Array) -> Array:
         self.flops += 4.0 * product(queries.shape) * memory.shape[1]
@@ -176,4 +182,4 @@ class _CountingLayers(Layers):
 
     def rows(self, x: Array) -> Array:
         width = x.shape[1] if len(x.shape) == 4 else x.shape[-1]
-        return _Shape((product(x.shape) // width, width))
+        return Shape((product(x.shape) // width, width))
