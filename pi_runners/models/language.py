@@ -55,7 +55,12 @@ class Gpt2(Network):
     name = "gpt2"
     summary = "GPT-2 small: language model"
     source = "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf"
-    published = Published(124_439_808, 0, {"batch": 1, "length": 128}, "https://huggingface.co/openai-community/gpt2")
+    published = Published(
+        124_439_808,
+        0,
+        {"batch": 1, "length": 128},
+        "https://github.com/karpathy/llm.c/blob/836ec640f39a9bf6148ee96fc1c5445f4abeeeb7/README.md (`num_parameters`)",
+    )
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "length": Parameter("tokens of a sequence; when decoding, of the sequence so far", most=1023),

@@ -10,7 +10,7 @@ from pi_runners.models.layers import Inputs, Layers
 from pi_runners.models.network import BATCH, Network, Published
 
 _CLASSES = 1000
-_TORCHVISION = "https://docs.pytorch.org/vision/stable/models.html#table-of-all-available-classification-weights"
+_TORCHVISION = "https://pytorch.org/vision/stable/models/generated/torchvision.models.{}.html"
 _SIZE = Parameter("height and width of an image, a multiple of 32", least=32, most=4096)
 
 
@@ -35,7 +35,7 @@ class ResNet50(_ImageNetwork):
     name = "resnet50"
     summary = "ResNet-50 v1.5: image classification"
     source = "https://arxiv.org/abs/1512.03385 table 1"
-    published = Published(25_557_032, 4.09e9, {"batch": 1, "size": 224}, _TORCHVISION)
+    published = Published(25_557_032, 4.09e9, {"batch": 1, "size": 224}, _TORCHVISION.format("resnet50"))
     sets = {  # noqa: RUF012
         "small": {"training": {"batch": 4, "size": 64}, "inference": {"batch": 1, "size": 128}},
         "medium": {"training": {"batch": 8, "size": 128}, "inference": {"batch": 4, "size": 224}},
@@ -68,7 +68,7 @@ class MobileNetV2(_ImageNetwork):
     name = "mobilenet_v2"
     summary = "MobileNetV2: image classification with depthwise convolutions"
     source = "https://arxiv.org/abs/1801.04381 table 2"
-    published = Published(3_504_872, 0.30e9, {"batch": 1, "size": 224}, _TORCHVISION)
+    published = Published(3_504_872, 0.30e9, {"batch": 1, "size": 224}, _TORCHVISION.format("mobilenet_v2"))
     sets = {  # noqa: RUF012
         "small": {"training": {"batch": 8, "size": 64}, "inference": {"batch": 1, "size": 224}},
         "medium": {"training": {"batch": 16, "size": 128}, "inference": {"batch": 8, "size": 224}},
@@ -114,7 +114,7 @@ class VisionTransformer(_ImageNetwork):
     name = "vit_b16"
     summary = "ViT-B/16: image classification with a transformer"
     source = "https://arxiv.org/abs/2010.11929 table 1"
-    published = Published(86_567_656, 17.56e9, {"batch": 1, "size": 224}, _TORCHVISION)
+    published = Published(86_567_656, 17.56e9, {"batch": 1, "size": 224}, _TORCHVISION.format("vit_b_16"))
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "size": Parameter("height and width of an image, a multiple of 32", least=32, most=224),
@@ -148,7 +148,8 @@ class UNet(Network):
         31_037_698,
         0,
         {"batch": 1, "size": 32},
-        "https://github.com/milesial/Pytorch-UNet (three channels, two classes)",
+        "https://github.com/milesial/Pytorch-UNet (three channels, two classes, transposed convolutions; "
+        "without the biases of the convolutions before a normalisation)",
     )
     parameters = {"batch": BATCH, "size": _SIZE}  # noqa: RUF012
     sets = {  # noqa: RUF012
