@@ -10,6 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.api.campaign_session import CampaignSession, CollectionResult
+from advisor.api.campaigns import (
+    CampaignEstimate,
+    CampaignOptions,
+    ExecutorOptions,
+    find_campaign,
+    list_campaigns,
+    open_campaign,
+    plan_campaign,
+)
 from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, SamplingOptions
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.queries import compare, estimate
@@ -24,7 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdvisorError",
+    "CampaignEstimate",
+    "CampaignOptions",
+    "CampaignSession",
+    "CollectionResult",
     "EnvironmentOptions",
+    "ExecutorOptions",
     "IndexOptions",
     "IndicatorOptions",
     "InputError",
@@ -39,7 +54,11 @@ __all__ = [
     "compare",
     "estimate",
     "explain",
+    "find_campaign",
+    "list_campaigns",
     "measure",
+    "open_campaign",
+    "plan_campaign",
     "prices",
 ]
 

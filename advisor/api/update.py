@@ -28,6 +28,8 @@ from knowledge.estimate.interface import Effect, Prediction
 
 _TOOLS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
 """Locks that only their own tool writes."""
+NO_LOCK = "there was no lock to compare with"
+"""Why a change from no lock has no prediction."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +38,9 @@ class LockChange:
 
     Attributes:
         target: What the lock is for.
-        before: Versions of the lock.
+        before: Versions of the lock; none if there was no lock to compare with.
         optimum: The stack after the change, and its proof.
-        prediction: Predicted speed-up over the lock; none if the lock cannot run.
+        prediction: Predicted speed-up over the lock; none if there was none or it cannot run.
         effects: The same at each indicator.
         cleared: Findings of the gate that the change removes.
         remaining: Findings of the gate that fail before and after it.
@@ -51,7 +53,7 @@ class LockChange:
     """
 
     target: Target
-    before: Mapping[str, Version]
+    before: Mapping[str, Version] | None
     optimum: Optimum
     prediction: Prediction | None
     effects: Sequence[Effect]
@@ -67,7 +69,7 @@ class LockChange:
     @property
     def changes(self) -> tuple[PackageChange, ...]:
         """Packages that differ, by name."""
-        differences = changes_between(self.before, {str(c.name): c.version for c in self.optimum.stack})
+        differences = changes_between(self.before or {}, {str(c.name): c.version for c in self.optimum.stack})
         return tuple(c for c in differences if c.before is not None or not self.leaves_open)
 
 
@@ -78,14 +80,15 @@ def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> L
         session: The project.
         outputs: Locks that were written.
     """
-    advice, before = session.recommend(), session.current_versions or {}
+    advice, before = session.recommend(), session.current_versions
     stack = {str(c.name): c.version for c in advice.optimum.stack}
     return LockChange(
         target=session.context.target,
         before=before,
         optimum=advice.optimum,
-        prediction=session.estimator.predict(stack, before),
-        effects=sorted(session.estimator.effects(stack, before), key=effect_order),
+        prediction=None if before is None else session.estimator.predict(stack, before),
+        effects=() if before is None else sorted(session.estimator.effects(stack, before), key=effect_order),
+        not_predicted=NO_LOCK if before is None else "",
         reasons=advice.reasons,
         outputs=tuple(map(str, outputs)),
     )

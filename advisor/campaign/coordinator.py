@@ -28,6 +28,7 @@ from advisor.campaign.directory import (
 from advisor.campaign.engines import Engine, open_engine
 from advisor.campaign.submission_log import Submission, TaskState, batch_of, read_submission
 from advisor.campaign.worker import cells_in
+from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
@@ -104,7 +105,7 @@ class Coordinator:
         """Return all submissions, oldest first."""
         return tuple(
             read_submission(folder)
-            for folder in sorted(self.directory.batches.iterdir())
+            for folder in sorted(self.directory.batches.glob("*"))
             if (folder / "submission.json").exists()
         )
 
@@ -159,7 +160,7 @@ class Coordinator:
 
     def collect(self) -> int:
         """Store the spooled observations in the knowledge base; return the number of stored cells."""
-        count = 0
+        stored = 0
         waiting = list(self.directory.cells(self.directory.spool).items())
         for start in range(0, len(waiting), _CELLS_PER_TRANSACTION):
             group = waiting[start : start + _CELLS_PER_TRANSACTION]
@@ -168,14 +169,14 @@ class Coordinator:
             try:
                 self._sink.add(o for observations in readable.values() for o in observations)
             except KnowledgeBaseError as error:
-                rest = len(waiting) - count
-                cells = f"{rest} cell{'' if rest == 1 else 's'} not stored yet, in `{self.directory.spool}`"
+                rest = len(waiting) - stored
+                cells = f"{count(rest, 'cell')} not stored yet, in `{self.directory.spool}`"
                 self._warn_once(f"{error.message}; {cells}", error.hint)
-                return count
+                return stored
             for cell in readable:
                 self.directory.mark_stored(cell)
-            count += len(readable)
-        return count
+            stored += len(readable)
+        return stored
 
     def cancel(self) -> None:
         """Cancel every active task; results so far stay."""

@@ -13,7 +13,6 @@ if a task runs twice, for example because its node was considered lost, the firs
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gzip
 import json
 import os
@@ -25,6 +24,7 @@ from typing import Any
 
 from knowledge.domain.atomic_file import create_atomically, write_atomically
 from knowledge.domain.errors import InputError, UnavailableError
+from knowledge.domain.file_lock import lock_file
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import observation_file
 from pi_runners.campaign import Block
@@ -208,13 +208,8 @@ class CampaignDirectory:
     @contextlib.contextmanager
     def lock_coordinator(self) -> Iterator[bool]:
         """Lock the campaign for one coordinator; yield false if another process has the lock."""
-        with (self.path / "coordinator").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
+        with lock_file(self.path / "coordinator") or contextlib.nullcontext() as lock:
+            yield lock is not None
 
 
 def cell_files(plan: CampaignPlan, observations: Iterable[Observation]) -> Iterator[tuple[Cell, bytes]]:

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from advisor.cli.campaign import AttemptsOption, EngineOption
-from advisor.cli.campaign_monitor import Following, HomeOption, campaigns_folder, coordinated, engine_options, follow
+from advisor.cli.campaign import AttemptsOption, EngineOption, HomeOption, engine_options
+from advisor.cli.campaign_monitor import print_result, progress_display
 from advisor.cli.console import redraw, say, warn
-from advisor.cli.knowledge_sync import TokenOption, warn_of_quarantine
+from advisor.cli.knowledge_sync import TokenOption
 from advisor.cli.option_groups import expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
-from advisor.report.words import count
-
-if TYPE_CHECKING:
-    from advisor.campaign.coordinator import Coordinator
-    from advisor.campaign.directory import CampaignDirectory
-    from knowledge.domain.errors import UnavailableError
-    from knowledge.service.client import KnowledgeService
+from advisor.domain.words import count
 
 CampaignArgument = Annotated[
     str | None,
     typer.Argument(metavar="[CAMPAIGN]", help="Campaign name or a unique prefix; optional if there is only one."),
 ]
 _WATCH_SECONDS = 2.0
-_PATIENCE_SECONDS = 60.0
 
 
 def status(
@@ -43,17 +35,16 @@ def status(
     """Print the progress of campaigns: queued, running, done and failed, per stack and per node."""
     import json
 
-    from advisor.report.campaign import campaign_status, text
+    from advisor.api.campaigns import find_campaign
+    from advisor.report.campaign import text
 
     check_format(format)
     if campaign is None and home is None:
         _list(knowledge, format)
         return
-    place = _find(campaign, home, knowledge)
+    session = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
     while True:
-        coordinator = _reader(place)
-        coordinator.poll()
-        progress = campaign_status(coordinator)
+        progress = session.status()
         if format == "json":
             typer.echo(json.dumps(progress.record(), indent=None if watch else 2))
         else:
@@ -68,48 +59,24 @@ def _list(knowledge: str | None, format: str) -> None:
     """Print every campaign in one line."""
     import json
 
-    from advisor.campaign.directory import CampaignDirectory
-    from advisor.report.campaign import campaign_status
+    from advisor.api.campaigns import campaigns_directory, list_campaigns
 
-    folder = campaigns_folder(knowledge)
-    campaigns = []
-    for path in sorted(folder.glob("*/campaign.json")):
-        campaigns.append(campaign_status(_reader(CampaignDirectory(path.parent))))
+    campaigns = list_campaigns(knowledge=knowledge, warn=warn)
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in campaigns]}, indent=2))
         return
     for o in campaigns:
-        measured = o.total["done"] + o.total["failed"]
-        typer.echo(f"{o.name}: {o.state}, {measured} of {o.total.total()} measured")
+        typer.echo(f"{o.name}: {o.state}, {o.measured} of {o.total.total()} measured")
     if not campaigns:
-        typer.echo(f"there are no campaigns in `{folder}`")
+        typer.echo(f"there are no campaigns in `{campaigns_directory(knowledge)}`")
 
 
 def cancel(campaign: CampaignArgument = None, home: HomeOption = None, knowledge: KnowledgeOption = None) -> None:
     """Cancel running and waiting tasks; the observations so far are stored."""
-    from knowledge.domain.errors import UnavailableError
+    from advisor.api.campaigns import find_campaign
 
-    place = _find(campaign, home, knowledge)
-    following = Following(home=place, plan=place.plan(), knowledge=knowledge)
-    (place.path / "cancelled").touch()
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        with place.lock_coordinator() as alone:
-            mine = alone
-        if not mine:
-            # The process that coordinates the campaign sees the file, and cancels the tasks.
-            time.sleep(0.5)
-            continue
-        with coordinated(following) as coordinator:
-            coordinator.cancel()
-            while coordinator.step(None) and coordinator.is_active:
-                time.sleep(0.2)
-            results = len(place.cells(place.stored))
-        typer.echo(f"cancelled; {count(results, 'result')} stored")
-        return
-    raise UnavailableError(
-        f"the process that looks after `{following.plan.name}` does not end it", hint="end that process, then try again"
-    )
+    results = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn).cancel()
+    typer.echo(f"cancelled; {count(results, 'result')} stored")
 
 
 def retry(
@@ -128,32 +95,20 @@ def retry(
 
     A stack that crashed or could not be installed is an observation, and is not measured again.
     """
-    from advisor.campaign.engines import open_engine
-    from knowledge.domain.errors import InputError
+    from advisor.api.campaigns import find_campaign
 
-    place = _find(campaign, home, knowledge)
-    agreed = place.plan()
-    before = _reader(place).submissions()
-    if not before and executor is None:
-        raise InputError(f"nothing of `{agreed.name}` was submitted", hint="name an `--executor`")
-    name = executor or before[-1].engine
-    options = dict(before[-1].options) if before and before[-1].engine == name else {}
-    following = Following(
-        home=place,
-        plan=agreed,
-        knowledge=knowledge,
+    session = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
+    progress = session.retry(
+        failed=failed,
+        executor=executor,
+        options=engine_options(engine),
         attempts=attempts,
-        engine=open_engine(name, {**options, **_underscored(engine_options(engine))}, place, agreed),
+        progress=say,
+        report=progress_display(),
     )
-    with coordinated(following) as coordinator:
-        coordinator.resume(retry=failed)
-        complete = follow(following, coordinator)
-    if not complete:
+    print_result(session, progress)
+    if progress.state != "complete":
         raise typer.Exit(4)
-
-
-def _underscored(options: dict[str, str]) -> dict[str, str]:
-    return {name.replace("-", "_"): value for name, value in options.items()}
 
 
 def collect(
@@ -165,21 +120,14 @@ def collect(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store the observations so far; nothing is submitted."""
-    from advisor.report.campaign import campaign_status, text
+    from advisor.api.campaigns import find_campaign
+    from advisor.report.campaign import text
 
-    place = _find(campaign, home, knowledge)
-    following = Following(home=place, plan=place.plan(), knowledge=knowledge)
-    with coordinated(following) as coordinator:
-        before = len(place.cells(place.stored))
-        for path in logs or ():
-            coordinator.read_output(_bytes(path).decode("utf-8", "replace"))
-        coordinator.step(None)
-        gained = len(place.cells(place.stored)) - before
-        progress = campaign_status(coordinator)
-    typer.echo(text(progress))
-    waiting = len(place.cells(place.spool))
-    typer.echo(f"{count(gained, 'result')} collected{f', {waiting} not yet stored' if waiting else ''}")
-    if waiting:
+    result = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn).collect(logs or ())
+    typer.echo(text(result.status))
+    waiting = f", {result.waiting} not yet stored" if result.waiting else ""
+    typer.echo(f"{count(result.stored, 'result')} collected{waiting}")
+    if result.waiting:
         raise typer.Exit(4)
 
 
@@ -192,29 +140,11 @@ def forget(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Delete the directory of a campaign; its observations stay in the knowledge base."""
-    import shutil
+    from advisor.api.campaigns import find_campaign
 
-    from knowledge.domain.errors import InputError
-
-    place = _find(campaign, home, knowledge)
-    plan = place.plan()
-    with place.lock_coordinator() as alone:
-        if not alone:
-            raise InputError(
-                f"another process coordinates campaign `{plan.name}`", hint="cancel it with `advisor pi cancel`"
-            )
-        if not force and place.cells(place.spool):
-            raise InputError(
-                f"campaign `{plan.name}` has results that are not stored",
-                hint="store them with `advisor pi collect`, or add `--force`",
-            )
-        if not force and _reader(place).is_active:
-            raise InputError(
-                f"campaign `{plan.name}` has tasks that run or wait",
-                hint="cancel them with `advisor pi cancel`, or add `--force`",
-            )
-        shutil.rmtree(place.path)
-    typer.echo(f"forgot campaign `{plan.name}`: deleted `{place.path}`")
+    session = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
+    session.forget(force=force)
+    typer.echo(f"forgot campaign `{session.plan.name}`: deleted `{session.directory.path}`")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,118 +177,20 @@ def work(
     plan: Annotated[Path | None, typer.Option("--plan", help="File of the plan, if it is not in HOME.")] = None,
 ) -> None:
     """Measure one task of a campaign on this machine: what batch jobs run."""
-    from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
-    from advisor.campaign.worker import WorkerSettings, cell_line, run_task
-    from knowledge.domain.errors import InputError
-    from knowledge.hardware.detect import detect
-    from knowledge.service.client import KnowledgeService
+    from advisor.api.campaign_worker import WorkerOptions, run_worker
 
-    home = CampaignDirectory(folder)
-    agreed = home.plan() if plan is None else read_plan(_bytes(plan), where=str(plan))
-    if task >= len(agreed.tasks):
-        raise InputError(f"campaign `{agreed.name}` has no task {task}", hint=f"it has {len(agreed.tasks)}, from 0")
-    home.create(agreed)
-
-    service = KnowledgeService(options.push, options.token) if options.push else None
-    waiting: list[bytes] = []
-
-    def deliver(cell: Cell, content: bytes) -> None:
-        if options.print_cells:
-            typer.echo(cell_line(cell, content))
-        if service is not None:
-            waiting.append(content)
-            _push(service, waiting)
-
-    _make(options.environments)
-    with tempfile.TemporaryDirectory(
-        prefix="seshat-", dir=None if options.keep_environments else options.environments
-    ) as own:
-        settings = WorkerSettings(
-            hardware=detect(),
-            environments=options.environments if options.keep_environments and options.environments else Path(own),
+    run_worker(
+        folder,
+        task,
+        WorkerOptions(
+            environments=options.environments,
             keep_environments=options.keep_environments,
             memory_limit_bytes=None if options.memory_limit is None else options.memory_limit * 1e9,
-        )
-        observations = run_task(home, agreed, task, settings, deliver=deliver, progress=say)
-    say(f"task {task}: {observations} observations")
-    if service is not None and (problem := _push(service, waiting)) is not None:
-        raise problem
-
-
-def _push(service: KnowledgeService, waiting: list[bytes]) -> UnavailableError | None:
-    """Deliver what waits, oldest first; return why some of it still does."""
-    from knowledge.domain.errors import UnavailableError
-
-    while waiting:
-        try:
-            delivery = service.deliver(waiting[0])
-        except UnavailableError as error:
-            # Measuring continues: all observations are on the disk and in the output.
-            warn(error.message, hint=f"{len(waiting)} deliveries wait")
-            return error
-        warn_of_quarantine(delivery.quarantined)
-        del waiting[0]
-    return None
-
-
-def _make(folder: Path | None) -> None:
-    from knowledge.domain.errors import UnavailableError
-
-    if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UnavailableError(
-                f"`{folder}` cannot be created on this node: {error.strerror}",
-                hint="name another folder for environments",
-            ) from None
-
-
-def _bytes(path: Path) -> bytes:
-    from knowledge.domain.errors import InputError
-
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-
-
-class _NoSink:
-    """Refuses observations: commands that only read must not write."""
-
-    def add(self, observations: object) -> None:
-        raise AssertionError("a command that only reads stored observations")
-
-
-def _reader(place: CampaignDirectory) -> Coordinator:
-    """Return a coordinator that only reads."""
-    from advisor.campaign.coordinator import Coordinator
-
-    return Coordinator(place, place.plan(), sink=_NoSink(), warn=lambda message, hint: warn(message, hint=hint))
-
-
-def _find(campaign: str | None, home: Path | None, knowledge: str | None) -> CampaignDirectory:
-    """Return the folder of a campaign.
-
-    Raises:
-        InputError: If there is none of that name, or several.
-    """
-    from advisor.campaign.directory import CampaignDirectory
-    from knowledge.domain.errors import InputError
-
-    if home is not None:
-        return CampaignDirectory(home)
-    folder = campaigns_folder(knowledge)
-    names = [path.parent.name for path in sorted(folder.glob("*/campaign.json"))]
-    matches = [name for name in names if campaign in (None, name)] or [n for n in names if n.startswith(campaign or "")]
-    if len(matches) == 1:
-        return CampaignDirectory(folder / matches[0])
-    if not matches:
-        raise InputError(
-            f"there is no campaign `{campaign}` in `{folder}`" if campaign else f"there is no campaign in `{folder}`",
-            hint="`advisor pi status` lists them; `--home` names the folder of another one",
-        )
-    raise InputError(
-        f"`{campaign}` matches {', '.join(matches)}" if campaign else f"there are {len(matches)} campaigns",
-        hint=f"name one, such as `{matches[0]}`",
+            service=options.push,
+            token=options.token,
+        ),
+        plan=plan,
+        print_line=typer.echo if options.print_cells else None,
+        warn=warn,
+        progress=say,
     )

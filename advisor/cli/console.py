@@ -25,7 +25,7 @@ def say(text: str) -> None:
     typer.echo(visible(text), err=True)
 
 
-def warn(text: str, *, hint: str = "") -> None:
+def warn(text: str, hint: str = "") -> None:
     """Print a warning to the error output."""
     typer.echo(f"{typer.style('warning', fg='yellow', bold=True)}: {visible(text)}", err=True)
     _hint(hint)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.options import FormatOption, HardwareOption, check_format
+from advisor.domain.words import count
 
 if TYPE_CHECKING:
     from knowledge.domain.hardware import HardwareProfile
@@ -58,7 +59,7 @@ def _summary(profile: HardwareProfile) -> str:
 def _lines(profile: HardwareProfile) -> Iterator[str]:
     cpu = profile.cpu
     counts = [
-        f"{number} {name}{'' if number == 1 else 's'}"
+        count(number, name)
         for number, name in ((cpu.sockets, "socket"), (cpu.cores, "core"), (cpu.threads, "thread"))
         if number
     ]
@@ -87,7 +88,7 @@ def _lines(profile: HardwareProfile) -> Iterator[str]:
 def _numa(profile: HardwareProfile) -> str:
     if profile.numa_nodes is None:
         return "NUMA nodes not known"
-    return f"{profile.numa_nodes} NUMA node{'' if profile.numa_nodes == 1 else 's'}"
+    return count(profile.numa_nodes, "NUMA node")
 
 
 def _gpu(gpu: object) -> str:

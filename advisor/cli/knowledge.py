@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.admission import AdmittingSink
 from advisor.api.context import open_readable_store, open_writable_store
 from advisor.cli import knowledge_queries, knowledge_sync
 from advisor.cli.console import say, warn
@@ -33,7 +34,7 @@ def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> 
     with open_readable_store(knowledge) as store:
         content = store.content()
     if format == "json":
-        typer.echo(json.dumps(asdict(content), indent=2))
+        typer.echo(json.dumps({"schema_version": 1, **asdict(content)}, indent=2))
         return
     total = sum(number for _, number in content.observations)
     by_status = ", ".join(f"{number} {name}" for name, number in content.observations)
@@ -66,7 +67,7 @@ def import_(
     Implausible observations are quarantined: see `advisor knowledge quarantine`.
     """
     with open_writable_store(knowledge) as store:
-        sink = knowledge_sync.AdmittingSink(store, source=source or "")
+        sink = AdmittingSink(store, source=source or "", warn=warn)
         for place in sources:
             with ExitStack() as opened:
                 if _is_knowledge_base(place):
@@ -96,7 +97,7 @@ def _other(source: str) -> KnowledgeBase:
     return open_knowledge_base(source, shipped=False)
 
 
-def _import_file(sink: knowledge_sync.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
+def _import_file(sink: AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
     from knowledge.domain.errors import InputError
     from knowledge.exchange.files import DamagedLine, read_lines, read_observations
 

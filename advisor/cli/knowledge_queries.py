@@ -237,4 +237,7 @@ def mlperf_table(
             f"there is no score of round `{name}` in division `{division}`",
             hint=f"there is {rounds}" if rounds else "import results with `advisor knowledge import-mlperf PATH`",
         )
-    typer.echo(json.dumps(scores_record(matching), indent=2) if format == "json" else scores_text(matching))
+    if format == "json":
+        typer.echo(json.dumps({"schema_version": 1, "scores": scores_record(matching)}, indent=2))
+        return
+    typer.echo(scores_text(matching))

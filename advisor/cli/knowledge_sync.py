@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.admission import AdmittingSink
 from advisor.api.context import open_writable_store
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
-from advisor.report.words import count
 
 if TYPE_CHECKING:
-    from knowledge.admission.admit import AdmissionResult
     from knowledge.domain.observation import Observation
     from knowledge.service.client import DeliveryResult
     from knowledge.store.base import KnowledgeBase, QuarantinedObservation
@@ -36,31 +35,6 @@ sources = typer.Typer(help="Sources of observations.", no_args_is_help=True, ric
 _FEW = 10
 
 
-class AdmittingSink:
-    """Adds observations to a knowledge base, and warns of quarantined ones."""
-
-    def __init__(self, store: KnowledgeBase, *, source: str = "") -> None:
-        from knowledge.admission.admit import Admission
-        from pi_runners.catalogue import Indicators
-
-        self._admission = Admission(store, Indicators(), source=source)
-
-    def add(self, observations: Iterable[Observation]) -> AdmissionResult:
-        """Store plausible observations, and quarantine the others."""
-        result = self._admission.add(observations)
-        warn_of_quarantine([(q.observation.identity, q.reason) for q in result.quarantined])
-        return result
-
-
-def warn_of_quarantine(entries: Sequence[tuple[str, str]]) -> None:
-    """Warn of quarantined observations, with the first reason."""
-    if entries:
-        warn(
-            f"{count(len(entries), 'observation')} quarantined; the first because: {entries[0][1]}",
-            hint="`advisor knowledge quarantine list` prints the reasons; `accept` stores them, `drop` deletes them",
-        )
-
-
 def push(url: UrlArgument, token: TokenOption = "", knowledge: KnowledgeOption = None) -> None:
     """Send the observations that a service does not have; those that it has are not counted twice."""
     from knowledge.service.client import KnowledgeService
@@ -80,7 +54,7 @@ def pull(
 
     service = KnowledgeService(url, token)
     with open_writable_store(knowledge) as store:
-        sink = AdmittingSink(store, source=source or service.name)
+        sink = AdmittingSink(store, source=source or service.name, warn=warn)
 
         def add(observations: Iterable[Observation]) -> DeliveryResult:
             result = sink.add(observations)

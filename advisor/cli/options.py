@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,6 +69,34 @@ def read_moment(text: str, option: str) -> datetime:
     except ValueError:
         raise InputError(f"`{text}` is not a date", hint=f"write it as `{option} 2026-01-31`") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def read_pairs(
+    texts: Iterable[str], option: str, *, example: str = "name=value", allow_empty: bool = False
+) -> list[tuple[str, str]]:
+    """Read ``NAME=VALUE`` texts of an option.
+
+    Args:
+        texts: The texts.
+        option: The option, for the error message.
+        example: A correct text, for the error message.
+        allow_empty: Whether a value may be empty.
+
+    Returns:
+        Name and value of each text.
+
+    Raises:
+        InputError: If a text has no name or no value.
+    """
+    from knowledge.domain.errors import InputError
+
+    pairs = []
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name or not (value or allow_empty):
+            raise InputError(f"`{option} {text}` has no value", hint=f"write it as `{option} {example}`")
+        pairs.append((name, value))
+    return pairs
 
 
 def check_format(choice: str, *, among: Sequence[str] = ("text", "json"), what: str = "format") -> None:

@@ -14,8 +14,8 @@ from advisor.cli.campaign import campaign, plan
 from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.measure import EnvironmentGroup, MemoryLimitOption, ResultGroup, interruptible, write_output
 from advisor.cli.option_groups import IndexUrlOptions, expand_options
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
-from advisor.report.words import count
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_pairs
+from advisor.domain.words import count
 
 if TYPE_CHECKING:
     from advisor.api.measurement import IndicatorOptions, SamplingOptions
@@ -217,31 +217,15 @@ def show(
     typer.echo(block_table(observations))
 
 
-def _pairs(text: str, option: str) -> list[tuple[str, str]]:
-    from knowledge.domain.errors import InputError
-
-    pairs = []
-    for part in text.split(","):
-        name, equals, value = part.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            raise InputError(f"`{option} {text}` has no value", hint=f"write it as `{option} name=value`")
-        pairs.append((name.strip(), value.strip()))
-    return pairs
-
-
 def _parameters(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
-    return {name: _scalar(value) for name, value in _pairs(text, "--parameters")}
+    return {name: _scalar(value) for name, value in read_pairs(text.split(","), "--parameters")}
 
 
 def _axes(texts: list[str]) -> dict[str, list[Scalar]]:
     """Read `threads=1,2` into the values of each switch."""
-    axes: dict[str, list[Scalar]] = {}
-    for text in texts:
-        name, values = _pairs(text.replace(",", "\0"), "--settings")[0]
-        axes[name] = [_scalar(value) for value in values.split("\0")]
-    return axes
+    return {name: [_scalar(value) for value in values.split(",")] for name, values in read_pairs(texts, "--settings")}
 
 
 def _scalar(text: str) -> Any:

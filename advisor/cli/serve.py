@@ -29,18 +29,14 @@ def serve(
     import socket
 
     from knowledge.domain.errors import UnavailableError
+    from knowledge.domain.extras import needs_extra
     from pi_runners.catalogue import Indicators
 
-    try:
+    with needs_extra("serve", "`advisor serve`"):
         import uvicorn
 
         from knowledge.service.access import LOGGER
         from knowledge.service.app import create_app
-    except ImportError as error:
-        raise UnavailableError(
-            f"the service's libraries are not installed: {error.name}",
-            hint="install them with `pip install 'seshat-advisor[serve]'`",
-        ) from None
     with open_writable_store(knowledge) as store:
         app = create_app(store, Indicators(), most_bytes=int(most * 1e6))
         try:

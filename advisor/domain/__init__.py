@@ -1,1 +1,1 @@
-"""Values that several packages share: requirements and targets."""
+"""Values and phrases that several packages share: requirements, targets, words."""

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from advisor.domain.words import count
 from advisor.report.ratios import ratio_cells
-from advisor.report.words import count
 from knowledge.estimate.framework_model import Estimate
 from knowledge.estimate.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.estimate.stacks import StackComparisons, stack_name

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.api.session import AdviceResult
+from advisor.domain.words import count
 from advisor.report.interface import changes, target_line
 from advisor.report.score import score_lines
-from advisor.report.words import count
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
 from knowledge.domain.extras import needs_extra

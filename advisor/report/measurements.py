@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from advisor.domain.words import count
 from advisor.report.ratios import ratio_cells
-from advisor.report.words import count
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
 from knowledge.estimate.stacks import stack_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.report.words import count, quoted
+from advisor.domain.words import count, quoted
 
 if TYPE_CHECKING:
     from advisor.resolve.score_basis import ScoreBasis

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.api.session import AdviceResult
+from advisor.domain.words import count, quoted, unmeasured_text
 from advisor.project.sources import Proposal
 from advisor.report.interface import changes, changes_from_current, target_line
 from advisor.report.score import score_lines
-from advisor.report.words import count, quoted, unmeasured_text
 from knowledge.estimate.interface import PredictedChange, Prediction
 
 _MAX_LINES = 10

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from advisor.api.update import LockChange
+from advisor.api.update import NO_LOCK, LockChange
+from advisor.domain.words import count
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange
 from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import describe_changes, describe_prediction, listed_effects
 from advisor.report.digits import rounded
 from advisor.report.interface import target_line
-from advisor.report.words import count
 
 
 def update_text(change: LockChange) -> str:
@@ -82,7 +82,8 @@ def _speed(change: LockChange) -> str:
 def _size(change: LockChange) -> str:
     if not change.changes:
         return "nothing changes: the lock passes the gate" if change.is_smallest else "nothing changes"
-    words = f"{describe_changes(change.changes)}, of {count(len(change.before), 'package')}"
+    scope = NO_LOCK if change.before is None else f"of {count(len(change.before), 'package')}"
+    words = f"{describe_changes(change.changes)}, {scope}"
     if change.is_smallest:
         proof = "proven" if change.optimum.bounds[0].gap == 0 else "not proven"
         state = f"{proof} to be the smallest change"

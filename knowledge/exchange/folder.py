@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from knowledge.domain.errors import InputError, UnavailableError
+from knowledge.domain.file_lock import lock_file
 from knowledge.domain.observation import IndicatorRun, Observation
 from knowledge.exchange.files import write_observations
 
@@ -77,17 +78,14 @@ class ObservationFolder:
         Raises:
             UnavailableError: If another process holds the lock.
         """
-        import fcntl
-
         try:
-            self._lock = (self._path / ".lock").open("w", encoding="utf-8")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UnavailableError(
-                f"another process writes to the folder `{self._path}`", hint="wait for it, or name another folder"
-            ) from None
+            self._lock = lock_file(self._path / ".lock")
         except OSError as error:
             raise UnavailableError(f"the folder `{self._path}` cannot be written: {error}") from None
+        if self._lock is None:
+            raise UnavailableError(
+                f"another process writes to the folder `{self._path}`", hint="wait for it, or name another folder"
+            )
 
     @property
     def runs(self) -> Mapping[MeasuredRun, str]:

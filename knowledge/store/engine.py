@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from knowledge.domain.extras import needs_extra
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
@@ -36,6 +37,7 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
 
     Raises:
         KnowledgeBaseError: If it cannot be opened, or a newer version of the program created it.
+        MissingExtraError: If the driver of PostgreSQL is not installed.
     """
     engine, writable = _engine(address)
     name = engine.url.render_as_string(hide_password=True)
@@ -86,15 +88,12 @@ def _engine(address: str) -> tuple[Engine, bool]:
         if file is not None and writable:
             file.parent.mkdir(parents=True, exist_ok=True)
         # A read-only file is opened for each read: how depends on whether another process has it open.
-        engine = create_engine(url) if writable else create_engine(url.set(query={}), poolclass=NullPool)
+        with needs_extra("postgresql", "a PostgreSQL knowledge base"):
+            engine = create_engine(url) if writable else create_engine(url.set(query={}), poolclass=NullPool)
     except (ArgumentError, NoSuchModuleError) as error:
         raise KnowledgeBaseError(
             f"`{address}` is not the address of a knowledge base: {' '.join(str(error).split())}",
             hint="write `sqlite:///PATH` or `postgresql://USER@HOST/NAME`",
-        ) from None
-    except ImportError:
-        raise KnowledgeBaseError(
-            "the PostgreSQL driver is not installed", hint="install it with `pip install 'seshat-advisor[postgresql]'`"
         ) from None
     except OSError as error:
         raise KnowledgeBaseError(f"the knowledge base `{address}` cannot be created: {error}") from None

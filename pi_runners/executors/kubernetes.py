@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from knowledge.domain.extras import MissingExtraError, needs_extra
 from knowledge.domain.hardware import HardwareProfile
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus, tail_of
 from pi_runners.executors.manifests import KubernetesOptions, manifests
@@ -26,6 +27,10 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 # Reasons of a waiting container that need an action of the user:
 # https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/images/types.go
 _PERMANENT_REASONS = re.compile(r"ImagePull|ErrImage|InvalidImage|CreateContainer|RunContainerError")
+
+
+class MissingClientError(MissingExtraError, RefusedError):
+    """Raised when the Kubernetes client is not installed: no task runs, and the installation is wrong."""
 
 
 class KubernetesExecutor:
@@ -170,12 +175,10 @@ class KubernetesExecutor:
     @cached_property
     def _client(self) -> Any:
         try:
-            from kubernetes import client, config
-        except ImportError:
-            raise RefusedError(
-                "the Kubernetes client is not installed",
-                hint="install it with `pip install 'seshat-advisor[kubernetes]'`",
-            ) from None
+            with needs_extra("kubernetes", "executor `kubernetes`"):
+                from kubernetes import client, config
+        except MissingExtraError as error:
+            raise MissingClientError(error.message, hint=error.hint) from None
         o = self.options
         settings = client.Configuration()
         try:

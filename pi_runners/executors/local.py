@@ -8,17 +8,18 @@ since the system reuses them.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.file_lock import lock_file
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus, tail_of
 from pi_runners.executors.supervisor import OUTPUT, STATUS, write_document
 
@@ -114,20 +115,14 @@ class LocalExecutor:
 
 
 @contextlib.contextmanager
-def _lock(folder: Path) -> Any:
+def _lock(folder: Path) -> Iterator[IO[str] | None]:
     """Yield the lock file of the batch with the lock held, or none if another process holds the lock."""
     try:
-        file: IO[str] = (folder / "lock").open("a")
+        file = lock_file(folder / "lock")
     except OSError as error:
         raise ExecutorError(f"`{folder}` cannot be written: {error.strerror}") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-            return
-        # Closing the file releases the lock, unless another process has inherited the open file.
-        yield file
+    with file or contextlib.nullcontext() as lock:
+        yield lock
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -118,8 +118,9 @@ class Communication(Indicator):
         return float(ITEM_BYTES[dtype] * p["elements"])
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Return the memory of two arrays and of the framework in every process."""
-        return float(parameters["processes"] * (2 * self.bytes_moved(parameters, dtype) + 3e8))
+        """Return the memory of two arrays in each process, and of the framework there and in the process that waits."""
+        processes = parameters["processes"]
+        return float(processes * 2 * self.bytes_moved(parameters, dtype) + (processes + 1) * 3e8)
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Start one process for each rank, and return the results of rank 0."""

@@ -34,6 +34,17 @@ def test_a_round_of_mlperf_is_printed_as_published(advisor_here: Advisor) -> Non
     )
 
 
+def test_the_status_and_the_scores_as_json_name_their_schema(advisor_here: Advisor) -> None:
+    status = json.loads(advisor_here("knowledge", "status", "--format", "json").stdout)
+    table = json.loads(advisor_here("knowledge", "mlperf-table", "--round", "v0.6", "--format", "json").stdout)
+
+    assert (status["schema_version"], status["revision"][:1]) == (1, "0")
+    assert dict(status["observations"])["ok"] > 0
+    assert (table["schema_version"], [*table]) == (1, ["schema_version", "scores"])
+    assert {score["round"] for score in table["scores"]} == {"v0.6"}
+    assert any(round(score["minutes"] or 0, 2) == 115.22 for score in table["scores"])
+
+
 def test_software_gains_on_one_machine_are_reported_with_their_limits(advisor_here: Advisor) -> None:
     arguments = ("knowledge", "compare", "--indicator", "mlperf_training", "--hardware", "dgx1")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.report.campaign import statuses
+from advisor.campaign.status import statuses
 from knowledge.admission.admit import Admission
 from knowledge.domain.lines import lines_of
 from knowledge.domain.observation import Observation

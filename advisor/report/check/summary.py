@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from advisor.domain.words import count, unmeasured_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.compare import PackageChange, is_significant
 from advisor.gate.findings import Finding
-from advisor.report.words import count, unmeasured_text
 from knowledge.estimate.interface import Effect, Prediction
 
 

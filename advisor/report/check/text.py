@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from advisor.domain.words import count
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding
@@ -16,7 +17,6 @@ from advisor.report.check.summary import (
     target_names,
 )
 from advisor.report.interface import target_line
-from advisor.report.words import count
 
 _MAX_LINES = 12
 

@@ -20,8 +20,8 @@ from advisor.campaign.directory import (
     read_plan,
 )
 from advisor.campaign.engines import open_engine
+from advisor.campaign.status import campaign_status
 from advisor.campaign.worker import UnsuitableNodeError, cell_line, cells_in, check_node
-from advisor.report.campaign import campaign_status
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Driver, HardwareProfile
 from knowledge.exchange.files import observation_file

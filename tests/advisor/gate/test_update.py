@@ -134,6 +134,17 @@ def test_upgrade_writes_the_best_stack(project: Path, advisor_here: Advisor) -> 
     assert "| a | 1.0 | 2.0 |" in (project / "body.md").read_text()
 
 
+def test_the_description_of_the_first_lock_states_that_there_was_none(project: Path, advisor_here: Advisor) -> None:
+    result = advisor_here("advise", "--pr-body", "body.md")
+
+    assert result.returncode == 0, result.stderr
+    body = (project / "body.md").read_text()
+    assert "## Dependency stack: 3 added\n" in body
+    assert "3 added, there was no lock to compare with: optimal for the score; verified" in body
+    assert "not predicted: there was no lock to compare with." in body
+    assert "| a |  | 2.0 |" in body
+
+
 def test_a_lock_that_passes_is_not_changed(project: Path, advisor_here: Advisor) -> None:
     lock(advisor_here, project, "a==1.0", "b==1.1")
     before = (project / "pylock.toml").read_bytes()

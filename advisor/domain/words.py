@@ -1,4 +1,4 @@
-"""Phrases that several reports use."""
+"""Phrases that messages and reports share."""
 
 from __future__ import annotations
 

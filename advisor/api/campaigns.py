@@ -1,0 +1,321 @@
+"""Campaigns: plan one from a matrix file, open it to run it, and find the existing ones."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.api.admission import Warn, log_warning
+from advisor.api.campaign_session import CampaignSession
+from advisor.api.context import make_client, open_writable_store
+from advisor.api.measurement import choose_device
+from advisor.api.options import IndexOptions
+from advisor.user_directories import cache_directory
+from knowledge.domain.errors import InputError
+
+if TYPE_CHECKING:
+    from advisor.campaign.directory import CampaignDirectory, CampaignPlan
+    from advisor.campaign.plan import BlockCost, Campaign
+    from advisor.campaign.status import CampaignStatus
+    from advisor.index.client import IndexClient
+    from knowledge.domain.hardware import HardwareProfile
+    from pi_runners.matrix_file import Matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignOptions:
+    """What a campaign is planned for.
+
+    Attributes:
+        max_runs: Maximum number of indicator runs in a round of the matrix.
+        python: Interpreter if the matrix names none: a path, or a version for other machines; by default the running
+            one.
+        repetition: Number of the repetition; a new number measures everything again.
+        hardware: A shipped profile, a YAML or JSON file, or ``detect``.
+    """
+
+    max_runs: int = 20000
+    python: str | None = None
+    repetition: int = 1
+    hardware: str = "detect"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorOptions:
+    """Where a campaign runs.
+
+    Attributes:
+        name: ``local``, ``slurm`` or ``kubernetes``.
+        options: Options of the executor, such as ``{"partition": "gpu"}``.
+        disk_budget_bytes: Refuse campaigns on this machine whose environments would take more disk space; none sets no
+            limit.
+    """
+
+    name: str = "local"
+    options: Mapping[str, str] = field(default_factory=dict)
+    disk_budget_bytes: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignEstimate:
+    """A planned campaign with its estimated cost.
+
+    Attributes:
+        campaign: The blocks, and the combinations that are not measured.
+        costs: Estimated cost of each block.
+    """
+
+    campaign: Campaign
+    costs: tuple[BlockCost, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Estimated duration of all blocks."""
+        return sum(cost.seconds for cost in self.costs)
+
+
+def plan_campaign(
+    matrix: Path | str,
+    *,
+    options: CampaignOptions | None = None,
+    indexes: IndexOptions | None = None,
+    knowledge: str | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> CampaignEstimate:
+    """Expand a matrix for this machine, lock its stacks and estimate the cost; nothing is installed.
+
+    Args:
+        matrix: The matrix file.
+        options: What the campaign is planned for.
+        indexes: The package indexes; by default as pip and uv are configured.
+        knowledge: Address of the knowledge base, whose observations show how long runs take; by default the user's own.
+        progress: Called with a short text before each lock.
+
+    Returns:
+        The blocks with their cost, and the combinations that are not measured with the reasons.
+
+    Raises:
+        InputError: If the matrix or an option is wrong, or no combination can be resolved (exit code 2).
+        UnavailableError: If an index or the knowledge base cannot be read (exit code 4).
+    """
+    from advisor.campaign.plan import estimate, run_seconds_by_label
+    from knowledge.hardware.profiles import find_profile
+    from pi_runners.matrix_file import read_matrix
+
+    options, indexes = options or CampaignOptions(), indexes or IndexOptions()
+    client = make_client(indexes, Path.cwd())
+    try:
+        content, hardware = read_matrix(Path(matrix)), find_profile(options.hardware)
+        python = options.python or sys.executable
+        campaign = _plan(content, options, hardware, client, python=python, progress=progress)
+        with open_writable_store(knowledge) as store:
+            history = run_seconds_by_label(store.observations())
+        costs = tuple(estimate(block, client, history) for block in campaign.blocks)
+    finally:
+        client.close()
+    return CampaignEstimate(campaign=campaign, costs=costs)
+
+
+def open_campaign(
+    matrix: Path | str,
+    *,
+    options: CampaignOptions | None = None,
+    executor: ExecutorOptions | None = None,
+    home: Path | None = None,
+    indexes: IndexOptions | None = None,
+    knowledge: str | None = None,
+    warn: Warn = log_warning,
+    progress: Callable[[str], None] = lambda _: None,
+) -> CampaignSession:
+    """Plan the campaign of a matrix for an executor, or open it if it exists; nothing is submitted.
+
+    Args:
+        matrix: The matrix file.
+        options: What the campaign is planned for.
+        executor: Where it runs; by default on this machine.
+        home: Directory of the campaign, shared by all nodes; by default next to the knowledge base.
+        indexes: The package indexes; by default as pip and uv are configured.
+        knowledge: Address of the knowledge base that receives the observations; by default the user's own.
+        warn: Receives each temporary problem: a message and a hint, which may be empty.
+        progress: Called with a short text before each lock, and for each combination that is not measured.
+
+    Returns:
+        The campaign, to run it or to write its manifests.
+
+    Raises:
+        InputError: If the matrix or an option is wrong, the directory holds another campaign, or its environments
+            would exceed the disk budget (exit code 2).
+        UnavailableError: If an index cannot be read, or the disk has too little free space (exit code 4).
+    """
+    from advisor.campaign.directory import CampaignDirectory, CampaignPlan
+    from advisor.campaign.engines import open_engine
+    from advisor.campaign.plan import campaign_name
+    from knowledge.hardware.profiles import find_profile
+    from pi_runners.matrix_file import read_matrix
+
+    options, executor, indexes = options or CampaignOptions(), executor or ExecutorOptions(), indexes or IndexOptions()
+    content, hardware = read_matrix(Path(matrix)), find_profile(options.hardware)
+    python = options.python or _default_python(executor)
+    name = campaign_name(content, hardware=hardware, python=python, repetition=options.repetition)
+    directory = CampaignDirectory(home or campaigns_directory(knowledge) / name)
+    settings = dict(executor.options)
+    if executor.name == "local":
+        environments = cache_directory(indexes.cache_directory) / "environments"
+        settings = {"environments": str(environments), **settings}
+    if directory.exists:
+        plan = _stored_plan(directory, name)
+        progress(f"campaign `{name}` continues: {directory.path}")
+    else:
+        # Wrong options are reported before anything is resolved.
+        open_engine(executor.name, settings, directory, CampaignPlan(name=name, blocks=()))
+        client = make_client(indexes, Path.cwd())
+        try:
+            campaign = _plan(
+                content,
+                options,
+                hardware,
+                client,
+                python=python,
+                is_remote=executor.name != "local",
+                progress=progress,
+            )
+            for dropped in campaign.dropped:
+                progress(f"dropped {dropped.label}: {dropped.reason}")
+            if executor.name == "local":
+                _check_disk(campaign, client, Path(settings["environments"]), executor.disk_budget_bytes)
+        finally:
+            client.close()
+        plan = CampaignPlan(name=name, blocks=campaign.blocks)
+    engine = open_engine(executor.name, settings, directory, plan)
+    return CampaignSession(directory=directory, plan=plan, knowledge=knowledge, engine=engine, warn=warn)
+
+
+def find_campaign(
+    name: str | None = None, *, home: Path | None = None, knowledge: str | None = None, warn: Warn = log_warning
+) -> CampaignSession:
+    """Open an existing campaign.
+
+    Args:
+        name: Name of the campaign or a unique prefix; optional if there is only one.
+        home: Directory of the campaign, instead of a name.
+        knowledge: Address of the knowledge base that the campaign belongs to; by default the user's own.
+        warn: Receives each temporary problem: a message and a hint, which may be empty.
+
+    Returns:
+        The campaign.
+
+    Raises:
+        InputError: If there is none of that name, or several (exit code 2).
+    """
+    from advisor.campaign.directory import CampaignDirectory
+
+    directory = CampaignDirectory(home or _select_directory(name, knowledge))
+    return CampaignSession(directory=directory, plan=directory.plan(), knowledge=knowledge, warn=warn)
+
+
+def list_campaigns(*, knowledge: str | None = None, warn: Warn = log_warning) -> tuple[CampaignStatus, ...]:
+    """List the campaigns of a knowledge base with their progress, according to the files in their directories.
+
+    Args:
+        knowledge: Address of the knowledge base; by default the user's own.
+        warn: Receives each temporary problem: a message and a hint, which may be empty.
+
+    Returns:
+        The status of each campaign, in the order of their names.
+
+    Raises:
+        InputError: If the plan of a campaign is damaged (exit code 2).
+    """
+    homes = [path.parent for path in sorted(campaigns_directory(knowledge).glob("*/campaign.json"))]
+    return tuple(find_campaign(home=home, knowledge=knowledge, warn=warn).stored_status() for home in homes)
+
+
+def campaigns_directory(knowledge: str | None) -> Path:
+    """Return the default directory of campaigns: next to the knowledge base if that is a file."""
+    from knowledge.store.state_hash import default_address
+
+    address = knowledge or default_address()
+    if "://" not in address or address.startswith("sqlite:///"):
+        return Path(address.removeprefix("sqlite:///").partition("?")[0]).absolute().parent / "campaigns"
+    return Path(default_address().removeprefix("sqlite:///")).parent / "campaigns"
+
+
+def _default_python(executor: ExecutorOptions) -> str:
+    """Return the interpreter of an executor: an image has an interpreter of its own."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return here if executor.name == "kubernetes" else sys.executable
+
+
+def _plan(
+    matrix: Matrix,
+    options: CampaignOptions,
+    hardware: HardwareProfile,
+    client: IndexClient,
+    *,
+    python: str,
+    is_remote: bool = False,
+    progress: Callable[[str], None],
+) -> Campaign:
+    from advisor.campaign import plan
+
+    target = plan.CampaignTarget(
+        hardware=hardware,
+        device=choose_device(matrix.content.device, hardware),
+        python=python,
+        is_remote=is_remote,
+    )
+    return plan.plan_campaign(
+        matrix,
+        target,
+        client=client,
+        max_runs=options.max_runs,
+        repetition=options.repetition,
+        progress=progress,
+    )
+
+
+def _check_disk(campaign: Campaign, client: IndexClient, environments: Path, budget_bytes: float | None) -> None:
+    from advisor.campaign.plan import check_disk, estimate
+
+    costs = [estimate(block, client, {}) for block in campaign.blocks]
+    check_disk(costs, environments, budget_bytes=budget_bytes)
+
+
+def _stored_plan(directory: CampaignDirectory, name: str) -> CampaignPlan:
+    """Return the plan of a directory, which must be of this campaign.
+
+    Raises:
+        InputError: If it is of another one.
+    """
+    stored = directory.plan()
+    if stored.name != name:
+        raise InputError(
+            f"`{directory.path}` holds the campaign `{stored.name}`, not `{name}`",
+            hint="the matrix, the interpreter or the hardware has changed: name another `--home`",
+        )
+    return stored
+
+
+def _select_directory(name: str | None, knowledge: str | None) -> Path:
+    """Return the directory of the campaign with a name or a prefix of it.
+
+    Raises:
+        InputError: If there is none of that name, or several.
+    """
+    folder = campaigns_directory(knowledge)
+    names = [path.parent.name for path in sorted(folder.glob("*/campaign.json"))]
+    matches = [n for n in names if name in (None, n)] or [n for n in names if n.startswith(name or "")]
+    if len(matches) == 1:
+        return folder / matches[0]
+    if not matches:
+        raise InputError(
+            f"there is no campaign `{name}` in `{folder}`" if name else f"there is no campaign in `{folder}`",
+            hint="`advisor pi status` lists them; `--home` names the folder of another one",
+        )
+    raise InputError(
+        f"`{name}` matches {', '.join(matches)}" if name else f"there are {len(matches)} campaigns",
+        hint=f"name one, such as `{matches[0]}`",
+    )

@@ -1,0 +1,201 @@
+"""Status of a campaign: numbers of cells by stack and by node."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from advisor.campaign.coordinator import Coordinator
+from advisor.campaign.directory import Cell
+from advisor.campaign.submission_log import TaskState
+from knowledge.domain.lines import lines_of
+
+COLUMNS = ("queued", "running", "done", "failed", "not run")
+"""States of a cell: ``failed`` has an observation, too; ``not run`` was cancelled or given up."""
+_SUCCESSFUL = ("ok", "unsupported", "not-converged")
+_SKEW_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A line of the table.
+
+    Attributes:
+        name: Stack with its settings, or node.
+        counts: Cells by column.
+    """
+
+    name: str
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignStatus:
+    """Status of a campaign.
+
+    Attributes:
+        name: Its name.
+        folder: Its folder.
+        state: ``running``; ``measured``, but not completely in the knowledge base; ``complete``; ``incomplete`` or
+            ``cancelled``.
+        stacks: A row for each stack, in order of the plan.
+        nodes: A row for each node that has run a task.
+        observations: Number of observations by status.
+        tasks: State of each task.
+        remarks: Problems, one sentence each.
+    """
+
+    name: str
+    folder: Path
+    state: str
+    stacks: tuple[Row, ...]
+    nodes: tuple[Row, ...]
+    observations: Mapping[str, int]
+    tasks: tuple[TaskState, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def total(self) -> Counter[str]:
+        """Cells by column, over all stacks."""
+        return sum((Counter(row.counts) for row in self.stacks), Counter())
+
+    @property
+    def measured(self) -> int:
+        """Number of cells with observations."""
+        return self.total["done"] + self.total["failed"]
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON-ready values."""
+        return {
+            "schema_version": 1,
+            "name": self.name,
+            "folder": str(self.folder),
+            "state": self.state,
+            "cells": {column: self.total[column] for column in COLUMNS},
+            "stacks": [{"stack": row.name, **row.counts} for row in self.stacks],
+            "nodes": [{"node": row.name, **row.counts} for row in self.nodes],
+            "observations": dict(self.observations),
+            "tasks": [
+                {"task": t.task, "state": t.state, "node": t.node, "attempts": t.attempts, "reason": t.reason}
+                for t in self.tasks
+            ],
+            "remarks": list(self.remarks),
+        }
+
+
+def campaign_status(coordinator: Coordinator) -> CampaignStatus:
+    """Return the status of a campaign, from its folder and the last poll."""
+    plan, home = coordinator.plan, coordinator.directory
+    tasks = coordinator.states()
+    files = home.cells()
+    measured = {(cell.block, cell.round, cell.arm): (cell, path) for cell, path in files.items()}
+    stacks: dict[str, Counter[str]] = {}
+    nodes: dict[str, Counter[str]] = {}
+    for state in tasks:
+        number, round_ = plan.tasks[state.task]
+        noted = home.read_progress(state.task)
+        now = _now(
+            state, noted, [s.number for s in plan.arms(state.task) if (number, round_, s.number) not in measured]
+        )
+        for arm in plan.arms(state.task):
+            result = measured.get((number, round_, arm.number))
+            if result is not None:
+                failed = any(status not in _SUCCESSFUL for status in statuses(result[1]))
+                column, node = "failed" if failed else "done", str(noted.get("nodes", {}).get(str(arm.number), ""))
+            else:
+                column, node = _column(state, arm.number == now)
+            stacks.setdefault(arm.label, Counter())[column] += 1
+            if node:
+                nodes.setdefault(node, Counter())[column] += 1
+    observations = Counter(status for path in files.values() for status in statuses(path))
+    return CampaignStatus(
+        name=plan.name,
+        folder=home.path,
+        state=_state(coordinator, tasks),
+        stacks=tuple(_row(name, counts) for name, counts in stacks.items()),
+        nodes=tuple(_row(name, counts) for name, counts in sorted(nodes.items())),
+        observations=dict(sorted(observations.items())),
+        tasks=tasks,
+        remarks=(*_skews(coordinator), *_failures(tasks)),
+    )
+
+
+def _row(name: str, counts: Counter[str]) -> Row:
+    return Row(name=name, counts={column: counts[column] for column in COLUMNS})
+
+
+def _now(state: TaskState, noted: Mapping[str, Any], missing: Sequence[int]) -> int | None:
+    """Return the arm that a task is running; the first missing one if its worker does not report it."""
+    if state.state != "running":
+        return None
+    cell = Cell.from_filename(str(noted.get("cell", "")))
+    return cell.arm if cell is not None else next(iter(missing), None)
+
+
+def _column(state: TaskState, running: bool) -> tuple[str, str]:
+    """Return the column of a cell without observations, and its node if that is known."""
+    if running:
+        return "running", state.node
+    return ("not run" if state.state in ("given-up", "cancelled") else "queued"), ""
+
+
+def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
+    states = {state.state for state in tasks}
+    if states <= {"done"}:
+        return "measured" if coordinator.directory.cells(coordinator.directory.spool) else "complete"
+    if coordinator.is_cancelled:
+        return "cancelled"
+    return "running" if coordinator.is_active else "incomplete"
+
+
+def _failures(tasks: Iterable[TaskState]) -> list[str]:
+    """Return a sentence for each reason why tasks were given up or wait for something."""
+    reasons: dict[str, list[str]] = {}
+    for state in tasks:
+        where = f" on {state.node}" if state.node else ""
+        if state.state == "given-up":
+            reasons.setdefault(
+                f"given up after {state.attempts} attempts without a new result: {state.reason}", []
+            ).append(f"{state.task}{where}")
+        elif state.state == "queued" and state.reason:
+            reasons.setdefault(f"waiting: {state.reason}", []).append(f"{state.task}")
+    return [f"task{'s' if len(names) > 1 else ''} {', '.join(names)} {reason}" for reason, names in reasons.items()]
+
+
+def _skews(coordinator: Coordinator) -> list[str]:
+    """Return a sentence for each node whose clock differs: no worker starts before its submission or in the future."""
+    submission_times = {task: s.submitted_at for s in coordinator.submissions() for task in s.tasks}
+    worst: dict[str, float] = {}
+    for task, submitted in submission_times.items():
+        path = coordinator.directory.path / "tasks" / f"{task}.json"
+        noted = coordinator.directory.read_progress(task)
+        if "clock" not in noted:
+            continue
+        clock, node = float(noted["clock"]), str(noted["node"])
+        behind = submitted - clock
+        # The file's time stamp is that of the file system, which this machine sees, too.
+        ahead = clock - path.stat().st_mtime
+        skew = -behind if behind > _SKEW_SECONDS else ahead if ahead > _SKEW_SECONDS else 0.0
+        if abs(skew) > abs(worst.get(node, 0.0)):
+            worst[node] = skew
+    return [
+        f"the clock of node `{node}` is {abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}: the times of its "
+        f"observations are wrong, the measurements are not affected; synchronise it with NTP"
+        for node, skew in sorted(worst.items())
+    ]
+
+
+@lru_cache(maxsize=100_000)
+def statuses(path: Path) -> tuple[str, ...]:
+    """Return the statuses of a cell's observations (cached: the file never changes)."""
+    try:
+        lines = lines_of(path.read_text(encoding="utf-8"))
+    except OSError:
+        return ()
+    records = (json.loads(line) for line in lines)
+    return tuple(r["record"]["status"] for r in records if r["kind"] == "observation")
