@@ -230,13 +230,16 @@ class _Collector(JaxLayers):
         if len(shape) == 4:
             shape = (*shape[2:], shape[1], shape[0])
         self.collected[weight.name] = weight
-        self._weights[weight.name] = jnp.zeros(shape, dtype=self._dtype)
-        return self._weights[weight.name]
+        zeros = jnp.zeros(shape, dtype=self._dtype)
+        # For tied layers, which have no weights of their own.
+        self._weights[weight.name] = zeros
+        return zeros
 
     def _running(self, name: str, width: int) -> Tuple[Array, Array]:
         wide = _wide(self._dtype)
-        self.statistics[name] = np.zeros(width, wide), np.ones(width, wide)
-        return self.statistics[name]
+        mean, variance = np.zeros(width, wide), np.ones(width, wide)
+        self.statistics[name] = mean, variance
+        return mean, variance
 
 
 def build(

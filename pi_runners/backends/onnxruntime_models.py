@@ -192,7 +192,7 @@ class OnnxLayers(Layers):
         keys, values = self._concat(keys, k, 2), self._concat(values, v, 2)
         return self._attention(name, q, keys, values), keys, values
 
-    def _attention(self, name: str, q: Value, k: Value, v: Value, causal: bool = False) -> Value:
+    def _attention(self, name: str, q: Value, k: Value, v: Value, causal: bool = False) -> Array:
         batch, heads, length, width = q.shape
         keys = self._transpose(k, 0, 1, 3, 2)
         q, keys = (self._node("Mul", [x, self._number(width**-0.25)], x.shape) for x in (q, keys))

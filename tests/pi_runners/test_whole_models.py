@@ -27,7 +27,7 @@ FRAMEWORKS = ("jax", "onnxruntime", "torch")
 QUICK = {"dlrm": "top2.matrix", "seq2seq": "decoder2.recurrent"}
 """Models whose probe has few weights, and one of these."""
 SMALL = [
-    pytest.param(framework, case, id="{}-{}-{}".format(framework, case["model"], case["mode"]))
+    (framework, case)
     for framework in FRAMEWORKS
     for case in INDICATOR.sets["small"]
     if INDICATOR.supports(case, framework)
@@ -35,13 +35,16 @@ SMALL = [
 PUBLISHED = [network for network in NETWORKS.values() if network.published]
 
 
-def name_of(network: Network) -> str:
-    return network.name
+def name_of(value: Any) -> str:
+    """Return the name of a framework, of a model, or of a case of a model."""
+    if isinstance(value, dict):
+        return "{model}-{mode}".format(**value)
+    return value.name if isinstance(value, Network) else str(value)
 
 
 def make_wrong(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Reverse the numbers of a weight."""
-    original = Weight.raw.fget  # type: ignore[attr-defined] -- a property of the class
+    original = vars(Weight)["raw"].fget
     monkeypatch.setattr(Weight, "raw", property(lambda w: original(w)[:: -1 if w.name == name else 1]))
 
 
@@ -134,7 +137,7 @@ def test_a_graph_of_more_than_two_gibibytes_is_unsupported() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("framework", "case"), SMALL)
+@pytest.mark.parametrize(("framework", "case"), SMALL, ids=name_of)
 def test_every_small_model_is_correct(framework: str, case: Parameters) -> None:
     pytest.importorskip(framework)
 
@@ -144,7 +147,7 @@ def test_every_small_model_is_correct(framework: str, case: Parameters) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("framework", "case"), [c for c in SMALL if c.values[1]["model"] in QUICK])
+@pytest.mark.parametrize(("framework", "case"), [c for c in SMALL if c[1]["model"] in QUICK], ids=name_of)
 def test_a_model_with_a_wrong_weight_is_refused(
     framework: str, case: Parameters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
