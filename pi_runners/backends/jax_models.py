@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from pi_runners.backends.recurrent_cells import advance
-from pi_runners.harness.contract import Array, Backend, Parameters
+from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.models.layers import (
     BuiltModel,
     Layers,
@@ -128,10 +128,13 @@ class JaxLayers(Layers):
     def _heads(self, name: str, x: Array, heads: int) -> Array:
         return self.dense(name, x, x.shape[-1]).reshape(x.shape[0], x.shape[1], heads, -1)
 
+    def _attention(self, q: Array, k: Array, v: Array, **options: Any) -> Array:
+        return jax.nn.dot_product_attention(q, k, v, **options)
+
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
         """`jax.nn.dot_product_attention`."""
         q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
-        mixed = jax.nn.dot_product_attention(q, k, v, is_causal=causal)
+        mixed = self._attention(q, k, v, is_causal=causal)
         return self.dense(name + ".output", mixed.reshape(x.shape), x.shape[-1])
 
     def cached_attention(
@@ -141,7 +144,7 @@ class JaxLayers(Layers):
         q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
         keys = jnp.concatenate((keys, k.swapaxes(1, 2)), axis=2)
         values = jnp.concatenate((values, v.swapaxes(1, 2)), axis=2)
-        mixed = jax.nn.dot_product_attention(q, keys.swapaxes(1, 2), values.swapaxes(1, 2))
+        mixed = self._attention(q, keys.swapaxes(1, 2), values.swapaxes(1, 2))
         return self.dense(name + ".output", mixed.reshape(x.shape), x.shape[-1]), keys, values
 
     def lstm(
@@ -204,7 +207,7 @@ class JaxLayers(Layers):
     def attend(self, queries: Array, memory: Array) -> Array:
         """`jax.nn.dot_product_attention` with one head."""
         head = memory[:, :, None]
-        return jax.nn.dot_product_attention(queries[:, :, None], head, head, scale=1.0)[:, :, 0]
+        return self._attention(queries[:, :, None], head, head, scale=1.0)[:, :, 0]
 
     def pairwise_products(self, vectors: Sequence[Array]) -> Array:
         """`jnp.einsum` of the stacked vectors."""
@@ -220,10 +223,11 @@ class JaxLayers(Layers):
 class _Collector(JaxLayers):
     """Collects the weights that a forward pass uses, while JAX traces its shapes."""
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, backend: Backend) -> None:
         super().__init__({}, {}, training=False)
         self.collected: Dict[str, Weight] = {}
-        self._dtype = dtype
+        self._backend = backend
+        self._dtype = jnp.dtype(backend.dtype)
 
     def _weight(self, weight: Weight) -> Array:
         shape = weight.shape
@@ -234,6 +238,12 @@ class _Collector(JaxLayers):
         # For tied layers, which have no weights of their own.
         self._weights[weight.name] = zeros
         return zeros
+
+    def _attention(self, q: Array, k: Array, v: Array, **options: Any) -> Array:
+        # Without this, the error would come from XLA, when the model is compiled.
+        if self._backend.device == "cpu" and self._backend.dtype == "float16":
+            raise Unsupported("`jax.nn.dot_product_attention` does not support float16 on the CPU")
+        return super()._attention(q, k, v, **options)
 
     def _running(self, name: str, width: int) -> Tuple[Array, Array]:
         wide = _wide(self._dtype)
@@ -254,8 +264,11 @@ def build(
         mode: Mode of the model.
         inputs: Inputs, whose shapes determine those of the weights.
         device: Device of the weights.
+
+    Raises:
+        Unsupported: If JAX does not support a layer with the element type on the device.
     """
-    collector = _Collector(jnp.dtype(backend.dtype))
+    collector = _Collector(backend)
     jax.eval_shape(lambda *arrays: network.forward(collector, arrays, p, mode), *inputs)
     weights = {name: _initial(backend, weight) for name, weight in collector.collected.items()}
     # Weights and running statistics; in training, also moments and the number of steps. A step reuses their memory.
