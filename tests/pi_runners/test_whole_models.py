@@ -13,6 +13,7 @@ from pi_runners.backends.numpy import NumpyBackend
 from pi_runners.backends.onnx_format import Symbol
 from pi_runners.backends.onnxruntime_models import build
 from pi_runners.harness.contract import Array, Parameters, Unsupported
+from pi_runners.harness.worker import describe_end
 from pi_runners.indicators import INDICATORS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.count import count
@@ -26,6 +27,12 @@ FRAMEWORKS = ("jax", "onnxruntime", "torch")
 """Frameworks with whole models; none of them is installed by `.ci/run`."""
 QUICK = {"dlrm": "top2.matrix", "seq2seq": "decoder2.recurrent"}
 """Models whose probe has few weights, and one of these."""
+UNSUPPORTED = {
+    ("jax", "seq2seq", "float16"),
+    ("onnxruntime", "seq2seq", "float64"),
+    *(("onnxruntime", name, "bfloat16") for name in QUICK),
+}
+"""Element types without attention, recurrent layer, or backend, on the CPU."""
 SMALL = [
     (framework, case)
     for framework in FRAMEWORKS
@@ -158,3 +165,17 @@ def test_a_model_with_a_wrong_weight_is_refused(
 
     assert measured["status"] == "wrong-result", measured
     assert "error" in measured["failure"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_other_element_types_are_correct_where_they_are_supported(framework: str, name: str, dtype: str) -> None:
+    pytest.importorskip(framework)
+    case = dict(NETWORKS[name].sets["small"]["inference"], model=name, mode="inference")
+
+    end = describe_end(lambda: INDICATOR.measure(make_backend(framework, "cpu", dtype, {}), case, PLAN))
+
+    unsupported = (framework, name, dtype) in UNSUPPORTED
+    assert end["status"] == ("unsupported" if unsupported else "ok"), end
