@@ -139,6 +139,12 @@ class JaxBackend(Backend):
 
         return Training(run, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: state["weights"])
 
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+        """Use functions of a dictionary of weights."""
+        from pi_runners.backends.jax_models import build
+
+        return build(self, network, parameters, mode, inputs, self._device)
+
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """`device_put` and `device_get`."""
         if self.device != "cuda":
