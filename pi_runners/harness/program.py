@@ -20,6 +20,7 @@ _LINE_BYTES = 65536
 _TAIL_BYTES = 1500
 _MOST_VALUES = 100
 _DRAIN_SECONDS = 5.0
+_KILLED_DRAIN_SECONDS = 0.5
 _OWN_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__")
 
 
@@ -142,7 +143,7 @@ def run_command(command: List[str], folder: str, pattern: str, timeout_seconds: 
     seconds = time.perf_counter() - started
     timer.cancel()
     # A process that the command left behind may keep the output open.
-    reader.join(_DRAIN_SECONDS)
+    reader.join(_KILLED_DRAIN_SECONDS if expired.is_set() else _DRAIN_SECONDS)
     output = reader.tail.decode("utf-8", "replace")
     if expired.is_set():
         raise ProgramError(
