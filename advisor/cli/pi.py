@@ -267,7 +267,8 @@ def _planned_benchmark(
         python=environment.python,
         name=block_group.resume,
     ) as plan:
-        say(f"each round copies {count(plan.copied_files, 'file')} of the project, {plan.copied_bytes / 1e6:.1f} MB")
+        size = f"{plan.copied_bytes / 1e6:.1f} MB" if plan.copied_bytes > 1e5 else f"{plan.copied_bytes / 1e3:.1f} kB"
+        say(f"each process copies {count(plan.copied_files, 'file')} of the project, {size}")
         yield plan.block, plan.client
 
 

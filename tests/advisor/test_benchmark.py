@@ -67,7 +67,7 @@ def test_each_stack_is_the_whole_lock_of_the_project_and_ratios_are_stored_under
     completed = run(*PINS, *QUICK)
 
     assert completed.returncode == 0, completed.stderr
-    assert "each round copies 2 files of the project, 0.0 MB" in completed.stderr
+    assert "each process copies 2 files of the project, 0.2 kB" in completed.stderr
     rows = [line.split(" | ") for line in completed.stdout.splitlines() if "images/s |" in line]
     assert [(row[0], row[1], row[6]) for row in rows] == [
         ("| `lib==1.0`", "10 images/s", "reference"),
@@ -181,12 +181,12 @@ def test_stacks_and_options_that_cannot_be_measured_are_refused(
     [
         ("", 'defines no benchmark\nhint: add `[tool.advisor.benchmark]` with `command = "python bench.py"`'),
         ("[tool.advisor]\nbenchmark = 1", "`tool.advisor.benchmark` has a value of the wrong type"),
-        ("[tool.advisor.benchmark]\ncomand = 'x'", "has no key `comand`\nhint: did you mean `command`?"),
+        ("[tool.advisor.benchmark]\ncommands = 'x'", "has no key `commands`\nhint: did you mean `command`?"),
         ("[tool.advisor.benchmark]\nmetric = 'seconds'", "`[tool.advisor.benchmark]` has no `command`"),
         ('[tool.advisor.benchmark]\ncommand = "python \'x"', "cannot be split into words: No closing quotation"),
         ("[tool.advisor.benchmark]\ncommand = ' '", "`tool.advisor.benchmark.command` names no program"),
         ("[tool.advisor.benchmark]\ncommand = ['python']", "`tool.advisor.benchmark.command` is not a string"),
-        (TABLE.replace("better", "beter"), "has no key `beter`\nhint: did you mean `better`?"),
+        (TABLE.replace("better", "bettor"), "has no key `bettor`\nhint: did you mean `better`?"),
         (TABLE.replace('"higher"', '"more"'), "has a `better` that is neither `higher` nor `lower`"),
         (TABLE.replace("([0-9.]+)", "[0-9.]+"), "has a `pattern` with 0 groups; exactly one matches the number"),
         (TABLE.replace("([0-9.]+)", "([0-9.]+"), "has a `pattern` that is not a regular expression: missing )"),
@@ -332,3 +332,21 @@ def test_the_identity_of_a_benchmark_changes_with_its_files_only(project: Path) 
     (project / "bench.py").unlink()
     with pytest.raises(InputError, match="matches no file of the project"):
         read_benchmark(project)
+
+
+@pytest.mark.network
+@pytest.mark.usefixtures("network")
+def test_real_numpy_stacks_run_the_program_of_a_project(advisor: Advisor, project: Path, tmp_path: Path) -> None:
+    (project / "pyproject.toml").write_text(
+        PROJECT.replace("lib", "numpy>=1.26") + '[tool.advisor.benchmark]\ncommand = "python bench.py"\n'
+    )
+    (project / "bench.py").write_text("import numpy\nnumpy.linalg.norm(numpy.ones((500, 500)))\n")
+
+    completed = advisor("pi", "run", "--benchmark", "--stack", "numpy<2", "--stack", "numpy<2.3", *QUICK, cwd=project)
+
+    assert completed.returncode == 0, completed.stderr
+    with open_knowledge_base(knowledge_of(tmp_path)) as store:
+        observations = tuple(store.observations(indicator="benchmark"))
+    assert {(o.status, o.framework, len(o.stack.packages)) for o in observations} == {("ok", "numpy", 1)}
+    assert [str(o.stack.version_of("numpy")).split(".")[0] for o in observations if o.round == 0] == ["1", "2", "1"]
+    assert all(0.01 < seconds < 60 for o in observations for seconds in o.samples)
