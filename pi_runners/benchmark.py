@@ -151,7 +151,8 @@ class FailureLimit:
         for o in observations:
             if o.status == "ok":
                 self._failures[o.arm].clear()
-            else:
+            elif o.status != "not-installed":
+                # A stack that cannot be installed takes no time.
                 self._failures[o.arm].append(o.failure)
 
     def reason(self, arm: int) -> str:

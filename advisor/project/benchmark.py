@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +70,7 @@ def read_benchmark(directory: Path) -> Benchmark:
     table = check_benchmark(settings["benchmark"], _FILE)
     identity = read_identity(path)
     return Benchmark(
-        project=identity.name if identity else directory.resolve().name,
+        project=identity.name if identity else os.fsencode(directory.resolve().name).decode("utf-8", "replace"),
         command=table.command,
         metric=table.metric,
         warmup_runs=table.warmup_runs,
@@ -122,6 +123,12 @@ def select_files(patterns: Sequence[str], names: Iterable[str], where: str) -> t
                 hint="correct the pattern; a file that git ignores is not part of the project's copy",
             )
         selected |= matches
+    for name in selected:
+        if not name.isprintable():
+            raise InputError(
+                f"`{where}`: `tool.advisor.benchmark.files` selects `{name!a}`, whose name is not printable",
+                hint="rename the file, or narrow the pattern",
+            )
     return tuple(sorted(selected))
 
 

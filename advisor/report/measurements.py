@@ -62,6 +62,7 @@ def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
         rows.append(
             {
                 "indicator": asdict(o.indicator),
+                "stack": _stack_name(o),
                 "framework": o.framework,
                 "version": o.stack.version_of(o.framework),
                 "settings": dict(o.settings),

@@ -321,6 +321,13 @@ def test_patterns_select_files(pattern: str, selected: tuple[str, ...]) -> None:
     assert select_files((pattern,), ("a.py", "d/b.py", "d/e/c.py", "d/x.csv"), "pyproject.toml") == selected
 
 
+def test_a_file_without_a_printable_name_is_refused(project: Path) -> None:
+    (project / os.fsdecode(b"\xff.py")).touch()
+
+    with pytest.raises(InputError, match=r"selects `'\\udcff.py'`, whose name is not printable"):
+        read_benchmark(project)
+
+
 def test_the_identity_of_a_benchmark_changes_with_its_files_only(project: Path) -> None:
     first = read_benchmark(project)
     (project / "notes.txt").write_text("not a Python file")
