@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 import advisor.api
@@ -217,6 +221,36 @@ def test_without_indicators_and_without_benchmark_nothing_is_measured(advisor_he
     assert (without_indicator.returncode, without_stack.returncode) == (2, 2)
     assert "no indicator is named\nhint: `advisor pi list` lists them; `--benchmark`" in without_indicator.stderr
     assert "no stack is named" in without_stack.stderr
+
+
+def test_an_interrupted_command_leaves_no_process_and_no_files(
+    project: Path, index: PackageIndex, tmp_path: Path, first_knowledge: Path
+) -> None:
+    (tmp_path / "own.sqlite").write_bytes(first_knowledge.read_bytes())
+    scratch, started = tmp_path / "scratch", tmp_path / "started"
+    scratch.mkdir()
+    (project / "bench.py").write_text(
+        f"import os, pathlib, time\npathlib.Path({str(started)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    environment = {
+        **os.environ,
+        "ADVISOR_KNOWLEDGE": f"sqlite:///{tmp_path / 'own.sqlite'}",
+        "ADVISOR_CACHE_DIR": str(tmp_path / "cache"),
+        "TMPDIR": str(scratch),
+    }
+    command = [sys.executable, "-m", "advisor", "pi", "run", "--benchmark", *PINS, "--index-url", index.url]
+
+    with subprocess.Popen(command, cwd=project, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and not (started.exists() and started.read_text()):
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate()[1]
+
+    assert process.returncode == 130, errors
+    assert "interrupted: the observations so far are stored; continue with `--resume " in errors
+    assert list(scratch.iterdir()) == []
+    program = int(started.read_text())
+    assert not psutil.pid_exists(program) or psutil.Process(program).status() == psutil.STATUS_ZOMBIE
 
 
 def test_observations_of_a_benchmark_leave_the_knowledge_base_only_by_the_name_of_their_block(
