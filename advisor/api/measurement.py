@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from knowledge.domain.observation import Observation, Scalar
     from pi_runners.campaign import Block
 
+_INDICATOR_SAMPLES = 7
+
 
 @dataclass(frozen=True, kw_only=True)
 class IndicatorOptions:
@@ -48,15 +50,16 @@ class SamplingOptions:
 
     Attributes:
         rounds: Passes over all stacks.
-        samples: Samples of an indicator in each process; up to three times as many if they vary.
+        samples: Samples in each process: of an indicator (by default 7, and up to three times as many if they vary),
+            or runs of a benchmark (by default 3).
         min_seconds: Minimum duration of a sample, in seconds.
-        timeout_seconds: A process is killed after this time, in seconds.
+        timeout_seconds: A process, or one run of a benchmark, is killed after this time, in seconds.
         memory_limit_bytes: A process is killed if it and its children hold more resident memory; none sets no limit.
         controls: Whether each reference is measured twice (A/A), which shows the noise.
     """
 
     rounds: int = 8
-    samples: int = 7
+    samples: int | None = None
     min_seconds: float = 0.05
     timeout_seconds: float = 600.0
     memory_limit_bytes: float | None = None
@@ -168,11 +171,11 @@ def plan_block(
         control=sampling.controls,
     )
     return Block(
-        name=name or _block_name(arms),
+        name=name or block_name(arms),
         arms=arms,
         rounds=sampling.rounds,
         hardware=hardware,
-        samples=sampling.samples,
+        samples=_INDICATOR_SAMPLES if sampling.samples is None else sampling.samples,
         min_seconds=sampling.min_seconds,
         timeout_seconds=sampling.timeout_seconds,
         memory_limit_bytes=sampling.memory_limit_bytes,
@@ -205,6 +208,7 @@ def run_block(
     from advisor.campaign.plan import check_disk, estimate
     from advisor.campaign.prometheus import PrometheusSink
     from pi_runners import campaign
+    from pi_runners.benchmark import FailureLimit
     from pi_runners.subprocess_runner import FreshProcesses
 
     environments = cache_directory(store.cache_directory) / "environments"
@@ -212,14 +216,16 @@ def run_block(
         check_disk([estimate(block, client, {})], environments, budget_bytes=environment.disk_budget_bytes)
     with open_writable_store(store.knowledge) as knowledge:
         complete = campaign.measured_cells(block, knowledge.observations(block=block.name))
+        limit = FailureLimit(knowledge if store.prometheus is None else PrometheusSink(knowledge, store.prometheus))
         campaign.run_block(
             block,
-            sink=knowledge if store.prometheus is None else PrometheusSink(knowledge, store.prometheus),
+            sink=limit,
             runner=FreshProcesses(),
             environments=environments,
             is_missing=campaign.not_among(complete),
             keep_environments=environment.keep,
             progress=progress,
+            begin=lambda _, arm: limit.reason(arm.number) if block.benchmark else "",
         )
         return tuple(knowledge.observations(block=block.name))
 
@@ -253,7 +259,7 @@ def measure_stacks(
         client.close()
 
 
-def _block_name(arms: Sequence[Any]) -> str:
+def block_name(arms: Sequence[Any]) -> str:
     """Name a block by its time and by what it measures."""
     from datetime import UTC, datetime
 

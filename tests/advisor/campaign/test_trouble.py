@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import replace
@@ -147,6 +148,23 @@ def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(CampaignDirectoryError, match="cannot be written"):
         CampaignDirectory(tmp_path / "file" / "home").create(build_plan())
+
+
+def test_submissions_that_cannot_be_read_are_an_error(
+    directory: CampaignDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = Coordinator(directory, directory.plan(), sink=MemorySink())
+    denied = PermissionError(errno.EACCES, "Permission denied")
+
+    def refuse(path: object) -> object:
+        raise denied
+
+    # Root may read every directory.
+    for function in ("scandir", "listdir"):
+        monkeypatch.setattr(os, function, refuse)
+
+    with pytest.raises(CampaignDirectoryError, match="cannot be read: Permission denied"):
+        coordinator.submissions()
 
 
 def test_clock_differences_are_reported(directory: CampaignDirectory) -> None:
