@@ -166,9 +166,9 @@ class TorchModel(nn.Module, Layers):
         inputs = x.shape[-1]
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0")
         weights = dict(zip(names, recurrent_weights(name, inputs, hidden)))
-        made = name not in self._named
+        is_new = name not in self._named
         layer = self._layer(name, lambda: nn.LSTM(inputs, hidden, batch_first=True), weights)
-        if made:
+        if is_new:
             nn.init.zeros_(layer.bias_hh_l0)
         outputs, (h, c) = layer(x, None if state is None else tuple(s.unsqueeze(0) for s in state))
         return outputs, (h[0], c[0])
