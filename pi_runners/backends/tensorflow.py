@@ -154,6 +154,12 @@ class TensorflowBackend(Backend):
             lambda: variables,
         )
 
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+        """Use Keras layers."""
+        from pi_runners.backends.tensorflow_models import build
+
+        return build(self, network, parameters, mode, inputs, self._function)
+
     def reference(self) -> Backend:
         """Use double precision: mixed precision is enabled for the whole process and rewrites float32 only."""
         return TensorflowBackend(self.device, "float64", {})
