@@ -146,6 +146,10 @@ class Backend:
         operands = (*arrays, *weights)
         return lambda: function(self, *operands)
 
+    def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Return a call of ``function(backend, *arrays)`` in which Python runs every operation, without compilation."""
+        return lambda: function(self, *arrays)
+
     def pullback(
         self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
     ) -> Callable[[], Sequence[Array]]:

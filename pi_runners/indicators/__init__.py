@@ -7,6 +7,7 @@ from typing import Dict
 from pi_runners.indicators.attention import Attention
 from pi_runners.indicators.communication import Communication
 from pi_runners.indicators.convolution import Convolution
+from pi_runners.indicators.dispatch import Dispatch
 from pi_runners.indicators.indicator import Indicator
 from pi_runners.indicators.inference import Inference
 from pi_runners.indicators.matmul import Matmul
@@ -43,6 +44,7 @@ INDICATORS: Dict[str, Indicator] = {
         Roofline(),
         Communication(),
         Startup(),
+        Dispatch(),
     )
 }
 

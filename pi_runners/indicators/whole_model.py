@@ -67,6 +67,8 @@ class WholeModel(Indicator):
         "Inputs are random numbers; there is no dropout. Weights are random numbers, the same in every framework.",
         "PyTorch: `torch.nn` and `torch.optim`. TensorFlow: Keras layers, `train_on_batch`, and the model in a "
         "`tf.function`. JAX: functions of parameters under `jax.jit`. ONNX Runtime: a graph as exporters write it.",
+        "Without the setting `xla`, Keras 2 compiles the training step without XLA. Keras 3 compiles it with XLA if "
+        "TensorFlow lists a device other than CPUs and all layers support XLA.",
         "Before it is timed, the model computes a small batch. Its logits, and in training its loss and the derivative "
         "of the loss in one direction, are compared with those of the same model in NumPy in double precision. In "
         "training, the loss must be smaller at the end.",
