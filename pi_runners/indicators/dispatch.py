@@ -36,7 +36,7 @@ class Dispatch(Indicator):
     sets = {  # noqa: RUF012
         size: (
             {"mode": "eager", "operations": 100, "elements": elements},
-            {"mode": "compiled", "operations": 100, "elements": elements},
+            {"mode": "compiled", "operations": 1000, "elements": elements},
             {"mode": "compiled", "operations": 1, "elements": elements},
         )
         for size, elements in (("small", 4), ("medium", 64), ("large", 1024))
@@ -84,8 +84,8 @@ class Dispatch(Indicator):
 def _prepare(backend: Backend, parameters: Parameters) -> Trial:
     operations, elements = parameters["operations"], parameters["elements"]
     first = backend.array(random_bytes(60, elements), (elements,))
-    # Factors near 1 keep the product of the chain in the range of half types.
-    factors = backend.array(random_bytes(61, elements), (elements,), 1 / 256, 1.0)
+    # Factors near 1 keep the products of a long chain near 1.
+    factors = backend.array(random_bytes(61, elements), (elements,), 1 / 1024, 1.0)
     arrays = [first, factors]
     everything = (slice(0, elements),)
     expected = [
@@ -103,8 +103,8 @@ def _prepare(backend: Backend, parameters: Parameters) -> Trial:
         raise Unsupported("PyTorch compiles only with the setting `compile`")
     else:
         run = backend.compile(_multiply(operations), arrays)
-    # Every operation rounds once.
-    return Trial(run, check, 4 * (operations + 1) * UNIT[backend.precision])
+    # Every operation rounds a number of at most `(1 + 1 / 1024)**operations`.
+    return Trial(run, check, (1 + 1 / 1024) ** operations * operations * UNIT[backend.precision])
 
 
 def _multiply_eagerly(operations: int) -> Callable[..., Array]:
