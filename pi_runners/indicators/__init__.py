@@ -10,6 +10,7 @@ from pi_runners.indicators.convolution import Convolution
 from pi_runners.indicators.dispatch import Dispatch
 from pi_runners.indicators.indicator import Indicator
 from pi_runners.indicators.inference import Inference
+from pi_runners.indicators.input_pipeline import InputPipeline
 from pi_runners.indicators.matmul import Matmul
 from pi_runners.indicators.memory import Memory, Roofline, Transfer
 from pi_runners.indicators.normalisation import Normalisation
@@ -45,6 +46,7 @@ INDICATORS: Dict[str, Indicator] = {
         Communication(),
         Startup(),
         Dispatch(),
+        InputPipeline(),
     )
 }
 
