@@ -1,4 +1,4 @@
-"""Layers that Keras has not, as its users write them."""
+"""Layers that Keras does not have, written as its users write them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
+from tensorflow import keras
 
 from pi_runners.harness.contract import Array
-
-keras = tf.keras
 
 
 class TiedDense(keras.layers.Layer):
@@ -43,7 +42,7 @@ class Positions(keras.layers.Layer):
         return x + tf.convert_to_tensor(self._table)[start : start + x.shape[1]]
 
 
-class Token(keras.layers.Layer):
+class PrependedToken(keras.layers.Layer):
     """Puts one vector before a sequence."""
 
     def build(self, shape: Any) -> None:

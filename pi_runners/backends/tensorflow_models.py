@@ -12,8 +12,16 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
+from tensorflow import keras
 
-from pi_runners.backends.keras_layers import CachedAttention, PairwiseProducts, Positions, Rows, TiedDense, Token
+from pi_runners.backends.keras_layers import (
+    CachedAttention,
+    PairwiseProducts,
+    Positions,
+    PrependedToken,
+    Rows,
+    TiedDense,
+)
 from pi_runners.backends.numpy import from_bytes
 from pi_runners.harness.contract import Array, Backend, Parameters
 from pi_runners.models.layers import (
@@ -30,7 +38,6 @@ from pi_runners.models.layers import (
 )
 from pi_runners.models.network import Network
 
-keras = tf.keras
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 _IMAGE_AXES = (0, 2, 3, 1)
 """Channels last."""
@@ -132,7 +139,7 @@ class KerasLayers(Layers):
 
     def prepend_token(self, name: str, x: Array) -> Array:
         """A layer with one vector."""
-        return self._apply(name, Token, [self._value(table_weight(name, 1, x.shape[-1]))], x)
+        return self._apply(name, PrependedToken, [self._value(table_weight(name, 1, x.shape[-1]))], x)
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
         """`MultiHeadAttention`."""

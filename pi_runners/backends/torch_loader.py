@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 
-class _Images(Dataset):  # type: ignore[type-arg]
+class _Images(Dataset):
     """Images in memory, normalised one by one."""
 
     def __init__(self, images: Any) -> None:

@@ -101,7 +101,7 @@ class InputPipeline(Operation):
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
         """Return the memory of the processes and of three times the pixels or texts."""
-        return PROCESS_BYTES * (1 + parameters.get("workers", 0)) + 3 * self.bytes_moved(parameters, dtype)
+        return PROCESS_BYTES * float(1 + parameters.get("workers", 0)) + 3 * self.bytes_moved(parameters, dtype)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Make the images or texts."""

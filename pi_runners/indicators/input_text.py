@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Container, Dict, List
+from typing import Container, List
 
 BOOK = """
 A neural network is a function with many weights. Training changes the weights so that the error on known examples
@@ -30,7 +30,7 @@ _UNKNOWN = "[UNK]"
 
 def vocabulary() -> List[str]:
     """Return pieces: all letters, and the parts of at most six letters that several words of the text have."""
-    parts: Dict[str, int] = Counter()
+    parts: Counter[str] = Counter()
     letters = set()
     for word in set(_words(BOOK)):
         for start in range(len(word)):
@@ -47,7 +47,7 @@ def split_words(text: str, pieces: Container[str]) -> List[str]:
         text: The text.
         pieces: The vocabulary.
     """
-    chosen: List[str] = []
+    longest: List[str] = []
     for word in _words(text):
         start, split = 0, []
         while start < len(word):
@@ -58,8 +58,8 @@ def split_words(text: str, pieces: Container[str]) -> List[str]:
                 break
             split.append(mark + word[start:end])
             start = end
-        chosen += split
-    return chosen
+        longest += split
+    return longest
 
 
 def _words(text: str) -> List[str]:
