@@ -169,6 +169,8 @@ class KerasLayers(Layers):
         matrix, recurrent, bias = (self._value(w) for w in recurrent_weights(name, x.shape[-1], hidden))
 
         def make(**options: Any) -> Any:
+            # The usual initialiser of the recurrent weights, a QR decomposition, has no bfloat16.
+            options["recurrent_initializer"] = "zeros"
             return keras.layers.LSTM(
                 hidden, unit_forget_bias=False, return_sequences=True, return_state=True, **options
             )
