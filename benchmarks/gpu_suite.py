@@ -98,6 +98,12 @@ GROUPS = (
         arms=(_PLAIN, ArmSpec(settings=_COMPILED, indicators=("startup",)), _CONTROL),
         cpu_arms=_ON_CPU,
     ),
+    Group(
+        name="overhead",
+        indicators=("dispatch", "input"),
+        arms=(_PLAIN, ArmSpec(settings=_COMPILED, indicators=("dispatch",)), _CONTROL),
+        cpu_arms=(_PLAIN, ArmSpec(settings=_COMPILED, indicators=("dispatch",)), _CONTROL),
+    ),
     Group(name="communication", indicators=("communication",), arms=(), cpu_arms=_ON_CPU),
 )
 

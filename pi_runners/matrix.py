@@ -19,10 +19,10 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
 from pi_runners.environment import StackLock
 from pi_runners.indicators import INDICATORS
-from pi_runners.vocabulary import FRAMEWORKS, SETTINGS, setting_error
+from pi_runners.vocabulary import MEASURED, SETTINGS, setting_error
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8")
-_CPU_ONLY_BACKENDS = ("numpy",)
+_CPU_ONLY_BACKENDS = ("numpy", "opencv", "pillow", "tokenizers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Arm:
     @property
     def backend(self) -> str:
         """Backend that runs the indicators."""
-        return FRAMEWORKS[self.framework]
+        return MEASURED[self.framework]
 
     @property
     def label(self) -> str:
@@ -81,11 +81,11 @@ def framework_of(requested: Sequence[str]) -> str:
     """
     for text in requested:
         name = canonicalize_name(Requirement(text).name)
-        if name in FRAMEWORKS:
+        if name in MEASURED:
             return name
     raise InputError(
         f"stack `{' '.join(requested)}` contains no framework that can be measured",
-        hint=f"add one of {', '.join(f'`{name}`' for name in FRAMEWORKS)}",
+        hint=f"add one of {', '.join(f'`{name}`' for name in MEASURED)}",
     )
 
 
@@ -99,7 +99,7 @@ def backends_of(stacks: Iterable[str]) -> tuple[str, ...]:
     backends = set()
     for text in stacks:
         with suppress(InputError, InvalidRequirement):
-            backends.add(FRAMEWORKS[framework_of(text.split())])
+            backends.add(MEASURED[framework_of(text.split())])
     return tuple(sorted(backends))
 
 
@@ -213,7 +213,7 @@ def plan_arms(
     planned: dict[str, Arm] = {}
     for lock, settings in stacks:
         framework = framework_of(lock.requested)
-        backend = FRAMEWORKS[framework]
+        backend = MEASURED[framework]
         place = "cpu" if backend in _CPU_ONLY_BACKENDS else device
         switches = fitting(settings, backend, place)
         key = json.dumps([lock.python, lock.requirements, switches], sort_keys=True)

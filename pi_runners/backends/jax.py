@@ -101,6 +101,12 @@ class JaxBackend(Backend):
         """Compile by XLA."""
         return self._call(lambda *inputs: function(self, *inputs), (*arrays, *weights))
 
+    def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Wait for the result on the CPU, as compiled calls do."""
+        if self.device == "cuda":
+            return super().run_eagerly(function, arrays)
+        return lambda: jax.block_until_ready(function(self, *arrays))
+
     def pullback(
         self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
     ) -> Callable[[], Sequence[Array]]:

@@ -77,6 +77,10 @@ class OnnxruntimeBackend(Backend):
             raise
         return lambda: session.run(None, inputs)[0]
 
+    def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Refuse: there are only graphs."""
+        raise self._lacks("operations without a graph")
+
     def _symbol(self, graph: Graph, array: Any) -> Symbol:
         dtype = str(array.dtype)
         return Symbol(graph, graph.add_constant(array.tobytes(), dtype, array.shape), dtype, array.ndim)

@@ -166,6 +166,14 @@ class TorchBackend(Backend):
 
         return build(self, network, parameters, mode, inputs, wrap)
 
+    def load_batches(
+        self, raw: bytes, shape: Sequence[int], batch: int, workers: int
+    ) -> Callable[[], Tuple[int, float]]:
+        """`DataLoader`, whose processes stay alive."""
+        from pi_runners.backends.torch_loader import load_batches
+
+        return load_batches(raw, shape, batch, workers)
+
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """Copy through page-locked memory."""
         if self.device != "cuda":

@@ -146,6 +146,10 @@ class Backend:
         operands = (*arrays, *weights)
         return lambda: function(self, *operands)
 
+    def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Return a call of ``function(backend, *arrays)`` in which Python runs every operation, without compilation."""
+        return lambda: function(self, *arrays)
+
     def pullback(
         self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
     ) -> Callable[[], Sequence[Array]]:
@@ -181,6 +185,56 @@ class Backend:
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """Return two calls: copy ``raw`` from host to device and back, through page-locked memory if possible."""
         raise self._lacks("transfers: its arrays are in main memory")
+
+    # Input of a training
+
+    def encode_jpeg(self, pixels: bytes, height: int, width: int) -> bytes:
+        """Encode an image, RGB by rows, as JPEG of quality 90."""
+        raise self._lacks("JPEG files")
+
+    def decode_images(
+        self,
+        files: Sequence[bytes],
+        size: int,
+        crops: Sequence[Tuple[int, int, bool]],
+        crop_size: int,
+        scale: Sequence[Tuple[float, float]],
+    ) -> Callable[[], Array]:
+        """Return a call that prepares images (images, crop_size, crop_size, 3) in float32 from JPEG files.
+
+        Args:
+            files: A file for each image.
+            size: Height and width to which images are resized.
+            crops: For each image top and left of the crop in the resized image, and whether to flip it horizontally.
+            crop_size: Height and width of the crops.
+            scale: Factor and summand of the pixels, from 0 to 255, for red, green and blue.
+        """
+        raise self._lacks("JPEG files")
+
+    def load_batches(
+        self, raw: bytes, shape: Sequence[int], batch: int, workers: int
+    ) -> Callable[[], Tuple[int, float]]:
+        """Return a call that reads one epoch of shuffled batches of images, normalised from bytes to -1..1.
+
+        Args:
+            raw: The pixels.
+            shape: Shape of the images (images, channels, height, width).
+            batch: Images of a batch.
+            workers: Number of processes; 0 if there are none.
+
+        Returns:
+            The call; it returns the number of images, and the sum of all pixels.
+        """
+        raise self._lacks("loader of batches")
+
+    def tokenise(self, texts: Sequence[str], vocabulary: Sequence[str]) -> Callable[[], List[List[int]]]:
+        """Return a call that splits lower-case texts by WordPiece, and returns the places of pieces in the vocabulary.
+
+        Args:
+            texts: The texts.
+            vocabulary: The pieces; the first one stands for unknown words.
+        """
+        raise self._lacks("tokeniser")
 
     # Operations
 

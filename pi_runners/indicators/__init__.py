@@ -7,8 +7,10 @@ from typing import Dict
 from pi_runners.indicators.attention import Attention
 from pi_runners.indicators.communication import Communication
 from pi_runners.indicators.convolution import Convolution
+from pi_runners.indicators.dispatch import Dispatch
 from pi_runners.indicators.indicator import Indicator
 from pi_runners.indicators.inference import Inference
+from pi_runners.indicators.input_pipeline import InputPipeline
 from pi_runners.indicators.matmul import Matmul
 from pi_runners.indicators.memory import Memory, Roofline, Transfer
 from pi_runners.indicators.normalisation import Normalisation
@@ -43,6 +45,8 @@ INDICATORS: Dict[str, Indicator] = {
         Roofline(),
         Communication(),
         Startup(),
+        Dispatch(),
+        InputPipeline(),
     )
 }
 

@@ -20,6 +20,8 @@ _MODES = ("training", "inference", "prefill", "decode")
 _SIZES = frozenset({"batch", "size", "length"})
 """Parameters that do not change the weights."""
 _TOLERANCE = {"float64": 1e-6, "float32": 5e-3, "float16": 5e-2, "bfloat16": 2e-1}
+_TRAINING_TOLERANCE = dict(_TOLERANCE, float64=1e-3, float32=2e-2)
+"""The derivative is a sum of large numbers of both signs: frameworks differ by 7e-3 for `resnet50` in float32."""
 _UPDATE = {"sgd": 6, "adamw": 8}
 """Numbers that an update reads and writes for each weight, with the gradient."""
 _STATES = {"sgd": 3, "adamw": 4}
@@ -65,6 +67,8 @@ class WholeModel(Indicator):
         "Inputs are random numbers; there is no dropout. Weights are random numbers, the same in every framework.",
         "PyTorch: `torch.nn` and `torch.optim`. TensorFlow: Keras layers, `train_on_batch`, and the model in a "
         "`tf.function`. JAX: functions of parameters under `jax.jit`. ONNX Runtime: a graph as exporters write it.",
+        "Without the setting `xla`, Keras 2 compiles the training step without XLA. Keras 3 compiles it with XLA if "
+        "TensorFlow lists a device other than CPUs and all layers support XLA.",
         "Before it is timed, the model computes a small batch. Its logits, and in training its loss and the derivative "
         "of the loss in one direction, are compared with those of the same model in NumPy in double precision. In "
         "training, the loss must be smaller at the end.",
@@ -130,7 +134,8 @@ class WholeModel(Indicator):
         checked = built
         if any(network.probe[name] != p[name] for name in set(p) - _SIZES):
             checked = backend.build_model(network, network.probe, mode, probe)
-        error, tolerance = _error(backend, network, mode, checked, probe), _TOLERANCE[backend.precision]
+        error = _error(backend, network, mode, checked, probe)
+        tolerance = (_TRAINING_TOLERANCE if mode == "training" else _TOLERANCE)[backend.precision]
         if wrong := refuse_error(error, tolerance):
             return wrong
         metrics = {}
