@@ -13,9 +13,9 @@ from pi_runners.backends.recurrent_cells import advance
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.models.layers import (
     BuiltModel,
+    InitialWeight,
     Layers,
     ModelTraining,
-    Weight,
     bias_weight,
     dense_weight,
     filters_weight,
@@ -44,7 +44,7 @@ class JaxLayers(Layers):
         self.statistics = dict(statistics)
         self._weights = weights
 
-    def _weight(self, weight: Weight) -> Array:
+    def _weight(self, weight: InitialWeight) -> Array:
         return self._weights[weight.name]
 
     def _running(self, name: str, width: int) -> Tuple[Array, Array]:
@@ -225,11 +225,11 @@ class _Collector(JaxLayers):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__({}, {}, training=False)
-        self.collected: Dict[str, Weight] = {}
+        self.collected: Dict[str, InitialWeight] = {}
         self._backend = backend
         self._dtype = jnp.dtype(backend.dtype)
 
-    def _weight(self, weight: Weight) -> Array:
+    def _weight(self, weight: InitialWeight) -> Array:
         shape = weight.shape
         if len(shape) == 4:
             shape = (*shape[2:], shape[1], shape[0])
@@ -326,7 +326,7 @@ def build(
     return BuiltModel(infer, train, gradient)
 
 
-def _initial(backend: Backend, weight: Weight) -> Array:
+def _initial(backend: Backend, weight: InitialWeight) -> Array:
     if len(weight.shape) == 4:
         return backend.filters(weight.raw, weight.shape, weight.scale)
     return backend.array(weight.raw, weight.shape, weight.scale, weight.offset)

@@ -12,9 +12,9 @@ from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported,
 from pi_runners.models.count import count
 from pi_runners.models.layers import (
     BuiltModel,
+    InitialWeight,
     Layers,
     ModelTraining,
-    Weight,
     bias_weight,
     dense_weight,
     filters_weight,
@@ -68,13 +68,13 @@ class OnnxLayers(Layers):
     def _number(self, number: float) -> Value:
         return self._constant(np.array(number, dtype=self._backend.dtype))
 
-    def _initial(self, weight: Weight) -> Any:
+    def _initial(self, weight: InitialWeight) -> Any:
         if weight.name not in self._weights:
             array = self._backend.array(weight.raw, weight.shape, weight.scale, weight.offset)
             self._weights[weight.name] = array
         return self._weights[weight.name]
 
-    def _weight(self, weight: Weight, transposed: bool = False) -> Value:
+    def _weight(self, weight: InitialWeight, transposed: bool = False) -> Value:
         if weight.name not in self._constants:
             array = self._initial(weight)
             self._constants[weight.name] = self._constant(array.swapaxes(0, 1) if transposed else array)

@@ -26,9 +26,9 @@ from pi_runners.backends.numpy import from_bytes
 from pi_runners.harness.contract import Array, Backend, Parameters
 from pi_runners.models.layers import (
     BuiltModel,
+    InitialWeight,
     Layers,
     ModelTraining,
-    Weight,
     bias_weight,
     dense_weight,
     filters_weight,
@@ -66,7 +66,7 @@ class KerasLayers(Layers):
         layer.set_weights([np.reshape(value, w.shape) for value, w in zip(weights, layer.weights)])
         return y
 
-    def _value(self, weight: Weight, axes: Optional[Tuple[int, ...]] = None) -> Any:
+    def _value(self, weight: InitialWeight, axes: Optional[Tuple[int, ...]] = None) -> Any:
         dtype = tf.as_dtype(self._dtype).as_numpy_dtype
         value = from_bytes(weight.raw, weight.shape, weight.scale, weight.offset, dtype)
         return value if axes is None else value.transpose(axes)

@@ -11,9 +11,9 @@ from torch.nn import functional
 from pi_runners.harness.contract import Array, Backend, Parameters
 from pi_runners.models.layers import (
     BuiltModel,
+    InitialWeight,
     Layers,
     ModelTraining,
-    Weight,
     bias_weight,
     dense_weight,
     filters_weight,
@@ -40,7 +40,7 @@ class TorchModel(nn.Module, Layers):
         network, mode = self._definition
         return network.forward(self, inputs, p, mode)
 
-    def _layer(self, name: str, make: Callable[[], nn.Module], weights: Dict[str, Weight]) -> Any:
+    def _layer(self, name: str, make: Callable[[], nn.Module], weights: Dict[str, InitialWeight]) -> Any:
         """Return the layer of a name; make it with initial weights by attribute if there is none."""
         layer = self._named.get(name)
         if layer is None:
@@ -55,7 +55,7 @@ class TorchModel(nn.Module, Layers):
             self._add(name, layer)
         return layer
 
-    def _value(self, weight: Weight) -> Any:
+    def _value(self, weight: InitialWeight) -> Any:
         if len(weight.shape) == 4:
             return self._backend.filters(weight.raw, weight.shape, weight.scale)
         return self._backend.array(weight.raw, weight.shape, weight.scale, weight.offset)
@@ -71,7 +71,7 @@ class TorchModel(nn.Module, Layers):
         else:
             self.add_module(plain, layer)
 
-    def _parameter(self, weight: Weight) -> Any:
+    def _parameter(self, weight: InitialWeight) -> Any:
         if weight.name not in self._named:
             self._add(weight.name, nn.Parameter(self._value(weight)))
         return self._named[weight.name]

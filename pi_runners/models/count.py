@@ -25,7 +25,7 @@ class Counts(NamedTuple):
     read_weights: float
 
 
-class Shape(NamedTuple):
+class CanonicalShape(NamedTuple):
     """An array without elements.
 
     Attributes:
@@ -38,7 +38,7 @@ class Shape(NamedTuple):
 def count(network: Network, p: Parameters, mode: str) -> Counts:
     """Return the counts of the forward pass."""
     counter = CountingLayers()
-    inputs = [Shape(spec.shape) for spec in network.inputs(p, mode)]
+    inputs = [CanonicalShape(spec.shape) for spec in network.inputs(p, mode)]
     network.forward(counter, inputs, p, mode)
     elements = counter.elements + sum(product(i.shape) for i in inputs)
     return Counts(float(sum(counter.weights.values())), counter.flops, float(elements), counter.read_weights)
@@ -54,9 +54,9 @@ class CountingLayers(Layers):
         self.read_weights = 0.0
         self._tables: Dict[str, Tuple[int, int]] = {}
 
-    def _result(self, *shape: int) -> Shape:
+    def _result(self, *shape: int) -> CanonicalShape:
         self.elements += product(shape)
-        return Shape(tuple(shape))
+        return CanonicalShape(tuple(shape))
 
     def _weight(self, name: str, count: int, read: Optional[int] = None) -> None:
         self.weights[name] = count
@@ -122,7 +122,7 @@ class CountingLayers(Layers):
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
         self._attention(name, x, x.shape[1])
-        return Shape(x.shape)
+        return CanonicalShape(x.shape)
 
     def cached_attention(
         self, name: str, x: Array, heads: int, keys: Array, values: Array
@@ -130,7 +130,7 @@ class CountingLayers(Layers):
         length = keys.shape[2] + 1
         self._attention(name, x, length)
         shape = (*keys.shape[:2], length, keys.shape[3])
-        return Shape(x.shape), self._result(*shape), self._result(*shape)
+        return CanonicalShape(x.shape), self._result(*shape), self._result(*shape)
 
     def lstm(
         self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
@@ -138,7 +138,7 @@ class CountingLayers(Layers):
         batch, length, inputs = x.shape
         self._weight(name, 4 * hidden * (inputs + hidden + 1))
         self.flops += 2.0 * batch * length * 4 * hidden * (inputs + hidden)
-        last = Shape((batch, hidden))
+        last = CanonicalShape((batch, hidden))
         return self._result(batch, length, hidden), (last, last)
 
     def relu(self, x: Array) -> Array:
@@ -165,10 +165,10 @@ class CountingLayers(Layers):
         return self._result(*x.shape[:-1], x.shape[-1] + y.shape[-1])
 
     def as_sequence(self, x: Array) -> Array:
-        return Shape((x.shape[0], product(x.shape[2:]), x.shape[1]))
+        return CanonicalShape((x.shape[0], product(x.shape[2:]), x.shape[1]))
 
     def token(self, x: Array, position: int) -> Array:
-        return Shape((x.shape[0], x.shape[2]))
+        return CanonicalShape((x.shape[0], x.shape[2]))
 
     def attend(self, queries: Array, memory: Array) -> Array:
         self.flops += 4.0 * product(queries.shape) * memory.shape[1]
@@ -182,4 +182,4 @@ class CountingLayers(Layers):
 
     def rows(self, x: Array) -> Array:
         width = x.shape[1] if len(x.shape) == 4 else x.shape[-1]
-        return Shape((product(x.shape) // width, width))
+        return CanonicalShape((product(x.shape) // width, width))

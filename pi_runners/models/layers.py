@@ -8,7 +8,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported, decode, product, random_bytes
 
 
-class Weight(NamedTuple):
+class InitialWeight(NamedTuple):
     """Initial value of a weight: uniform random numbers, the same in every framework.
 
     Attributes:
@@ -29,38 +29,38 @@ class Weight(NamedTuple):
         return random_bytes(zlib.crc32(self.name.encode()), product(self.shape))
 
 
-def filters_weight(name: str, shape: Sequence[int]) -> Weight:
+def filters_weight(name: str, shape: Sequence[int]) -> InitialWeight:
     """Return filters of variance 2 / inputs, which keeps the size of activations (He et al. 2015, arXiv 1502.01852)."""
-    return Weight(name + ".filters", tuple(shape), (6.0 / product(shape[1:])) ** 0.5)
+    return InitialWeight(name + ".filters", tuple(shape), (6.0 / product(shape[1:])) ** 0.5)
 
 
-def dense_weight(name: str, inputs: int, outputs: int) -> Weight:
+def dense_weight(name: str, inputs: int, outputs: int) -> InitialWeight:
     """Return a matrix of variance 1 / inputs."""
-    return Weight(name + ".matrix", (inputs, outputs), (3.0 / inputs) ** 0.5)
+    return InitialWeight(name + ".matrix", (inputs, outputs), (3.0 / inputs) ** 0.5)
 
 
-def bias_weight(name: str, width: int) -> Weight:
+def bias_weight(name: str, width: int) -> InitialWeight:
     """Return a small bias."""
-    return Weight(name + ".bias", (width,), 0.1)
+    return InitialWeight(name + ".bias", (width,), 0.1)
 
 
-def gain_weight(name: str, width: int, gain: float = 1.0) -> Weight:
+def gain_weight(name: str, width: int, gain: float = 1.0) -> InitialWeight:
     """Return gains of a normalisation."""
-    return Weight(name + ".gain", (width,), 0.1 * gain, gain)
+    return InitialWeight(name + ".gain", (width,), 0.1 * gain, gain)
 
 
-def table_weight(name: str, rows: int, width: int) -> Weight:
+def table_weight(name: str, rows: int, width: int) -> InitialWeight:
     """Return an embedding table of small numbers."""
-    return Weight(name + ".table", (rows, width), 0.05)
+    return InitialWeight(name + ".table", (rows, width), 0.05)
 
 
-def recurrent_weights(name: str, inputs: int, hidden: int) -> Tuple[Weight, Weight, Weight]:
+def recurrent_weights(name: str, inputs: int, hidden: int) -> Tuple[InitialWeight, InitialWeight, InitialWeight]:
     """Return input weights, recurrent weights and biases of a recurrent layer."""
     scale = hidden**-0.5
     return (
-        Weight(name + ".input", (4 * hidden, inputs), scale),
-        Weight(name + ".recurrent", (4 * hidden, hidden), scale),
-        Weight(name + ".bias", (4 * hidden,), scale),
+        InitialWeight(name + ".input", (4 * hidden, inputs), scale),
+        InitialWeight(name + ".recurrent", (4 * hidden, hidden), scale),
+        InitialWeight(name + ".bias", (4 * hidden,), scale),
     )
 
 

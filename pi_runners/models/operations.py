@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from pi_runners.harness.contract import Array, Parameters, product
-from pi_runners.models.count import CountingLayers, Shape
+from pi_runners.models.count import CanonicalShape, CountingLayers
 from pi_runners.models.network import Network
 
 
-class Operation(NamedTuple):
+class ModelOperation(NamedTuple):
     """One operation of a model.
 
     Attributes:
@@ -23,14 +23,14 @@ class Operation(NamedTuple):
     calls: int
 
 
-def operations(network: Network, p: Parameters, mode: str) -> List[Operation]:
+def operations(network: Network, p: Parameters, mode: str) -> List[ModelOperation]:
     """Return the operations of a model that single indicators measure, in the order of their first call.
 
     Activations of one input, pooling and copies have no indicator. The scores of an attention are not masked.
     """
     recorder = _RecordingLayers(mode == "training")
-    network.forward(recorder, [Shape(spec.shape) for spec in network.inputs(p, mode)], p, mode)
-    return [Operation(name, dict(parameters), calls) for (name, parameters), calls in recorder.calls.items()]
+    network.forward(recorder, [CanonicalShape(spec.shape) for spec in network.inputs(p, mode)], p, mode)
+    return [ModelOperation(name, dict(parameters), calls) for (name, parameters), calls in recorder.calls.items()]
 
 
 class _RecordingLayers(CountingLayers):

@@ -15,8 +15,8 @@ import numpy as np
 from pi_runners.harness.contract import Array, Parameters
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.layers import (
+    InitialWeight,
     Layers,
-    Weight,
     bias_weight,
     dense_weight,
     filters_weight,
@@ -53,7 +53,7 @@ class ReferenceLayers(Layers):
         """Add ``shift`` times the squared initial weights to all weights; not cumulative."""
         self._shift = shift
 
-    def _value(self, weight: Weight) -> Any:
+    def _value(self, weight: InitialWeight) -> Any:
         if weight.name not in self._weights:
             numbers = (np.frombuffer(weight.raw, np.uint8).astype(np.float64) - 127.5) / 127.5
             self._weights[weight.name] = (weight.offset + weight.scale * numbers).reshape(weight.shape)

@@ -17,7 +17,7 @@ from pi_runners.harness.worker import describe_end
 from pi_runners.indicators import INDICATORS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.count import count
-from pi_runners.models.layers import Weight, make_inputs
+from pi_runners.models.layers import InitialWeight, make_inputs
 from pi_runners.models.network import Network
 from pi_runners.models.reference import EXPECTED, expected_results
 from tests.pi_runners.trials import PLAN
@@ -51,8 +51,8 @@ def name_of(value: Any) -> str:
 
 def make_wrong(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Reverse the numbers of a weight."""
-    original = vars(Weight)["raw"].fget
-    monkeypatch.setattr(Weight, "raw", property(lambda w: original(w)[:: -1 if w.name == name else 1]))
+    original = vars(InitialWeight)["raw"].fget
+    monkeypatch.setattr(InitialWeight, "raw", property(lambda w: original(w)[:: -1 if w.name == name else 1]))
 
 
 class OnnxBackend(NumpyBackend):
