@@ -124,6 +124,13 @@ class WholeModel(Indicator):
             elements = 2 * counts.weights + counts.elements / 4
         return PROCESS_BYTES + ITEM_BYTES[dtype] * elements
 
+    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+        """Return the memory of the encoded graph of ONNX Runtime, which contains the weights a third time."""
+        if backend != "onnxruntime":
+            return 0.0
+        counts = count(NETWORKS[parameters["model"]], parameters, parameters["mode"])
+        return 1.4 * ITEM_BYTES[dtype] * counts.weights
+
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Check the model on a small batch, then time it."""
         p = {name: value for name, value in self.complete(parameters).items() if value != 0}
