@@ -85,7 +85,7 @@ def trace_head(path: Path) -> bytes:
 def chrome_events(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the events of a trace: the items of ``traceEvents``, or of the array that is the whole document.
 
-    Events that are not JSON objects are skipped.
+    Events that are not JSON objects are skipped. The value of ``args`` is a dictionary in all of them.
 
     Raises:
         TraceError: If the trace is not JSON, is truncated, or has no events.
@@ -102,6 +102,8 @@ def chrome_events(path: Path) -> Iterator[dict[str, Any]]:
                 reader.since_event = 0
                 count += 1
                 if isinstance(event, dict):
+                    if not isinstance(event.get("args"), dict):
+                        event["args"] = {}
                     yield event
         except ijson.IncompleteJSONError as error:
             raise TraceError(*_broken(path, count, str(error))) from None
@@ -111,6 +113,21 @@ def chrome_events(path: Path) -> Iterator[dict[str, Any]]:
         raise TraceError(f"`{path}` has no `traceEvents`: it is not a trace of a profiler", hint=_FORMATS)
 
 
+def time_of(event: dict[str, Any]) -> tuple[float, float] | None:
+    """Return start and duration of an event; none if it has none, or they are not possible."""
+    start, duration = event.get("ts"), event.get("dur")
+    if isinstance(start, int | float) and isinstance(duration, int | float):
+        # Also false for NaN.
+        return (start, duration) if abs(start) < _LATEST and 0 <= duration < _LATEST else None
+    return None
+
+
+def integer_of(value: Any) -> int:
+    """Return a value if it is an integer of 64 bits, else 0."""
+    return value if isinstance(value, int) and abs(value) < 2**63 else 0
+
+
+_LATEST = 1e18
 _FORMATS = "import a trace of torch.profiler, ONNX Runtime, TensorFlow or JAX"
 
 

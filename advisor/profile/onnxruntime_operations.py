@@ -69,7 +69,11 @@ def _shapes(value: Any) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
     """Return shapes and types of a value such as ``[{"float": [8, 3]}]``."""
     entries = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
     pairs = [pair for entry in entries if isinstance(entry, dict) for pair in entry.items()]
-    shapes = tuple(tuple(n for n in shape if isinstance(n, int)) for _, shape in pairs if isinstance(shape, list))
+    shapes = tuple(
+        tuple(n for n in shape if isinstance(n, int) and 0 <= n < 2**40)
+        for _, shape in pairs
+        if isinstance(shape, list)
+    )
     return shapes, tuple(str(name) for name, shape in pairs if isinstance(shape, list))
 
 

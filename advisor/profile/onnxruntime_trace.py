@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from advisor.profile.events import TraceError
+from advisor.profile.events import TraceError, chrome_events, time_of
 from advisor.profile.onnxruntime_operations import claim_of, layer_of, node_of
 from advisor.profile.summary import TraceSummary
 from advisor.profile.timeline import Kind, Level, Timeline
@@ -36,10 +38,11 @@ def read_onnxruntime_trace(
     kinds: dict[str, Kind] = {}
     device = "cpu"
     for event in events:
-        start, duration, name = event.get("ts"), event.get("dur"), str(event.get("name", ""))
-        if not isinstance(start, int | float) or not isinstance(duration, int | float):
+        time, name = time_of(event), str(event.get("name", ""))
+        if time is None:
             continue
-        arguments, thread = event.get("args") or {}, event.get("tid")
+        start, duration = time
+        arguments, thread = event["args"], str(event.get("tid"))
         if event.get("cat") == "Session":
             if name == "model_run":
                 runs.append((start, start + duration))
@@ -78,3 +81,29 @@ def read_onnxruntime_trace(
         device=device,
         warnings=warnings,
     )
+
+
+def read_onnxruntime_files(paths: Iterable[Path], *, warm_up: int = _WARM_UP) -> TraceSummary:
+    """Return the content of the profiles of all sessions of a program: of the one whose runs took longest.
+
+    Args:
+        paths: The profiles.
+        warm_up: Runs at the start of each that are not counted.
+
+    Raises:
+        TraceError: If none has a run of a model.
+    """
+    summaries = []
+    failure: TraceError | None = None
+    for path in paths:
+        try:
+            summaries.append(read_onnxruntime_trace(chrome_events(path), warm_up=warm_up))
+        except TraceError as error:
+            failure = error
+    if not summaries:
+        raise failure or TraceError("the program has no profile of ONNX Runtime")
+    longest = max(summaries, key=lambda summary: summary.seconds)
+    if len(summaries) == 1:
+        return longest
+    warning = f"{len(summaries)} sessions of ONNX Runtime ran; the workload is the one that took longest"
+    return replace(longest, warnings=(*longest.warnings, warning))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from advisor.profile.summary import TraceSummary
 from advisor.profile.xla_trace import read_xla_events, read_xplanes
 
 _EVENTS_TO_RECOGNISE = 20_000
+_DEVICE = re.compile(r'"deviceProperties":\s*\[\s*\{\s*"id": 0, "name": "([^"]{1,100})"')
+"""Name of the first accelerator, which torch.profiler writes before the events."""
 _FORMATS = "import a trace of torch.profiler, ONNX Runtime, TensorFlow or JAX"
 
 
@@ -29,10 +33,13 @@ def read_trace(path: Path, *, steps: int = 0) -> TraceSummary:
     """
     if path.is_dir():
         return _read_directory(path, steps)
-    if trace_head(path).lstrip()[:1] not in (b"{", b"["):
+    head = trace_head(path).lstrip()
+    if head[:1] not in (b"{", b"["):
         return read_xplanes([path], steps=steps)
     try:
-        return _read_events(chrome_events(path), steps)
+        summary = _read_events(chrome_events(path), steps)
+        device = _DEVICE.search(head.decode("utf-8", "replace"))
+        return replace(summary, hardware=device[1]) if device and summary.device == "cuda" else summary
     except TraceError as error:
         if f"`{path}`" not in error.message:
             error.message = f"`{path}`: {error.message}"
@@ -52,9 +59,9 @@ def _read_events(events: Iterator[dict[str, Any]], steps: int) -> TraceSummary:
     for event in islice(events, _EVENTS_TO_RECOGNISE):
         head.append(event)
         everything: Iterable[dict[str, Any]] = chain(head, events)
-        if event.get("cat") in torch_trace.CATEGORIES:
+        if str(event.get("cat")) in torch_trace.CATEGORIES:
             return torch_trace.read_torch_trace(everything)
-        if event.get("cat") in onnxruntime_trace.CATEGORIES:
+        if str(event.get("cat")) in onnxruntime_trace.CATEGORIES:
             return onnxruntime_trace.read_onnxruntime_trace(everything)
         if _is_xla(event):
             return read_xla_events(everything, steps=steps)
@@ -64,6 +71,5 @@ def _read_events(events: Iterator[dict[str, Any]], steps: int) -> TraceSummary:
 
 
 def _is_xla(event: dict[str, Any]) -> bool:
-    arguments = event.get("args") or {}
-    name = str(arguments.get("name", "")) if isinstance(arguments, dict) else ""
+    name = str(event["args"].get("name", ""))
     return event.get("name") == "process_name" and name.startswith(("/host:", "/device:"))

@@ -58,7 +58,7 @@ def layer_of(operator: str) -> str:
         return "communication"
     if _INPUT.search(operator):
         return "input pipeline"
-    if "MatMul" in operator or operator == "Einsum":
+    if "MatMul" in operator or "Einsum" in operator:
         return "BLAS"
     if "Conv" in operator or operator.startswith(("_Mkl", "CudnnRNN")):
         return "DNN library"

@@ -15,7 +15,9 @@ _BLAS = frozenset({"addmm", "mm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "do
 _COPIES = frozenset(
     {"copy_", "_to_copy", "to", "contiguous", "clone", "cat", "stack", "pin_memory", "_pin_memory", "index_put_"}
 )
-_LIBRARY = re.compile(r"mkldnn|cudnn|miopen|onednn|_flash_attention|_efficient_attention|nnpack|xnnpack")
+_LIBRARY = re.compile(
+    r"^convolution_backward|mkldnn|cudnn|miopen|onednn|_flash_attention|_efficient_attention|nnpack|xnnpack"
+)
 _COMMUNICATION = re.compile(r"^(c10d|nccl|gloo|mpi|ucc)(:|$)|^record_param_comms|AllReduce|AllGather|ReduceScatter")
 _KERNEL_LAYERS = (
     (re.compile(r"nccl|rccl", re.IGNORECASE), "communication"),

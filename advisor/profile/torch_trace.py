@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from advisor.profile.events import TraceError
+from advisor.profile.events import TraceError, integer_of, time_of
 from advisor.profile.summary import TraceSummary
 from advisor.profile.timeline import Kind, Level, Timeline
 from advisor.profile.torch_operations import Call, claim_of, layer_of, layer_of_kernel
@@ -18,6 +18,7 @@ _RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "Runtime"})
 _STEP = re.compile(r"^ProfilerStep#\d+$")
 _INPUT = re.compile(r"^enumerate\(DataLoader\)|^DataLoader|DataLoaderIter\.__next__")
 _MAX_KINDS = 50_000
+_MAX_ARRAYS = 8
 
 
 class _Kinds:
@@ -29,10 +30,9 @@ class _Kinds:
 
     def operation(self, event: dict[str, Any]) -> Kind:
         """Return the kind of a ``cpu_op``."""
-        name, arguments = str(event.get("name", "")), event.get("args") or {}
-        shapes = _tuples(arguments.get("Input Dims", arguments.get("Input dims", ())))
-        types = tuple(map(str, arguments.get("Input type", ())))
-        values = tuple(map(str, arguments.get("Concrete Inputs", ())))
+        name, arguments = str(event.get("name", "")), event["args"]
+        shapes = _shapes(arguments.get("Input Dims", arguments.get("Input dims")))
+        types, values = _texts(arguments.get("Input type")), _texts(arguments.get("Concrete Inputs"))
         key = (name, shapes, types, values)
         if key not in self._kinds:
             if len(self._kinds) >= _MAX_KINDS:
@@ -50,8 +50,21 @@ class _Kinds:
         return kind
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+def _shapes(value: Any) -> tuple[Any, ...]:
+    """Return the shapes of inputs; lists of arrays have a shape for each, and what is not a shape is empty."""
+    return tuple(_shape(item) for item in value) if isinstance(value, list) else ()
+
+
+def _shape(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        return ()
+    if any(isinstance(item, list) for item in value):
+        return tuple(_shape(item) for item in value[:_MAX_ARRAYS])
+    return tuple(value) if all(isinstance(item, int) and 0 <= item < 2**40 for item in value) else ()
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
 def read_torch_trace(events: Iterable[dict[str, Any]], *, maximum: int | None = None) -> TraceSummary:
@@ -69,12 +82,12 @@ def read_torch_trace(events: Iterable[dict[str, Any]], *, maximum: int | None = 
     steps: list[tuple[float, float]] = []
     device = "cpu"
     for event in events:
-        category, start, duration = event.get("cat"), event.get("ts"), event.get("dur")
-        if event.get("ph") != "X" or not isinstance(start, int | float) or not isinstance(duration, int | float):
+        category, time = event.get("cat"), time_of(event)
+        if event.get("ph") != "X" or time is None:
             continue
-        name, thread = str(event.get("name", "")), (event.get("pid"), event.get("tid"))
-        link = (event.get("args") or {}).get("correlation", 0)
-        link = link if isinstance(link, int) else 0
+        start, duration = time
+        name, thread = str(event.get("name", "")), (str(event.get("pid")), str(event.get("tid")))
+        link = integer_of(event["args"].get("correlation"))
         if category == "cpu_op" or (category == "user_annotation" and _INPUT.search(name)):
             timeline.add(kinds.operation(event), thread, start, duration)
         elif category == "user_annotation" and _STEP.match(name):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from advisor.profile.events import TraceError
+from advisor.profile.events import TraceError, time_of
 from advisor.profile.hlo import Module
 from advisor.profile.protobuf import Buffer
 from advisor.profile.summary import TraceSummary
@@ -125,25 +125,25 @@ def read_xla_events(events: Iterable[dict[str, Any]], *, steps: int = 0, maximum
 
 
 def _host_events(events: Iterable[dict[str, Any]]) -> Iterator[HostEvent]:
-    processes: dict[Any, str] = {}
-    threads: dict[Any, str] = {}
+    processes: dict[str, str] = {}
+    threads: dict[tuple[str, str], str] = {}
     for event in events:
-        arguments = event.get("args") or {}
-        thread = (event.get("pid"), event.get("tid"))
+        arguments, time = event["args"], time_of(event)
+        process = str(event.get("pid"))
+        thread = (process, str(event.get("tid")))
         if event.get("ph") == "M":
             if event.get("name") == "process_name":
-                processes[event.get("pid")] = str(arguments.get("name", ""))
+                processes[process] = str(arguments.get("name", ""))
             elif event.get("name") == "thread_name":
                 threads[thread] = str(arguments.get("name", ""))
-        start, duration = event.get("ts"), event.get("dur")
-        if event.get("ph") == "X" and isinstance(start, int | float) and isinstance(duration, int | float):
+        if event.get("ph") == "X" and time is not None:
             yield HostEvent(
-                plane=processes.get(event.get("pid"), ""),
+                plane=processes.get(process, ""),
                 line=threads.get(thread, ""),
                 thread=hash(thread),
                 name=str(event.get("name", "")),
-                start=start,
-                duration=duration,
+                start=time[0],
+                duration=time[1],
                 stats={str(k): v if isinstance(v, int) else str(v) for k, v in arguments.items()},
             )
 

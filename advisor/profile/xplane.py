@@ -137,8 +137,8 @@ def open_xplane(path: Path) -> Iterator[list[Plane]]:
             yield planes
     except WireError as error:
         raise TraceError(
-            f"the trace `{path}` is truncated or not an XPlane file: {error}",
-            hint="profile the program again",
+            f"`{path}` is neither JSON nor a complete XPlane file: {error}",
+            hint="import a trace of torch.profiler, ONNX Runtime, TensorFlow or JAX",
         ) from None
     except OSError as error:
         raise TraceError(f"`{path}` could not be read: {error.strerror or error}") from None
