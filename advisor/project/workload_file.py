@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -106,16 +106,28 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
     return workloads
 
 
-def find_profiled_workload(project: Path, name: str) -> ProfiledWorkload:
+def select_workload(project: Path, name: str | None) -> ProfiledWorkload:
     """Return one profiled workload of a project.
 
+    Args:
+        project: Directory of the project.
+        name: Its name; none for the only one.
+
     Raises:
-        InputError: If the file is not valid, or has no workload with this name.
+        InputError: If the file is not valid, or has no workload with this name, or several and no name is given.
     """
+    path = project / WORKLOAD_FILE
     workloads = {workload.name: workload for workload in read_workloads(project)}
+    if not workloads:
+        raise InputError(
+            f"`{path}` has no profiled workloads", hint="profile a program with `advisor workload profile`"
+        )
+    if name is None and len(workloads) == 1:
+        return next(iter(workloads.values()))
+    if name is None:
+        raise InputError(f"`{path}` has {len(workloads)} profiled workloads", hint=suggest("", workloads))
     if name not in workloads:
-        hint = suggest(name, workloads) if workloads else "profile a program with `advisor workload profile`"
-        raise InputError(f"there is no profiled workload `{name}` in `{project / WORKLOAD_FILE}`", hint=hint)
+        raise InputError(f"there is no profiled workload `{name}` in `{path}`", hint=suggest(name, workloads))
     return workloads[name]
 
 
@@ -184,6 +196,19 @@ def _rounded(number: float) -> float:
     return float(f"{number:.6g}")
 
 
+def check_name(name: str) -> str:
+    """Return the name of a workload.
+
+    Raises:
+        InputError: If it is not valid.
+    """
+    if not re.match(_NAME, name):
+        raise InputError(
+            f"`{name}` is not a valid name of a workload", hint="use letters, digits, `.`, `_` and `-`, at most 100"
+        )
+    return name
+
+
 def _value(workload: _Workload) -> ProfiledWorkload:
     fields = workload.model_dump(exclude={"part", "kernel", "command"})
     return ProfiledWorkload(
@@ -192,18 +217,3 @@ def _value(workload: _Workload) -> ProfiledWorkload:
         parts=tuple(WorkloadPart(**part.model_dump()) for part in workload.part),
         kernels=tuple(KernelShare(**kernel.model_dump()) for kernel in workload.kernel),
     )
-
-
-def rename_workload(workload: ProfiledWorkload, name: str) -> ProfiledWorkload:
-    """Return a workload with another name.
-
-    Raises:
-        InputError: If the name is not valid.
-    """
-    import re
-
-    if not re.match(_NAME, name):
-        raise InputError(
-            f"`{name}` is not a valid name of a workload", hint="use letters, digits, `.`, `_` and `-`, at most 100"
-        )
-    return replace(workload, name=name)
