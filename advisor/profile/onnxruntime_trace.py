@@ -68,7 +68,7 @@ def read_onnxruntime_trace(
         )
     runs.sort()
     counted = runs[min(warm_up, len(runs) - 1) :]
-    warnings = ()
+    warnings: tuple[str, ...] = ()
     if timeline.is_full:
         warnings = (f"the profile is very long: only its first {len(timeline)} operations were read",)
         counted = [run for run in counted if run[1] <= timeline.bounds()[1]] or counted[:1]

@@ -26,7 +26,8 @@ def read_trace(path: Path, *, steps: int = 0) -> TraceSummary:
     Args:
         path: A trace in Chrome's format (JSON, plain or gzipped) of torch.profiler, ONNX Runtime, TensorFlow or JAX; an
             XPlane file of TensorFlow or JAX; or a directory that these two wrote.
-        steps: Steps in a trace that does not mark them (TensorFlow and JAX); 0 if unknown.
+        steps: Steps in a trace that does not mark them (TensorFlow and JAX), or complete ones in a trace of PyTorch; 0
+            if unknown.
 
     Raises:
         TraceError: If it cannot be read, is empty, truncated, damaged, or of another program.
@@ -60,7 +61,7 @@ def _read_events(events: Iterator[dict[str, Any]], steps: int) -> TraceSummary:
         head.append(event)
         everything: Iterable[dict[str, Any]] = chain(head, events)
         if str(event.get("cat")) in torch_trace.CATEGORIES:
-            return torch_trace.read_torch_trace(everything)
+            return torch_trace.read_torch_trace(everything, steps=steps)
         if str(event.get("cat")) in onnxruntime_trace.CATEGORIES:
             return onnxruntime_trace.read_onnxruntime_trace(everything)
         if _is_xla(event):

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -228,8 +228,7 @@ def _read(report: Mapping[str, Any], warm_up: int) -> TraceSummary:
     summary = read_trace(files[0], steps=report["steps"])
     if not summary.division.total > 0:
         raise TraceError("the trace of the program has no duration")
-    # The program counted its steps; a trace may have one that has only begun.
-    return replace(summary, steps=min(summary.steps, report["steps"]) or report["steps"])
+    return summary
 
 
 def _warnings(

@@ -10,6 +10,7 @@ from typing import Any
 
 from advisor.profile import operations
 from advisor.profile.timeline import Claim
+from knowledge.domain.workload import Direction
 
 _BLAS = frozenset({"addmm", "mm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "_int_mm", "_scaled_mm"})
 _COPIES = frozenset(
@@ -158,11 +159,11 @@ def _product(first: int) -> Callable[[Call], Claim]:
     return claim
 
 
-def _batch_norm(number: int, direction: operations.Direction) -> Callable[[Call], Claim]:
+def _batch_norm(number: int, direction: Direction) -> Callable[[Call], Claim]:
     return lambda call: operations.batch_normalisation(call.shape(number), dtype=call.dtype, direction=direction)
 
 
-def _layer_norm(number: int, direction: operations.Direction) -> Callable[[Call], Claim]:
+def _layer_norm(number: int, direction: Direction) -> Callable[[Call], Claim]:
     def claim(call: Call) -> Claim:
         shape = call.shape(number)
         # The normalised shape is the input after the array, and may have several axes.
@@ -173,7 +174,7 @@ def _layer_norm(number: int, direction: operations.Direction) -> Callable[[Call]
     return claim
 
 
-def _softmax(direction: operations.Direction) -> Callable[[Call], Claim]:
+def _softmax(direction: Direction) -> Callable[[Call], Claim]:
     return lambda call: operations.rows("softmax", call.shape(0), dtype=call.dtype, direction=direction)
 
 
@@ -181,7 +182,7 @@ def _rows(indicator: str, kind: str = "") -> Callable[[Call], Claim]:
     return lambda call: operations.rows(indicator, call.shape(0), kind=kind, dtype=call.dtype)
 
 
-def _attention(number: int, direction: operations.Direction) -> Callable[[Call], Claim]:
+def _attention(number: int, direction: Direction) -> Callable[[Call], Claim]:
     return lambda call: operations.attention(call.shape(number), dtype=call.dtype, direction=direction)
 
 

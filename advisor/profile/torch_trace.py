@@ -67,11 +67,12 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
-def read_torch_trace(events: Iterable[dict[str, Any]], *, maximum: int | None = None) -> TraceSummary:
+def read_torch_trace(events: Iterable[dict[str, Any]], *, steps: int = 0, maximum: int | None = None) -> TraceSummary:
     """Return the content of a trace of torch.profiler.
 
     Args:
         events: Its events.
+        steps: Number of steps that it marks and that are complete; 0 for all.
         maximum: Maximum number of operations.
 
     Raises:
@@ -79,7 +80,7 @@ def read_torch_trace(events: Iterable[dict[str, Any]], *, maximum: int | None = 
     """
     timeline = Timeline(maximum) if maximum else Timeline()
     kinds = _Kinds()
-    steps: list[tuple[float, float]] = []
+    marks: list[tuple[float, float]] = []
     device = "cpu"
     for event in events:
         category, time = event.get("cat"), time_of(event)
@@ -91,7 +92,7 @@ def read_torch_trace(events: Iterable[dict[str, Any]], *, maximum: int | None = 
         if category == "cpu_op" or (category == "user_annotation" and _INPUT.search(name)):
             timeline.add(kinds.operation(event), thread, start, duration)
         elif category == "user_annotation" and _STEP.match(name):
-            steps.append((start, start + duration))
+            marks.append((start, start + duration))
         elif category in _DEVICE:
             device = "cuda"
             kind = Kind(name[:300], _DEVICE[category] or layer_of_kernel(name))
@@ -103,7 +104,8 @@ def read_torch_trace(events: Iterable[dict[str, Any]], *, maximum: int | None = 
             "the trace of torch.profiler has no operations",
             hint="record it with `torch.profiler.profile(record_shapes=True)`, around some steps",
         )
-    return _summary(timeline, steps, device, kinds.without_shapes)
+    marks.sort()
+    return _summary(timeline, marks[: steps or None], device, kinds.without_shapes)
 
 
 def _summary(timeline: Timeline, steps: list[tuple[float, float]], device: str, without_shapes: int) -> TraceSummary:

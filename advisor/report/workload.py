@@ -89,9 +89,9 @@ def _row(share: float, text: str) -> str:
 
 def workload_plot(workload: ProfiledWorkload) -> tuple[Callable[[Any], None], int]:
     """Return a function that draws the time shares on matplotlib's axes, and the number of its rows."""
-    shown = workload.parts[:_PLOT_PARTS]
+    listed = workload.parts[:_PLOT_PARTS]
     rest = sum(part.share for part in workload.parts[_PLOT_PARTS:])
-    rows = [(part.label, part.share, "tab:blue") for part in shown]
+    rows = [(part.label, part.share, "tab:blue") for part in listed]
     if rest:
         rows.append((count(len(workload.parts) - _PLOT_PARTS, "smaller part"), rest, "tab:blue"))
     rows.append(("without an indicator", workload.unattributed, "0.6"))

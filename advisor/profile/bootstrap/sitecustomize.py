@@ -8,7 +8,7 @@ import sys
 
 def _start() -> None:
     try:
-        from seshat_hooks import start
+        from seshat_hooks import start  # type: ignore[import-not-found]
     except Exception as error:  # The user's program runs in any case.
         sys.stderr.write("advisor: the profiler was not started: {}\n".format(error))
     else:

@@ -4,6 +4,6 @@ This package runs inside the user's program: on Python 3.8 and newer, with the s
 the program imports. A failure of the profiler never changes the program: it is reported on standard error.
 """
 
-from seshat_hooks.imports import start
+from .imports import start
 
 __all__ = ["start"]

@@ -3,7 +3,7 @@
 import time
 from typing import Any, Callable
 
-from seshat_hooks.session import Profiler, Session
+from .session import Profiler, Session
 
 
 class CallCounter:

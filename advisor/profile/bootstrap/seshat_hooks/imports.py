@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import Any, Dict, Optional, Sequence
 
-from seshat_hooks.session import Session
+from .session import Session
 
 HOOKS: Dict[str, str] = {
     "torch": "torch_hooks",
@@ -44,7 +44,7 @@ class _Finder:
         def exec_module(module: ModuleType) -> None:
             execute(module)
             try:
-                importlib.import_module("seshat_hooks." + hooks).install(module, self._session)
+                importlib.import_module("." + hooks, __package__).install(module, self._session)
             except Exception as error:
                 sys.stderr.write("advisor: `{}` is not profiled: {}\n".format(name, error))
 
@@ -64,4 +64,4 @@ def start() -> None:
             steps=int(os.environ.get("SESHAT_PROFILE_STEPS", "20")),
             warm_up=int(os.environ.get("SESHAT_PROFILE_WARM_UP", "5")),
         )
-        sys.meta_path.insert(0, _Finder(session))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Finder(session))

@@ -4,8 +4,8 @@ import functools
 import types
 from typing import Any, List
 
-from seshat_hooks.calls import CallCounter
-from seshat_hooks.session import Profiler, Session
+from .calls import CallCounter
+from .session import Profiler, Session
 
 _CALL = 1
 

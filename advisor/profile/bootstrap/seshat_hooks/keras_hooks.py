@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from seshat_hooks.session import Profiler, Session
+from .session import Profiler, Session
 
 _BATCH = 3
 
@@ -30,13 +30,13 @@ def _counted(method: Any, name: str, session: Session, make: Any) -> Any:
 def _profiler(keras: Any, session: Session) -> Profiler:
     backend = keras.backend.backend()
     if backend == "torch":
-        from seshat_hooks.torch_hooks import TorchProfiler
+        from .torch_hooks import TorchProfiler
 
         return TorchProfiler(session)
     if backend == "jax":
-        from seshat_hooks.jax_hooks import JaxProfiler
+        from .jax_hooks import JaxProfiler
 
         return JaxProfiler(session)
-    from seshat_hooks.tensorflow_hooks import TensorflowProfiler
+    from .tensorflow_hooks import TensorflowProfiler
 
     return TensorflowProfiler(session)

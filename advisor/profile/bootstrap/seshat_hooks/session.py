@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import sys
-import time
 from typing import Any, Callable, Dict, List, Optional
 
 REPORT = "report-{}.json"
@@ -38,13 +37,13 @@ class Profiler:
         raise NotImplementedError
 
     def step(self) -> None:
-        """Mark the end of a step."""
+        """Mark the end of a step that is not the last one."""
 
     def stop(self, result: Any) -> List[str]:
-        """Stop after a step, and return the trace's files or directories.
+        """Stop at the end of a step, and return the trace's files or directories.
 
         Args:
-            result: Result of the last step, or none.
+            result: Result of the step, or none.
         """
         raise NotImplementedError
 
@@ -64,8 +63,7 @@ class Session:
         self._source: Any = None
         self._count = 0
         self._profiler: Optional[Profiler] = None
-        self._is_done = False
-        self._started_at = 0.0
+        self._is_done = self._is_complete = False
         atexit.register(self._finish_early)
 
     def path(self, name: str) -> str:
@@ -75,10 +73,6 @@ class Session:
     def is_active(self) -> bool:
         """Return whether steps of this process are still counted."""
         return not self._is_done and os.getpid() == self._pid
-
-    def is_profiling(self) -> bool:
-        """Return whether a profiler runs."""
-        return self._profiler is not None
 
     def end_step(self, rank: int, source: Any, profiler: Callable[[], Profiler], result: Any = None) -> None:
         """Count a step; start or stop the profiler.
@@ -100,7 +94,7 @@ class Session:
             self._rank, self._source, self._count = rank, source, 0
         self._count += 1
         self._guard(lambda: self._advance(profiler, result))
-        if self._is_done:
+        if self._is_complete:
             # The program ends like after `sys.exit()`: it may clean up.
             raise SystemExit(0)
 
@@ -115,21 +109,19 @@ class Session:
         self._report("failed", [], 0, str(error) or type(error).__name__)
         sys.stderr.write("advisor: the profiler failed: {}\n".format(error))
 
-    def finish(self, framework: str, files: List[str], steps: int, state: str = "complete") -> None:
-        """Report the files of a profile; no more steps are counted."""
+    def _finish(self, files: List[str], steps: int, state: str) -> None:
         self._is_done = True
-        self._report(state, files, steps, framework=framework)
+        self._report(state, files, steps, framework=self._profiler.framework if self._profiler else "")
 
     def _advance(self, make: Callable[[], Profiler], result: Any) -> None:
         if self._profiler is None and self._count >= self.warm_up:
             self._profiler = make()
             self._profiler.start(result)
-            self._started_at = time.time()
-        elif self._profiler is not None:
+        elif self._profiler is not None and self._count < self.warm_up + self.steps:
             self._profiler.step()
-            if self._count >= self.warm_up + self.steps:
-                files = self._profiler.stop(result)
-                self.finish(self._profiler.framework, files, self.steps)
+        elif self._profiler is not None:
+            self._finish(self._profiler.stop(result), self.steps, "complete")
+            self._is_complete = True
 
     def _finish_early(self) -> None:
         """Write what there is, if the program ends before the last step."""
@@ -138,7 +130,7 @@ class Session:
         steps = self._count - self.warm_up
         if self._profiler is not None and steps > 0:
             profiler = self._profiler
-            self._guard(lambda: self.finish(profiler.framework, profiler.stop(None), steps, "short"))
+            self._guard(lambda: self._finish(profiler.stop(None), steps, "short"))
         elif self._count:
             self._report("too-short", [], self._count)
 

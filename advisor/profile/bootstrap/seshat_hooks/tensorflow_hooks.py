@@ -2,8 +2,8 @@
 
 from typing import Any, List
 
-from seshat_hooks.calls import CallCounter
-from seshat_hooks.session import Profiler, Session
+from .calls import CallCounter
+from .session import Profiler, Session
 
 _CALL = 1
 _NOT_STEPS = ("adapt_step",)

@@ -3,7 +3,7 @@
 import sys
 from typing import Any, List
 
-from seshat_hooks.session import Profiler, Session
+from .session import Profiler, Session
 
 _CALL, _OPTIMIZER = 1, 2
 
@@ -43,8 +43,9 @@ class TorchProfiler(Profiler):
         self._mark.__enter__()
 
     def stop(self, result: Any) -> List[str]:
-        """Stop, and write the trace; the step that has just begun is not part of it."""
+        """End the last step, and write the trace."""
         self._synchronise()
+        self._mark.__exit__(None, None, None)
         self._profile.stop()
         self._profile.export_chrome_trace(self._path)
         return [self._path]
