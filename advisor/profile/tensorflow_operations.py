@@ -22,7 +22,7 @@ _INDICATORS: tuple[tuple[str, Direction, re.Pattern[str]], ...] = (
     ("recurrent", "backward", re.compile(r"^(CudnnRNN|LSTMBlock|GRUBlock|BlockLSTM).*(Grad|Backprop)")),
     ("recurrent", "forward", re.compile(r"^(CudnnRNN|LSTMBlock|GRUBlock|BlockLSTM)")),
     ("embedding", "backward", re.compile(r"^(UnsortedSegmentSum|SparseSegment.*Grad|ResourceScatter|ScatterNd)")),
-    ("embedding", "forward", re.compile(r"^(ResourceGather|Gather(V2|Nd)?|SparseSegment)$")),
+    ("embedding", "forward", re.compile(r"^(ResourceGather|Gather(V2)?|GatherNd|SparseSegment)$")),
     ("reduction", "forward", re.compile(r"^(Sum|Mean|Max|Min|Prod|All|Any|ArgMax|ArgMin|L2Loss|BiasAddGrad)$")),
     ("sort", "forward", re.compile(r"^(TopK|TopKV2|Sort)$")),
     ("fft", "forward", re.compile(r"^(RFFT|FFT|IRFFT|IFFT)")),

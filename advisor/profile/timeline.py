@@ -8,9 +8,10 @@ time belongs to its kernels, and not to the thread that waits for them.
 
 from __future__ import annotations
 
+import itertools
 from array import array
-from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -18,7 +19,8 @@ from typing import Any
 from knowledge.domain.workload import Direction
 
 MAX_OPERATIONS = 1_000_000
-"""Maximum number of operations that are read from a trace: about 100 MB of memory."""
+"""Maximum number of operations that are read from a trace: about 200 MB of memory."""
+_SLICE = 50_000
 
 
 class Level(IntEnum):
@@ -78,10 +80,10 @@ class Division:
 
     total: float
     idle: float
-    claims: Counter[Claim] = field(default_factory=Counter)
+    claims: defaultdict[Claim, float] = field(default_factory=lambda: defaultdict(float))
     calls: Counter[Claim] = field(default_factory=Counter)
-    layers: Counter[str] = field(default_factory=Counter)
-    kernels: Counter[str] = field(default_factory=Counter)
+    layers: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    kernels: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 class Timeline:
@@ -144,51 +146,38 @@ class Timeline:
 
         first, last = window or self.bounds()
         kinds = list(self._kinds)
-        rows, starts, ends, resolved = self._segments(kinds)
-        times, idle = _divide(
-            np.clip(starts, first, last), np.clip(ends, first, last), np.asarray(self._level)[rows], last - first
-        )
+        segments, resolutions = self._segments(kinds)
+        by_row, idle = _divide(segments, np.asarray(self._level), (first, last))
         division = Division(total=last - first, idle=idle)
-        by_row = np.bincount(rows, weights=times, minlength=len(self)) if len(rows) else np.zeros(len(self))
-        for row in range(len(self)):
-            claim, layer, counts = resolved[row]
+        for row, time in enumerate(by_row.tolist()):
+            claim, layer, counts = resolutions[row]
             if counts and claim is not None and first <= self._start[row] < last:
                 division.calls[claim] += 1
-            if (time := float(by_row[row])) > 0:
+            if time > 0:
                 if claim is not None:
-                    division.claims[claim] += time  # type: ignore[assignment]
-                division.layers[layer] += time  # type: ignore[assignment]
-                division.kernels[kinds[self._kind[row]].name] += time  # type: ignore[assignment]
+                    division.claims[claim] += time
+                division.layers[layer] += time
+                division.kernels[kinds[self._kind[row]].name] += time
         return division
 
-    def _segments(self, kinds: list[Kind]) -> tuple[Any, Any, Any, list[tuple[Claim | None, str, bool]]]:
-        """Return when each operation itself ran (row, start, end), and the claim and layer of each operation.
-
-        The last value of each operation says whether it counts as a call.
-        """
+    def _segments(self, kinds: list[Kind]) -> tuple[_Segments, _Resolutions]:
+        """Return when each operation itself ran, and the claim and layer of each operation."""
         import numpy as np
 
         starts, ends = np.asarray(self._start), np.asarray(self._end)
         order = np.lexsort((-ends, starts, np.asarray(self._thread)))
-        rows, seg_start, seg_end = array("i"), array("d"), array("d")
-        resolved: list[tuple[Claim | None, str, bool]] = [(None, "other", False)] * len(self)
+        segments, resolutions = _Segments(), _Resolutions(len(self))
         stack: list[list[float]] = []  # Row, time up to which its own time is counted, end.
         thread = -1
 
         def close(until: float) -> None:
             while stack and stack[-1][2] <= until:
                 row, cursor, end = stack.pop()
-                if end > cursor:
-                    _append(int(row), cursor, end)
+                segments.add(int(row), cursor, end)
                 if stack:
                     stack[-1][1] = max(stack[-1][1], end)
 
-        def _append(row: int, start: float, end: float) -> None:
-            rows.append(row)
-            seg_start.append(start)
-            seg_end.append(end)
-
-        for row in order.tolist():
+        for row in order:
             if self._thread[row] != thread:
                 close(float("inf"))
                 thread = self._thread[row]
@@ -197,33 +186,33 @@ class Timeline:
             parent = int(stack[-1][0]) if stack else -1
             if stack:
                 cursor, parent_end = stack[-1][1:]
-                if start > cursor:
-                    _append(parent, cursor, start)
+                segments.add(parent, cursor, start)
                 end = min(end, parent_end)
-            resolved[row] = self._resolve(kinds, row, parent, resolved)
-            stack.append([row, start, end])
+            self._resolve(kinds, int(row), parent, resolutions)
+            stack.append([int(row), start, end])
         close(float("inf"))
-        self._resolve_links(kinds, resolved)
-        return np.asarray(rows), np.asarray(seg_start), np.asarray(seg_end), resolved
+        self._resolve_links(kinds, resolutions)
+        return segments, resolutions
 
-    def _resolve(
-        self, kinds: list[Kind], row: int, parent: int, resolved: list[tuple[Claim | None, str, bool]]
-    ) -> tuple[Claim | None, str, bool]:
+    def _resolve(self, kinds: list[Kind], row: int, parent: int, resolutions: _Resolutions) -> None:
+        """Set the claim and layer of an operation that is inside another one, or none (-1)."""
         kind = kinds[self._kind[row]]
         if parent < 0:
-            return kind.claim, kind.layer, kind.claim is not None
-        claim, layer, counts = resolved[parent]
+            resolutions[row] = (kind.claim, kind.layer, kind.claim is not None)
+            return
+        claim, layer, counts = resolutions[parent]
         outer = kinds[self._kind[parent]]
-        own = kind.layer if not outer.inherited else layer
+        own = layer if outer.inherited else kind.layer
         if claim is None:
-            return kind.claim, own, kind.claim is not None
-        if kind.claim is not None and kind.name == outer.name and kind.claim != claim:
+            resolutions[row] = (kind.claim, own, kind.claim is not None)
+        elif kind.claim is not None and kind.name == outer.name and kind.claim != claim:
             # Automatic mixed precision calls the operation again with converted arrays.
-            resolved[parent] = (claim, layer, False)
-            return kind.claim, own, counts
-        return claim, own, False
+            resolutions[parent] = (claim, layer, False)
+            resolutions[row] = (kind.claim, own, counts)
+        else:
+            resolutions[row] = (claim, own, False)
 
-    def _resolve_links(self, kinds: list[Kind], resolved: list[tuple[Claim | None, str, bool]]) -> None:
+    def _resolve_links(self, kinds: list[Kind], resolutions: _Resolutions) -> None:
         """Give kernels of an accelerator the claims of the operations that started them."""
         import numpy as np
 
@@ -233,20 +222,79 @@ class Timeline:
         if not len(device) or not len(host):
             return
         host = host[np.argsort(links[host], kind="stable")]
-        sorted_links = links[host]
-        positions = np.searchsorted(sorted_links, links[device])
-        for row, position in zip(device.tolist(), positions.tolist(), strict=True):
-            if position < len(host) and sorted_links[position] == links[row] and resolved[row][0] is None:
-                claim, layer, _ = resolved[int(host[position])]
+        host_links = links[host]
+        for row, position in zip(device.tolist(), np.searchsorted(host_links, links[device]).tolist(), strict=True):
+            if position < len(host) and host_links[position] == links[row] and resolutions[row][0] is None:
+                claim, layer, _ = resolutions[int(host[position])]
                 own = kinds[self._kind[row]].layer
-                resolved[row] = (claim, layer if own == "framework" and layer != "other" else own, False)
-
-    def kinds(self) -> Iterator[Kind]:
-        """Yield the kinds of operations."""
-        yield from self._kinds
+                resolutions[row] = (claim, layer if own == "framework" and layer != "other" else own, False)
 
 
-def _divide(starts: Any, ends: Any, levels: Any, total: float) -> tuple[Any, float]:
+class _Resolutions:
+    """Claim and layer of each operation, and whether it counts as a call; each combination is stored once."""
+
+    def __init__(self, count: int) -> None:
+        first: tuple[Claim | None, str, bool] = (None, "other", False)
+        self._numbers = array("i", bytes(4 * count))
+        self._values = [first]
+        self._indices = {first: 0}
+
+    def __getitem__(self, row: int) -> tuple[Claim | None, str, bool]:
+        return self._values[self._numbers[row]]
+
+    def __setitem__(self, row: int, value: tuple[Claim | None, str, bool]) -> None:
+        if value not in self._indices:
+            self._indices[value] = len(self._values)
+            self._values.append(value)
+        self._numbers[row] = self._indices[value]
+
+
+class _Segments:
+    """Times in which an operation itself ran, and none inside it."""
+
+    def __init__(self) -> None:
+        self.rows, self.starts, self.ends = array("i"), array("d"), array("d")
+
+    def add(self, row: int, start: float, end: float) -> None:
+        """Add a segment, unless it is empty."""
+        if end > start:
+            self.rows.append(row)
+            self.starts.append(start)
+            self.ends.append(end)
+
+
+def _divide(segments: _Segments, levels: Any, window: tuple[float, float]) -> tuple[Any, float]:
+    """Return the time of each operation, and the time without any, in a window.
+
+    Args:
+        segments: When each operation itself ran.
+        levels: Level of each operation, shape (operations,).
+        window: Start and end.
+    """
+    import numpy as np
+
+    rows = np.asarray(segments.rows)
+    starts, ends = np.asarray(segments.starts), np.asarray(segments.ends)
+    times = np.zeros(len(levels))
+    idle = 0.0
+    # Some of the segments at a time: the arrays of a long trace would take a gigabyte.
+    inside = np.sort(np.clip(starts, *window)) if len(starts) else starts
+    borders = np.unique(np.concatenate([[window[0]], inside[_SLICE::_SLICE], [window[1]]]))
+    for first, last in itertools.pairwise(borders.tolist()):
+        selected = np.flatnonzero((ends > first) & (starts < last))
+        slice_rows = rows[selected]
+        slice_times, slice_idle = _divide_slice(
+            np.clip(starts[selected], first, last),
+            np.clip(ends[selected], first, last),
+            levels[slice_rows],
+            last - first,
+        )
+        np.add.at(times, slice_rows, slice_times)
+        idle += slice_idle
+    return times, idle
+
+
+def _divide_slice(starts: Any, ends: Any, levels: Any, total: float) -> tuple[Any, float]:
     """Return the time of each segment, and the time without any.
 
     Args:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def step(weights: Any, x: Any, y: Any) -> Any:
     """Return the weights after a step of gradient descent, and the loss."""
 

@@ -217,7 +217,7 @@ def test_the_hooks_run_on_old_interpreters() -> None:
 
 
 REAL = [
-    ("cnn-pytorch", "train.py", "torch", {"conv2d", "normalisation", "matmul", "elementwise"}),
+    ("cnn-pytorch", "train.py", "torch", {"conv2d", "normalisation", "elementwise"}),
     ("keras-text", "train.py", "tensorflow", {"matmul", "softmax", "elementwise"}),
     ("onnx-service", "serve.py", "onnxruntime", {"conv2d"}),
 ]

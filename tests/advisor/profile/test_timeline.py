@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,3 +123,7 @@ def test_the_times_add_up_to_the_window(
     assert sum(division.kernels.values()) + division.idle == pytest.approx(length)
     assert sum(division.claims.values()) <= length + 1e-9
     assert min([*division.layers.values(), division.idle]) >= -1e-9
+    with patch("advisor.profile.timeline._SLICE", 3):
+        sliced = timeline.divide((first, first + length))
+    assert sliced.idle == pytest.approx(division.idle)
+    assert dict(sliced.kernels) == pytest.approx(dict(division.kernels))

@@ -126,7 +126,7 @@ def test_every_part_can_be_measured_and_the_shares_add_up(name: str, tmp_path: P
     assert sum(p.share for p in result.parts) + result.unattributed == pytest.approx(1)
     assert sum(result.layers.values()) == pytest.approx(1)
     for p in result.parts:
-        assert not p.parameters or INDICATORS[p.indicator].complaints(p.parameters) == []
+        assert not p.parameters or INDICATORS[p.indicator].complaints(dict(p.parameters)) == []
 
 
 def events_of_a_gpu() -> list[dict[str, Any]]:
