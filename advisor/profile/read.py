@@ -52,7 +52,8 @@ def _read_directory(path: Path, steps: int) -> TraceSummary:
     if not files:
         raise TraceError(f"the directory `{path}` has no `*.xplane.pb` of TensorFlow or JAX", hint=_FORMATS)
     # A directory may hold several profiles, each in a folder of its own.
-    return read_xplanes([file for file in files if file.parent == files[-1].parent], steps=steps)
+    newest = [file for file in files if file.parent == files[-1].parent]
+    return read_xplanes(newest, steps=steps, graphs=path / "graphs.json")
 
 
 def _read_events(events: Iterator[dict[str, Any]], steps: int) -> TraceSummary:

@@ -12,11 +12,12 @@ from advisor.profile.hlo import Module
 from advisor.profile.protobuf import Buffer
 from advisor.profile.summary import TraceSummary
 from advisor.profile.tensorflow_operations import claim_of, layer_of
+from advisor.profile.tensorflow_shapes import GraphShapes
 from advisor.profile.timeline import Kind, Level, Timeline
 from advisor.profile.torch_operations import layer_of_kernel
 from advisor.profile.xplane import HostEvent, open_xplane
 
-_OPERATION = re.compile(r"^[^:]+:(?P<operator>_?[A-Z]\w*)$")
+_OPERATION = re.compile(r"^(?P<path>[^:]+):(?P<operator>_?[A-Z]\w*)$")
 """TensorFlow names the event of an operation ``path:operator``."""
 _WAIT = re.compile(r"Await|Wait|Listener|^end: |BlockUntilReady|block_until_ready|^Threadpool|^Acquire|GetAndWait")
 _COPY = re.compile(
@@ -31,7 +32,8 @@ _MAX_KINDS = 50_000
 class _Kinds:
     """The kinds of events of a trace, with the compiled modules of XLA that explain them."""
 
-    def __init__(self) -> None:
+    def __init__(self, shapes: GraphShapes) -> None:
+        self._shapes = shapes
         self._modules: dict[str, Buffer] = {}
         self._parsed: dict[str, Module] = {}
         self._kinds: dict[tuple[str, ...], Kind] = {}
@@ -63,11 +65,14 @@ class _Kinds:
         kind = self._parsed[title].kind(name) if title in self._parsed else None
         return kind or _named_instruction(name)
 
-    def operation(self, operator: str) -> Kind:
-        """Return the kind of an operation of TensorFlow."""
-        key = ("tf", operator)
+    def operation(self, operator: str, path: str) -> Kind:
+        """Return the kind of an operation of TensorFlow with this name in the trace."""
+        key = ("tf", operator, path)
         if key not in self._kinds:
-            self._kinds[key] = Kind(operator, layer_of(operator), claim_of(operator))
+            kind = Kind(operator, layer_of(operator), self._shapes.claim(operator, path))
+            if len(self._kinds) >= _MAX_KINDS:
+                return kind
+            self._kinds[key] = kind
         return self._kinds[key]
 
 
@@ -83,18 +88,21 @@ def _named_instruction(name: str) -> Kind:
     return Kind(name, "memory copies" if word in ("copy", "transpose", "concatenate") else "framework")
 
 
-def read_xplanes(paths: Iterable[Path], *, steps: int = 0, maximum: int | None = None) -> TraceSummary:
+def read_xplanes(
+    paths: Iterable[Path], *, steps: int = 0, graphs: Path | None = None, maximum: int | None = None
+) -> TraceSummary:
     """Return the content of XPlane files of TensorFlow or JAX, of one process.
 
     Args:
         paths: The files.
         steps: Steps in the trace; 0 if unknown.
+        graphs: File with the shapes of TensorFlow's operations, if there is one.
         maximum: Maximum number of operations.
 
     Raises:
         TraceError: If a file is not valid, or if they have no operations.
     """
-    reader = _Reader(maximum)
+    reader = _Reader(maximum, GraphShapes(graphs))
     versions: dict[str, str] = {}
     for path in paths:
         with open_xplane(path) as planes:
@@ -118,7 +126,7 @@ def read_xla_events(events: Iterable[dict[str, Any]], *, steps: int = 0, maximum
     Raises:
         TraceError: If it has no operations.
     """
-    reader = _Reader(maximum)
+    reader = _Reader(maximum, GraphShapes())
     for event in _host_events(events):
         reader.add(event)
     return reader.summary(steps, {})
@@ -151,8 +159,8 @@ def _host_events(events: Iterable[dict[str, Any]]) -> Iterator[HostEvent]:
 class _Reader:
     """Collects the events of a trace."""
 
-    def __init__(self, maximum: int | None) -> None:
-        self.kinds = _Kinds()
+    def __init__(self, maximum: int | None, shapes: GraphShapes) -> None:
+        self.kinds = _Kinds(shapes)
         self._timeline = Timeline(maximum) if maximum else Timeline()
         self._device = "cpu"
         self._has_instructions = self._has_operations = False
@@ -178,7 +186,7 @@ class _Reader:
             self._add(Kind(name.partition("::")[0], "input pipeline"), event, Level.BACKGROUND)
         elif match := _OPERATION.match(name):
             self._has_operations = True
-            self._add(self.kinds.operation(match["operator"]), event, Level.DEVICE)
+            self._add(self.kinds.operation(match["operator"], match["path"]), event, Level.DEVICE)
         elif _COPY.search(name):
             self._add(Kind(name[:300], "memory copies"), event, Level.HOST)
         elif event.line.startswith("python") or name.startswith(("Executor", "ThunkExecutor", "Pjit", "TFE_", "Eager")):

@@ -55,6 +55,14 @@ def test_a_missing_trace_and_a_directory_without_traces_are_errors(tmp_path: Pat
         read_trace(tmp_path)
 
 
+def test_damaged_graphs_of_a_program_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.xplane.pb").write_bytes(XPLANE)
+    (tmp_path / "graphs.json").write_text('{"MatMul": {"operator": 5}}')
+
+    with pytest.raises(TraceError, match=r"graphs\.json` does not hold the graphs of a program"):
+        read_trace(tmp_path)
+
+
 def test_impossible_times_and_numbers_are_ignored(tmp_path: Path) -> None:
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 10}
     odd = [

@@ -114,6 +114,28 @@ def test_a_trace_of_keras_has_the_kinds_of_operations(tmp_path: Path) -> None:
     assert result.layers["BLAS"] > 0.05
 
 
+def test_the_graphs_of_a_program_give_the_shapes_of_tensorflows_operations(tmp_path: Path) -> None:
+    profile = tmp_path / "plugins" / "profile" / "2026_01_01"
+    profile.mkdir(parents=True)
+    unpacked("keras-text.xplane.pb.gz", profile)
+    unpacked("keras-text.graphs.json.gz", tmp_path).rename(tmp_path / "graphs.json")
+
+    claims = read_trace(tmp_path, steps=2).division.claims
+
+    products = [dict(c.parameters) for c in claims if c.indicator == "matmul"]
+    length, width, heads, batch = 128, 128, 4, 8
+    assert {"m": batch * length, "n": 512, "k": width} in products
+    assert {"m": batch * length, "n": width, "k": 512, "transpose_b": "yes"} in products
+    # Queries and keys are multiplied by an `einsum`, with the heads as a batch.
+    assert {"batch": batch * heads, "m": length, "n": length, "k": width // heads} in products
+    # The last layer is fused with its bias: a `_MklNativeFusedMatMul` with the name of the `BiasAdd`.
+    assert {"m": batch, "n": 4, "k": 512} in products
+    softmax = [dict(c.parameters) for c in claims if c.indicator == "softmax"]
+    assert {"rows": batch * heads * length, "columns": length} in softmax
+    embeddings = {c.direction: dict(c.parameters) for c in claims if c.indicator == "embedding" and c.parameters}
+    assert embeddings["backward"] == {"rows": 20_000, "width": width, "lookups": batch * length}
+
+
 @pytest.mark.parametrize(
     "name",
     ["torch-cnn.json.gz", "onnxruntime-cnn.json.gz", "jax-step.xplane.pb.gz", "keras-text.xplane.pb.gz"],

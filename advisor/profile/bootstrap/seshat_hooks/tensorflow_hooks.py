@@ -1,12 +1,18 @@
 """Steps of TensorFlow without Keras: calls of the `tf.function` that took longest to trace."""
 
+import os
+import sys
+import weakref
 from typing import Any, List
 
 from .calls import CallCounter
 from .session import Profiler, Session
+from .tensorflow_graphs import FILE, write_graphs
 
 _CALL = 1
 _NOT_STEPS = ("adapt_step",)
+_FUNCTIONS: Any = weakref.WeakSet()
+"""Functions that were called."""
 
 
 class TensorflowProfiler(Profiler):
@@ -26,10 +32,14 @@ class TensorflowProfiler(Profiler):
         )
 
     def stop(self, result: Any) -> List[str]:
-        """Stop, and write the trace."""
+        """Stop, and write the trace and the shapes of the operations."""
         import tensorflow as tf
 
         tf.profiler.experimental.stop()
+        try:
+            write_graphs(_FUNCTIONS, os.path.join(self._path, FILE))
+        except Exception as error:
+            sys.stderr.write("advisor: the shapes of the operations are unknown: {}\n".format(error))
         return [self._path]
 
 
@@ -40,6 +50,7 @@ def install(tensorflow: Any, session: Session) -> None:
     call = function.__call__
 
     def counted_call(self: Any, *arguments: Any, **named: Any) -> Any:
+        _FUNCTIONS.add(self)
         if getattr(self, "__name__", "") in _NOT_STEPS:
             return call(self, *arguments, **named)
         return counter.call(id(self), call, self, *arguments, **named)
