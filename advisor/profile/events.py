@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import io
 import zlib
 from collections.abc import Iterator
@@ -80,6 +81,16 @@ def trace_head(path: Path) -> bytes:
     if not head.strip():
         raise TraceError(f"the trace `{path}` is empty", hint=_AGAIN)
     return head
+
+
+def require_reader() -> None:
+    """Check that traces can be read.
+
+    Raises:
+        MissingExtraError: If the library that reads JSON as a stream is not installed.
+    """
+    with needs_extra("profile", "reading a trace"):
+        importlib.import_module("ijson")
 
 
 def chrome_events(path: Path) -> Iterator[dict[str, Any]]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from advisor.profile.events import TraceError
+from advisor.profile.events import TraceError, require_reader
 from advisor.profile.onnxruntime_trace import read_onnxruntime_files
 from advisor.profile.read import read_trace
 from advisor.profile.summary import TraceSummary
@@ -96,6 +96,7 @@ def profile_program(request: ProfileRequest) -> ProgramProfile:
         ProfileError: If it cannot be started, fails, or makes no steps.
         TraceError: If its trace is not valid.
     """
+    require_reader()
     before = _source_state(request.directory)
     with tempfile.TemporaryDirectory(prefix="advisor-profile-") as scratch:
         end = _run(request, Path(scratch))

@@ -83,7 +83,7 @@ def read_torch_trace(events: Iterable[dict[str, Any]], *, steps: int = 0, maximu
     marks: list[tuple[float, float]] = []
     device = "cpu"
     for event in events:
-        category, time = event.get("cat"), time_of(event)
+        category, time = str(event.get("cat")), time_of(event)
         if event.get("ph") != "X" or time is None:
             continue
         start, duration = time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -84,7 +83,8 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
         return ()
     except OSError as error:
         raise InputError(f"`{path}` could not be read: {error.strerror or error}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # Errors of the encoding and of TOML, and an integer with too many digits.
         raise InputError(f"`{path}` is not valid TOML: {error}") from None
     try:
         content = _File.model_validate(document)
