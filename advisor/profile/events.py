@@ -138,6 +138,15 @@ def integer_of(value: Any) -> int:
     return value if isinstance(value, int) and abs(value) < 2**63 else 0
 
 
+def shape_of(value: Any) -> tuple[int, ...]:
+    """Return the lengths of an array's axes; empty if a value is not a shape."""
+    if not isinstance(value, list) or len(value) > _MAX_AXES:
+        return ()
+    return tuple(value) if all(isinstance(n, int) and 0 <= n < _MAX_LENGTH for n in value) else ()
+
+
+_MAX_AXES = 16
+_MAX_LENGTH = 2**40
 _LATEST = 1e18
 _FORMATS = "import a trace of torch.profiler, ONNX Runtime, TensorFlow or JAX"
 

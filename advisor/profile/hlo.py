@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from advisor.profile import operations, protobuf
+from advisor.profile.events import shape_of
 from advisor.profile.protobuf import Buffer
 from advisor.profile.timeline import Claim, Kind
 from knowledge.domain.workload import Direction
@@ -183,7 +184,7 @@ def _shape(message: Buffer) -> tuple[str, tuple[int, ...]]:
         elif item.number == 4 and not lengths:
             # The first array of a tuple.
             return _shape(item.content)
-    return dtype, tuple(lengths)
+    return dtype, shape_of(lengths)
 
 
 def _layer(instruction: _Instruction) -> str:
@@ -217,6 +218,8 @@ def _custom_call(instruction: _Instruction, dtype: str) -> Claim | None:
 def _dot(a: tuple[int, ...], b: tuple[int, ...], numbers: dict[int, list[int]], dtype: str) -> Claim:
     contracted_a, contracted_b = numbers.get(1, []), numbers.get(2, [])
     batches_a, batches_b = numbers.get(3, []), numbers.get(4, [])
+    if not _are_axes(contracted_a + batches_a, a) or not _are_axes(contracted_b + batches_b, b):
+        return Claim("matmul", (), dtype, "forward")
     k = math.prod(a[i] for i in contracted_a)
     rows = [i for i in range(len(a)) if i not in contracted_a and i not in batches_a]
     columns = [i for i in range(len(b)) if i not in contracted_b and i not in batches_b]
@@ -234,11 +237,19 @@ def _dot(a: tuple[int, ...], b: tuple[int, ...], numbers: dict[int, list[int]], 
     )
 
 
+def _are_axes(numbers: list[int], shape: tuple[int, ...]) -> bool:
+    return all(number < len(shape) for number in numbers)
+
+
 def _convolution(instruction: _Instruction, images: tuple[int, ...], filters: tuple[int, ...], dtype: str) -> Claim:
     numbers, window = instruction.convolution, instruction.window
     if instruction.direction == "backward" or any(axis.get(6, 1) > 1 for axis in window):
         # XLA writes gradients as other convolutions, from which the forward one does not follow.
         return Claim(f"conv{len(window)}d" if window else "conv2d", (), dtype, "backward")
+    if not _are_axes([i for n in (7, 8, 11) for i in numbers.get(n, [0])], images) or not _are_axes(
+        [i for n in (3, 4, 6) for i in numbers.get(n, [0])], filters
+    ):
+        return Claim("conv2d", (), dtype, "forward")
     spatial = [images[i] for i in numbers.get(11, [])]
     kernel = [filters[i] for i in numbers.get(6, [])]
     # Fields with the number 0 are left out of a message.

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.profile import operations
+from advisor.profile.events import shape_of
 from advisor.profile.timeline import Claim
 
 Shape = tuple[int, ...]
+_MAX_KERNEL, _MAX_STRIDE = 256, 64
 
 _BLAS = frozenset({"Gemm", "MatMul", "FusedMatMul", "FusedGemm", "QGemm", "MatMulInteger"})
 _LIBRARY_PROVIDERS = ("Dnnl", "CUDA", "Tensorrt", "MIGraphX", "OpenVINO", "ROCM")
@@ -69,12 +71,8 @@ def _shapes(value: Any) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
     """Return shapes and types of a value such as ``[{"float": [8, 3]}]``."""
     entries = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
     pairs = [pair for entry in entries if isinstance(entry, dict) for pair in entry.items()]
-    shapes = tuple(
-        tuple(n for n in shape if isinstance(n, int) and 0 <= n < 2**40)
-        for _, shape in pairs
-        if isinstance(shape, list)
-    )
-    return shapes, tuple(str(name) for name, shape in pairs if isinstance(shape, list))
+    arrays = [(str(name), shape) for name, shape in pairs if isinstance(shape, list)]
+    return tuple(shape_of(shape) for _, shape in arrays), tuple(name for name, _ in arrays)
 
 
 def layer_of(node: Node) -> str:
@@ -115,7 +113,9 @@ def _convolution(node: Node) -> Claim:
 
 def _stride(length: int, kernel: int, out: int) -> tuple[int, int]:
     """Return the smallest step with the padding nearest to half of the kernel that gives a length of the result."""
-    for stride in range(1, max(2, length)):
+    if kernel > _MAX_KERNEL:
+        return 1, kernel // 2
+    for stride in range(1, min(max(2, length), _MAX_STRIDE)):
         for pad in sorted(range(kernel), key=lambda p: abs(p - kernel // 2)):
             if (length + 2 * pad - kernel) // stride + 1 == out:
                 return stride, pad

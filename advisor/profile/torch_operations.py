@@ -69,7 +69,8 @@ class Call:
 
     def numbers(self, number: int) -> list[int]:
         """Return the integers of an input such as ``[1, 1]``."""
-        return [int(n) for n in re.findall(r"-?\d+", self.values[number])] if number < len(self.values) else []
+        text = self.values[number][:1000] if number < len(self.values) else ""
+        return [int(n) for n in re.findall(r"-?\b\d{1,12}\b", text)]
 
     def flag(self, number: int) -> bool:
         """Return whether an input is ``True``."""

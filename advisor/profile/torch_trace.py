@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from advisor.profile.events import TraceError, integer_of, time_of
+from advisor.profile.events import TraceError, integer_of, shape_of, time_of
 from advisor.profile.summary import TraceSummary
 from advisor.profile.timeline import Kind, Level, Timeline
 from advisor.profile.torch_operations import Call, claim_of, layer_of, layer_of_kernel
@@ -60,7 +60,7 @@ def _shape(value: Any) -> tuple[Any, ...]:
         return ()
     if any(isinstance(item, list) for item in value):
         return tuple(_shape(item) for item in value[:_MAX_ARRAYS])
-    return tuple(value) if all(isinstance(item, int) and 0 <= item < 2**40 for item in value) else ()
+    return shape_of(value)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
