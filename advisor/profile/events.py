@@ -16,6 +16,8 @@ from knowledge.domain.extras import needs_extra
 
 _GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 4096
+_MAX_DEPTH = 5000
+"""Maximum number of brackets that are open: the memory of the parser grows with its square."""
 _MAX_EVENT_BYTES = 128_000_000
 """Maximum number of bytes between two events. Larger ones are not events but, for example, one endless text."""
 
@@ -27,18 +29,26 @@ class TraceError(InputError):
 
 
 class _Reader:
-    """Reads a file, and refuses to read on if no event ends within a number of bytes."""
+    """Reads a file, and refuses to continue if no event ends within a number of bytes, or if it is deeply nested."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file = file
         self._path = path
-        self.since_event = 0
+        self._since_event = self._depth = 0
+
+    def end_event(self) -> None:
+        """Start to count again after an event."""
+        self._since_event = self._depth = 0
 
     def read(self, size: int = -1) -> bytes:
         content = self._file.read(size)
-        self.since_event += len(content)
-        if self.since_event > _MAX_EVENT_BYTES:
+        self._since_event += len(content)
+        self._depth += sum(content.count(bracket) for bracket in (b"[", b"{"))
+        self._depth -= sum(content.count(bracket) for bracket in (b"]", b"}"))
+        if self._since_event > _MAX_EVENT_BYTES:
             raise TraceError(f"`{self._path}` is not a trace: {_MAX_EVENT_BYTES // 10**6} MB of it hold no event")
+        if self._depth > _MAX_DEPTH:
+            raise TraceError(f"`{self._path}` is not a trace: it is nested too deeply")
         return content
 
 
@@ -110,7 +120,7 @@ def chrome_events(path: Path) -> Iterator[dict[str, Any]]:
         reader = _Reader(io.BufferedReader(cast(Any, file)) if isinstance(file, gzip.GzipFile) else file, path)
         try:
             for event in ijson.items(reader, "item" if is_array else "traceEvents.item", use_float=True):
-                reader.since_event = 0
+                reader.end_event()
                 count += 1
                 if isinstance(event, dict):
                     if not isinstance(event.get("args"), dict):
