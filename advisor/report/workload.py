@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from advisor.domain.words import count
 from advisor.project.workload_file import workload_record
-from advisor.report.words import count
 from knowledge.domain.workload import ProfiledWorkload
 
 SCHEMA_VERSION = 1
