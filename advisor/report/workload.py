@@ -104,7 +104,8 @@ def workload_plot(workload: ProfiledWorkload) -> tuple[Callable[[Any], None], in
         axes.set_yticks(list(places), [name for name, *_ in rows])
         axes.invert_yaxis()
         axes.tick_params(axis="both", labelsize=7)
-        axes.set_xlabel("share of the time of a step in % (blue: parts; orange: layers)", fontsize=8)
-        axes.set_title(f"{workload.name}: {_headline(workload)}", fontsize=8, loc="left")
+        axes.set_xlabel("share of the time in % (blue: parts; orange: layers)", fontsize=8, loc="right")
+        # The labels of the parts take half of the width: a title that starts at the axes would be cut.
+        axes.set_title(f"{workload.name}: {_headline(workload)}", fontsize=8, loc="right")
 
     return draw, len(rows)
