@@ -32,10 +32,12 @@ class IndicatorCase:
     Attributes:
         name: Name of the indicator.
         parameters: Its parameters; those with a default may be absent.
+        dtype: Its own element type; empty for each of those of the block.
     """
 
     name: str
     parameters: Mapping[str, Any]
+    dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,13 +248,20 @@ def _runs(cases: Sequence[IndicatorCase], backend: str, dtypes: Sequence[str], d
             dtype=dtype,
             parameters=indicator.parameters_for(dict(case.parameters), backend),
         )
-        for dtype in dtypes
-        for case in cases
+        for dtype, case in _typed(cases, dtypes)
         for indicator in [INDICATORS[case.name]]
         if indicator.supports(dict(case.parameters), backend)
         and device in indicator.devices
         and dtype in indicator.dtypes
     )
+
+
+def _typed(cases: Sequence[IndicatorCase], dtypes: Sequence[str]) -> list[tuple[str, IndicatorCase]]:
+    """Return cases with each of their element types."""
+    return [
+        *((dtype, case) for dtype in dtypes for case in cases if not case.dtype),
+        *((case.dtype, case) for case in cases if case.dtype),
+    ]
 
 
 def check_fit(
@@ -286,7 +295,7 @@ def check_fit(
         limits.append(("free memory is", free_bytes))
     if device == "cuda" and hardware.gpu is not None:
         limits.append(("its GPU has", hardware.gpu.memory_bytes))
-    for case, dtype in itertools.product(cases, dtypes):
+    for dtype, case in _typed(cases, dtypes):
         indicator = INDICATORS[case.name]
         complete = indicator.complete(dict(case.parameters))
         running = [b for b in backends if indicator.supports(dict(case.parameters), b)]

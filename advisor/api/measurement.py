@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from knowledge.domain.hardware import HardwareProfile
     from knowledge.domain.observation import Observation, Scalar
+    from knowledge.domain.workload import ProfiledWorkload
     from pi_runners.campaign import Block
 
 _INDICATOR_SAMPLES = 7
@@ -34,6 +35,8 @@ class IndicatorOptions:
         dtypes: Element types.
         device: ``auto``, ``cpu`` or ``cuda``.
         settings: Values of each run-time setting; every stack is measured without and with each combination.
+        workload: Profiled workload whose parts are measured, with their own parameters and element types; none for the
+            named indicators.
     """
 
     size: str = "small"
@@ -42,6 +45,7 @@ class IndicatorOptions:
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
     settings: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+    workload: ProfiledWorkload | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +146,7 @@ def plan_block(
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
     from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
+    from pi_runners.workload_cases import workload_cases
 
     hardware = detect()
     device = choose_device(indicator_options.device, hardware)
@@ -151,6 +156,8 @@ def plan_block(
         shapes=indicator_options.shapes,
         parameters=None if indicator_options.parameters is None else dict(indicator_options.parameters),
     )
+    if indicator_options.workload is not None:
+        cases = (*cases, *workload_cases(indicator_options.workload)[0])
     axes = {setting: list(values) for setting, values in indicator_options.settings.items()}
     settings = ({}, *expand_settings(axes)) if axes else ({},)
     check_fit(

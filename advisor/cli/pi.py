@@ -14,7 +14,14 @@ from advisor.api.context import open_readable_store
 from advisor.cli import campaign_commands
 from advisor.cli.campaign import campaign, plan
 from advisor.cli.console import progress_bar, say, warn
-from advisor.cli.measure import EnvironmentGroup, MemoryLimitOption, ResultGroup, interruptible, write_output
+from advisor.cli.measure import (
+    EnvironmentGroup,
+    MemoryLimitOption,
+    ResultGroup,
+    interruptible,
+    with_workload,
+    write_output,
+)
 from advisor.cli.option_groups import IndexUrlOptions, expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_pairs
 from advisor.domain.words import count
@@ -148,6 +155,14 @@ class _BlockGroup:
     benchmark: Annotated[
         bool, typer.Option("--benchmark", help="Run the benchmark of the project in this directory.")
     ] = False
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="NAME",
+            help="Measure the parts of a profiled workload of the project in this directory.",
+        ),
+    ] = None
     resume: Annotated[str | None, typer.Option("--resume", metavar="BLOCK", help="Continue a block.")] = None
 
 
@@ -220,10 +235,12 @@ def _planned_indicators(
     from advisor.api.measurement import plan_block
     from knowledge.domain.errors import InputError
 
-    if not indicators:
+    options = with_workload(indicator_group.options(), block_group.workload)
+    if not indicators and options.workload is None:
         raise InputError(
             "no indicator is named",
-            hint="`advisor pi list` lists them; `--benchmark` runs the benchmark of a project",
+            hint="`advisor pi list` lists them; `--benchmark` runs the benchmark of a project, `--workload NAME` the "
+            "parts of a profiled workload",
         )
     if not block_group.stack:
         raise InputError("no stack is named", hint="add `--stack 'numpy==2.2.6'`, and more to compare with it")
@@ -232,10 +249,10 @@ def _planned_indicators(
         raise InputError("an indicator needs at least 2 samples in each process", hint="omit `--samples`")
     with open_indexes(index_urls.indexes(), Path.cwd()) as client:
         block = plan_block(
-            indicators,
+            indicators or (),
             block_group.stack,
             client,
-            indicator_options=indicator_group.options(),
+            indicator_options=options,
             sampling=sampling,
             python=environment.python,
             name=block_group.resume,
@@ -257,6 +274,10 @@ def _planned_benchmark(
     """Plan the block of the benchmark of the project in this directory."""
     from advisor.api.benchmark import plan_benchmark
     from advisor.api.options import ProjectFiles, ResolutionOptions
+    from knowledge.domain.errors import InputError
+
+    if block_group.workload:
+        raise InputError("`--benchmark` and `--workload` exclude each other", hint="measure them in two commands")
 
     with plan_benchmark(
         ProjectFiles(),
