@@ -227,10 +227,11 @@ def architecture() -> Diagram:
             24,
             976,
             (
-                ("executors", ("run tasks: local, on", "Slurm, on Kubernetes")),
-                ("harness", ("times and checks inside", "measured environments")),
-                ("indicators", ("measured programs, with", "formulae and sources")),
-                ("backends", ("the operations in each", "framework")),
+                ("executors", ("run tasks: local,", "Slurm, Kubernetes")),
+                ("harness", ("times and checks in", "an environment")),
+                ("indicators", ("measured programs,", "with formulae")),
+                ("models", ("published models,", "each defined once")),
+                ("backends", ("operations, layers", "in each framework")),
             ),
         ),
     )
