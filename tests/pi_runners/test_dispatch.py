@@ -71,7 +71,9 @@ def test_backends_support_only_their_modes() -> None:
 
 
 @pytest.mark.parametrize("case", [EAGER, COMPILED, CALL])
-@pytest.mark.parametrize("framework", ["jax", "onnxruntime", "tensorflow", "torch"])
+@pytest.mark.parametrize(
+    "framework", ["jax", "onnxruntime", pytest.param("tensorflow", marks=pytest.mark.slow), "torch"]
+)
 def test_frameworks_multiply_in_their_modes(framework: str, case: Parameters) -> None:
     pytest.importorskip(framework)
     if not DISPATCH.supports(case, framework):

@@ -111,7 +111,7 @@ def test_images_with_other_colours_are_refused(change: Any) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("framework", ["tensorflow", "torch"])
+@pytest.mark.parametrize("framework", [pytest.param("tensorflow", marks=pytest.mark.slow), "torch"])
 def test_frameworks_load_all_images(framework: str, workers: int) -> None:
     pytest.importorskip(framework)
     parameters = {"kind": "loader", "count": 100, "workers": workers}

@@ -10,10 +10,15 @@ from pi_runners.indicators import INDICATORS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.layers import make_inputs, make_labels
 
-pytest.importorskip("tensorflow")
-
+# Slow, because a process that has imported TensorFlow, JAX and PyTorch crashed when it then loaded OR-tools.
+pytestmark = pytest.mark.slow
 MODEL = INDICATORS["model"]
 PLAN = SamplingPlan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.2)
+
+
+@pytest.fixture(autouse=True)
+def _with_tensorflow() -> None:
+    pytest.importorskip("tensorflow")
 
 
 @pytest.mark.parametrize("mode", ["training", "inference"])
@@ -27,7 +32,6 @@ def test_small_models_agree_with_the_reference(name: str, mode: str) -> None:
     assert measured["error"] < 1e-3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", MODEL.sets["small"], ids=lambda case: "{model}-{mode}".format(**case))
 def test_all_models_agree_with_the_reference(case: dict[str, object]) -> None:
     measured = MODEL.measure(make_backend("tensorflow", "cpu", "float32", {}), case, PLAN)
