@@ -240,11 +240,18 @@ def test_an_interrupted_command_leaves_no_process_and_no_files(
     }
     command = [sys.executable, "-m", "advisor", "pi", "run", "--benchmark", *PINS, "--index-url", index.url]
 
-    with subprocess.Popen(command, cwd=project, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        cwd=project,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # commands in the background ignore it
+    ) as process:
         while process.poll() is None and not (started.exists() and started.read_text()):
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        errors = process.communicate()[1]
+        errors = process.communicate(timeout=300)[1]
 
     assert process.returncode == 130, errors
     assert "interrupted: the observations so far are stored; continue with `--resume " in errors

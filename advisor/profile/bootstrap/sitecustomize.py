@@ -3,10 +3,14 @@
 import importlib.machinery
 import importlib.util
 import os
+import signal
 import sys
 
 
 def _start() -> None:
+    # A shell ignores interruptions in the commands that it runs in the background; the time limit needs them.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         from seshat_hooks import start  # type: ignore[import-not-found]
     except Exception as error:  # The user's program runs in any case.

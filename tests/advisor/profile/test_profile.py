@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -134,13 +136,25 @@ def test_a_program_that_never_ends_is_interrupted(project: Path) -> None:
     assert time.monotonic() - start < 30
 
 
-def test_the_steps_before_an_interruption_are_profiled(project: Path) -> None:
-    (project / "slow.py").write_text(PROGRAM.replace('print("the', 'import time; time.sleep(600); print("the'))
+@pytest.mark.parametrize("action", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"])
+def test_the_steps_before_an_interruption_are_profiled(
+    project: Path, monkeypatch: pytest.MonkeyPatch, action: signal.Handlers
+) -> None:
+    ready = project.parent / "ready"
+    waits = f'import pathlib, time; pathlib.Path({str(ready)!r}).touch(); time.sleep(600); print("the'
+    (project / "slow.py").write_text(PROGRAM.replace('print("the', waits))
+    # The time limit is over as soon as the program waits, however slow this machine is.
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (1000 if ready.exists() else 0))
+    monkeypatch.setattr("advisor.profile.run.time", clock)
+    before = signal.signal(signal.SIGINT, action)
 
-    result = profile(project, "slow.py", "6", timeout=4)
+    try:
+        result = profile(project, "slow.py", "6", timeout=600)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
     assert result.warnings == (
-        "the program was interrupted after 4 s",
+        "the program was interrupted after 600 s",
         "3 steps were profiled instead of 5: the program made no more",
     )
 
