@@ -23,7 +23,7 @@ OTHER = json.dumps({"traceEvents": [{"ph": "X", "cat": "blink", "name": "paint",
     ("content", "message"),
     [
         (b"", "is empty"),
-        (gzip.compress(b""), "is empty"),
+        (gzip.compress(b"", mtime=0), "is empty"),
         (TORCH[: len(TORCH) // 2], "truncated or damaged after"),
         (gzip.compress(TORCH)[:9000], "its compressed content has no end"),
         (b"hello world", "neither JSON nor a complete XPlane file"),
