@@ -64,7 +64,7 @@ class CampaignSession:
     warn: Warn = log_warning
 
     def status(self) -> CampaignStatus:
-        """Return the progress of the campaign; the engines are asked for the state of its tasks."""
+        """Return the progress of the campaign, with the state of its tasks in the engines."""
         from advisor.campaign.status import campaign_status
 
         coordinator = self._reader()
@@ -376,8 +376,7 @@ def _coordinate(
             remarks.update(status.remarks)
             time.sleep(engine.poll_seconds)
             waiting = coordinator.step(engine)
-        status = campaign_status(coordinator)
-        report(status)
+        report(status := campaign_status(coordinator))
     except KeyboardInterrupt:
         if engine.cancel_on_interrupt:
             coordinator.cancel()

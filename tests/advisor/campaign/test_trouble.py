@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -154,14 +155,8 @@ def test_submissions_that_cannot_be_read_are_an_error(
     directory: CampaignDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator = Coordinator(directory, directory.plan(), sink=MemorySink())
-    denied = PermissionError(errno.EACCES, "Permission denied")
-
-    def refuse(path: object) -> object:
-        raise denied
-
-    # Root may read every directory.
-    for function in ("scandir", "listdir"):
-        monkeypatch.setattr(os, function, refuse)
+    for function in ("scandir", "listdir"):  # Root may read every directory.
+        monkeypatch.setattr(os, function, Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
 
     with pytest.raises(CampaignDirectoryError, match="cannot be read: Permission denied"):
         coordinator.submissions()
