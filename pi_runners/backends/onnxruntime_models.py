@@ -8,7 +8,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 
 from pi_runners.backends.onnx_format import Graph, Symbol
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported, product
+from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.harness.random_inputs import product
 from pi_runners.models.count import count
 from pi_runners.models.layers import (
     BuiltModel,

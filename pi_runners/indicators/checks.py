@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from operator import add, sub
 from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Backend, decode, product
+from pi_runners.harness.contract import Backend
+from pi_runners.harness.random_inputs import decode, product
 
 EVERY = 2**20
 """Maximum number of elements of which all are compared: about a quarter of a second in Python."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial, product, random_bytes
+from pi_runners.harness.contract import Array, Backend, Parameters, Trial
 from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks import worst_error
 from pi_runners.indicators.convolution_check import ConvolutionCheck, Geometry
 from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, Operation

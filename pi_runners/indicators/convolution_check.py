@@ -10,7 +10,8 @@ import math
 from operator import itemgetter, mul
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
-from pi_runners.harness.contract import Backend, product
+from pi_runners.harness.contract import Backend
+from pi_runners.harness.random_inputs import product
 from pi_runners.indicators.checks import (
     EVERY,
     GROUP,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
-from pi_runners.harness.contract import Array, Backend, Parameters, SamplingPlan, Trial, Unsupported, random_bytes
+from pi_runners.harness.contract import Array, Backend, Parameters, SamplingPlan, Trial, Unsupported
 from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import measure
 from pi_runners.indicators.checks import difference
 from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, UNIT, Indicator, refuse_error

@@ -6,8 +6,9 @@ import math
 import random
 from typing import List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial, random_bytes
+from pi_runners.harness.contract import Array, Backend, Parameters, Trial
 from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks import worst_error
 from pi_runners.indicators.indicator import PROCESS_BYTES, Operation
 from pi_runners.indicators.input_text import BOOK, split_words, vocabulary

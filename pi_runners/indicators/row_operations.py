@@ -11,8 +11,9 @@ from array import array
 from operator import add, mul
 from typing import Any, Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial, decode, product, random_bytes
+from pi_runners.harness.contract import Array, Backend, Parameters, Trial
 from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import decode, product, random_bytes
 from pi_runners.indicators.checks import (
     EVERY,
     FINITE,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Parameters, product
+from pi_runners.harness.contract import Array, Parameters
+from pi_runners.harness.random_inputs import product
 from pi_runners.models.layers import Layers
 from pi_runners.models.network import Network
 

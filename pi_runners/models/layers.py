@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported, decode, product, random_bytes
+from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.harness.random_inputs import decode, product, random_bytes
 
 
 class InitialWeight(NamedTuple):
