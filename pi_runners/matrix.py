@@ -7,8 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -19,6 +17,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
 from pi_runners.environment import StackLock
 from pi_runners.indicators import INDICATORS
+from pi_runners.shape_lists import shapes_of
 from pi_runners.vocabulary import MEASURED, SETTINGS, setting_error
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8")
@@ -113,7 +112,7 @@ def choose_cases(
     Args:
         names: Names of the indicators.
         size: Named parameter set.
-        shapes: Published list of shapes to use instead, such as ``deepbench``.
+        shapes: List of shapes to use instead, such as ``deepbench`` or ``models-small``.
         parameters: Parameters to use instead.
 
     Raises:
@@ -139,31 +138,6 @@ def choose_cases(
                 )
             cases.append(IndicatorCase(name=name, parameters=indicator.canonical(dict(values))))
     return tuple(cases)
-
-
-def shapes_of(name: str, indicator: str) -> Sequence[Mapping[str, Any]]:
-    """Return the shapes of a published list for an indicator.
-
-    Args:
-        name: Name of the list; ``deepbench`` combines DeepBench's training and server lists.
-        indicator: Name of the indicator.
-
-    Raises:
-        InputError: If there is no such list.
-    """
-    lists = published_shapes()
-    keys = [key for key in lists if key == name or (name == "deepbench" and not key.endswith("device"))]
-    if not keys:
-        raise InputError(f"there are no shapes `{name}`", hint=f"use one of deepbench, {', '.join(lists)}")
-    return [shape for key in keys for shape in lists[key].get(indicator, ())]
-
-
-@cache
-def published_shapes() -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return the shipped lists of shapes, by name of the list and of the indicator."""
-    text = (Path(__file__).parent / "shapes" / "deepbench.json").read_text(encoding="utf-8")
-    lists: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(text)["lists"]
-    return lists
 
 
 def expand_settings(axes: Mapping[str, Sequence[Scalar]]) -> tuple[dict[str, Scalar], ...]:

@@ -75,7 +75,7 @@ def advisor(tmp_path: Path, first_knowledge: Path) -> Advisor:
     """Run the command line in a temporary directory, with its own cache and knowledge base."""
     home = tmp_path / "home"
     home.mkdir()
-    shutil.copy(first_knowledge, home)
+    shutil.copy(first_knowledge, home / "knowledge.sqlite")
     variables = {
         **{k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")},
         "ADVISOR_CACHE_DIR": str(home / "cache"),

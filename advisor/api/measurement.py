@@ -30,7 +30,7 @@ class IndicatorOptions:
 
     Attributes:
         size: Parameter set: ``small``, ``medium`` or ``large``.
-        shapes: Published shapes instead, such as ``deepbench``.
+        shapes: List of shapes instead, such as ``deepbench`` or ``models-small``.
         parameters: Your own parameters instead of a set or published shapes.
         dtypes: Element types.
         device: ``auto``, ``cpu`` or ``cuda``.

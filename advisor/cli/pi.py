@@ -79,7 +79,8 @@ class _IndicatorGroup:
 
     size: Annotated[str, typer.Option("--size", help="Parameter set: small, medium or large.")] = "small"
     shapes: Annotated[
-        str | None, typer.Option("--shapes", metavar="NAME", help="Published shapes instead: deepbench.")
+        str | None,
+        typer.Option("--shapes", metavar="NAME", help="List of shapes instead: deepbench, models-small, ..."),
     ] = None
     parameters: Annotated[
         str | None, typer.Option("--parameters", metavar="NAME=VALUE,...", help="Parameters of your own instead.")
