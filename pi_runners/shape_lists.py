@@ -62,7 +62,7 @@ def model_shapes() -> _ShapeLists:
                     amounts = indicator.flops(complete), indicator.bytes_moved(complete, "float32")
                     counted.append((operation, [operation.calls * amount for amount in amounts]))
                 totals = [sum(column) for column in zip(*(amounts for _, amounts in counted), strict=True)]
-                for operation, amounts in counted:
-                    if any(a >= SMALLEST_SHARE * total for a, total in zip(amounts, totals, strict=True)):
+                for operation, own in counted:
+                    if any(amount >= SMALLEST_SHARE * total for amount, total in zip(own, totals, strict=True)):
                         shapes.setdefault(operation.indicator, []).append(operation.parameters)
     return lists
