@@ -120,6 +120,12 @@ class Result:
         start = size * self._place(index)
         return self._elements[start : start + size]
 
+    def last_axis(self, at: int) -> List[Any]:
+        """Return the elements at an index of the last axis."""
+        if not self.whole:
+            return self._backend.read_all(self._array, (*(slice(None),) * (len(self._shape) - 1), at))
+        return self._elements[at :: self._shape[-1]]
+
     def channel(self, image: int, channel: int) -> List[Any]:
         """Return the pixels of one channel of images in native layout."""
         if not self._backend.channels_last:
