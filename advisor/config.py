@@ -42,7 +42,8 @@ def variable_of(key: str) -> str:
 def check_table(table: Mapping[str, Any], where: str) -> None:
     """Check that every key of `[tool.advisor]` exists and has a value of the right type.
 
-    The contents of the table `gate` are checked by :mod:`advisor.gate.policy`.
+    The contents of the table `gate` are checked by :mod:`advisor.gate.policy`, those of `benchmark` by
+    :mod:`advisor.project.benchmark`.
 
     Args:
         table: The contents of `[tool.advisor]`.
@@ -67,10 +68,12 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
                 _check_targets(value, where)
         elif key == "gate":
             valid, example = isinstance(value, dict), "{ max-gap = 0.1 }"
+        elif key == "benchmark":
+            valid, example = isinstance(value, dict), '{ command = "python bench.py" }'
         elif key in KEYS:
             valid, example = isinstance(value, str) or (key == "min-age" and type(value) is int), '"..."'
         else:
-            hint = suggest(key, (*KEYS, *LISTS, *TABLES, "targets", "gate"))
+            hint = suggest(key, (*KEYS, *LISTS, *TABLES, "targets", "gate", "benchmark"))
             raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)
         if not valid:
             raise InputError(

@@ -46,6 +46,15 @@ _COMPILED: dict[str, Scalar] = {"compile": "on"}
 _ON_CPU = (_PLAIN, _CONTROL)
 GROUPS = (
     Group(
+        name="models",
+        indicators=("model",),
+        arms=(
+            *(_EVERYTHING, _TF32[0], _MIXED[0], _IMAGES, _CONTROL),
+            ArmSpec(settings=_COMPILED, dtypes=("float32", "bfloat16")),
+        ),
+        cpu_arms=_ON_CPU,
+    ),
+    Group(
         name="kernels",
         indicators=("matmul", "conv2d", "attention"),
         arms=(_EVERYTHING, *_TF32, replace(_IMAGES, indicators=("conv2d",)), _CONTROL),
@@ -97,6 +106,12 @@ GROUPS = (
         indicators=("startup", "time_to_quality"),
         arms=(_PLAIN, ArmSpec(settings=_COMPILED, indicators=("startup",)), _CONTROL),
         cpu_arms=_ON_CPU,
+    ),
+    Group(
+        name="overhead",
+        indicators=("dispatch", "input"),
+        arms=(_PLAIN, ArmSpec(settings=_COMPILED, indicators=("dispatch",)), _CONTROL),
+        cpu_arms=(_PLAIN, ArmSpec(settings=_COMPILED, indicators=("dispatch",)), _CONTROL),
     ),
     Group(name="communication", indicators=("communication",), arms=(), cpu_arms=_ON_CPU),
 )

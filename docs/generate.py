@@ -1,6 +1,6 @@
 """Generate the reference pages from the program: `python docs/generate.py`. A test checks that they are current.
 
-These are the pages of commands, findings, rules, indicators, settings and executors.
+These are the pages of commands, findings, rules, indicators, settings, executors, and the workload catalogue.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from advisor.cli.app import app
 from advisor.cli.rules import summary_of_rule
 from advisor.gate.codes import all_codes
 from advisor.report.indicators import indicator_page, settings_page
+from advisor.report.workload_catalogue import workload_catalogue_page
 from knowledge.rules.catalogue import shipped_rules
 from pi_runners.executors.manifests import KubernetesOptions
 from pi_runners.executors.slurm import SlurmOptions
@@ -37,6 +38,7 @@ def pages() -> dict[Path, str]:
     texts[REFERENCE / "settings.md"] = settings_page()
     texts[REFERENCE / "findings.md"] = findings_page()
     texts[REFERENCE / "executors.md"] = executors_page()
+    texts[REFERENCE / "workload-catalogue.md"] = workload_catalogue_page()
     return texts
 
 

@@ -18,6 +18,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import Stack
+from pi_runners.benchmark import Benchmark
 from pi_runners.environment import (
     BuiltEnvironment,
     EnvironmentBuildError,
@@ -32,7 +33,7 @@ from pi_runners.matrix import Arm
 from pi_runners.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.telemetry import summarise
 
-_PROGRAM_FOLDERS = ("harness", "indicators", "backends")
+_PROGRAM_FOLDERS = ("harness", "indicators", "backends", "models")
 _CLOCK_JUMP_SECONDS = 1.0
 _SILENT_PROCESSES = 2
 """Consecutive processes without any result after which the remaining indicators of an arm are given up."""
@@ -71,6 +72,7 @@ class Block:
             indicators need none.
         environment: Existing interpreter, which is measured as it is in every arm; by default each arm's environment
             is built from its lock.
+        benchmark: Command of a project that is run in every arm instead of indicators; none for indicators.
     """
 
     __pydantic_config__: ClassVar = {"alias_generator": _stored_key}
@@ -86,6 +88,7 @@ class Block:
     memory_limit_bytes: float | None = None
     instruments: StackLock | None = None
     environment: BuiltEnvironment | None = None
+    benchmark: Benchmark | None = None
 
 
 def measured_cells(block: Block, observations: Iterable[Observation]) -> frozenset[tuple[int, int]]:
@@ -113,6 +116,11 @@ def measured_cells(block: Block, observations: Iterable[Observation]) -> frozens
             raise InputError(
                 f"block `{block.name}` was started with other stacks: arm {o.arm} was `{packages_text} ...`",
                 hint="the package index or the command has changed since then; start a new block",
+            )
+        if block.benchmark is not None and o.indicator not in arm.indicators:
+            raise InputError(
+                f"block `{block.name}` was started with another benchmark",
+                hint="its command, its metric or one of its `files` has changed since then; start a new block",
             )
         cells.add((o.round, o.arm))
     return frozenset(cells)
@@ -219,24 +227,17 @@ def _observe(
     results: dict[int, dict[str, Any]] = {}
     silent = 0
     while missing := [i for i in range(len(arm.indicators)) if i not in results]:
-        request = {
-            "backend": arm.backend,
-            "settings": dict(arm.settings),
-            "samples": block.samples,
-            "min_seconds": block.min_seconds,
-            "max_warmup_seconds": block.max_warmup_seconds,
-            "instruments": str(instruments) if instruments else None,
-            "indicators": [_entry(arm.indicators[i]) for i in missing],
-        }
-        end = runner.run(
-            ProcessRequest(
-                python=environment.python,
-                program=program,
-                content=request,
-                timeout_seconds=block.timeout_seconds,
-                memory_limit_bytes=block.memory_limit_bytes,
-            )
+        request = ProcessRequest(
+            python=environment.python,
+            program=program,
+            content=_content(block, arm, missing, instruments),
+            timeout_seconds=block.timeout_seconds,
+            memory_limit_bytes=block.memory_limit_bytes,
         )
+        if block.benchmark is not None:
+            limit = block.benchmark.process_seconds(runs=block.samples, timeout_seconds=block.timeout_seconds)
+            request = replace(request, part="benchmark", timeout_seconds=limit)
+        end = runner.run(request)
         for result in end.results:
             # The worker numbers its results in the order of the request.
             results[missing[result["number"]]] = _with_telemetry(result, end)
@@ -255,6 +256,21 @@ def _observe(
                 results.update((i, _unreported(end, block)) for i in without_result)
     stack = _with_system_cuda(environment.stack, arm)
     return [_observation(block, arm, number, arm.indicators[i], stack, results[i]) for i in sorted(results)]
+
+
+def _content(block: Block, arm: Arm, missing: Iterable[int], instruments: Path | None) -> dict[str, Any]:
+    """Return the request for some of an arm's indicators, or for the benchmark; JSON-ready."""
+    if block.benchmark is not None:
+        return block.benchmark.request(runs=block.samples, timeout_seconds=block.timeout_seconds)
+    return {
+        "backend": arm.backend,
+        "settings": dict(arm.settings),
+        "samples": block.samples,
+        "min_seconds": block.min_seconds,
+        "max_warmup_seconds": block.max_warmup_seconds,
+        "instruments": str(instruments) if instruments else None,
+        "indicators": [_entry(arm.indicators[i]) for i in missing],
+    }
 
 
 def _with_system_cuda(stack: Stack, arm: Arm) -> Stack:
@@ -309,12 +325,18 @@ def _unreported(end: ProcessEnd, block: Block) -> dict[str, Any]:
 def _observation(
     block: Block, arm: Arm, number: int, run: IndicatorRun, stack: Stack, document: dict[str, Any]
 ) -> Observation:
-    indicator = INDICATORS[run.name]
-    parameters = indicator.complete(dict(run.parameters))
     started = datetime.fromtimestamp(document["started"], UTC) if "started" in document else datetime.now(UTC)
     metrics = dict(document.get("metrics", {}))
-    if items := indicator.items(parameters):
-        metrics["items"] = items
+    flops = moved_bytes = 0.0
+    environment = dict(document.get("environment", {}))
+    if block.benchmark is not None:
+        environment["stack"] = arm.lock.label
+    else:
+        indicator = INDICATORS[run.name]
+        parameters = indicator.complete(dict(run.parameters))
+        flops, moved_bytes = indicator.flops(parameters), indicator.bytes_moved(parameters, run.dtype)
+        if items := indicator.items(parameters):
+            metrics["items"] = items
     return Observation(
         indicator=run,
         framework=arm.framework,
@@ -330,12 +352,12 @@ def _observation(
         loops=document.get("loops", 0),
         warmup_seconds=document.get("warmup_seconds", 0.0),
         steady=document.get("steady", False),
-        flops=indicator.flops(parameters),
-        bytes=indicator.bytes_moved(parameters, run.dtype),
+        flops=flops,
+        bytes=moved_bytes,
         error=document.get("error"),
         tolerance=document.get("tolerance"),
         settings=dict(arm.settings),
-        environment=document.get("environment", {}),
+        environment=environment,
         failure=document.get("failure", ""),
         metrics=metrics,
         telemetry=document.get("telemetry", {}),
@@ -364,7 +386,7 @@ def write_program(directory: Path) -> Path:
         add("pi_runners/__init__.py", b"")
         for folder in _PROGRAM_FOLDERS:
             for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
-                if file.name.endswith((".py", ".gz")):
+                if file.name.endswith((".py", ".gz", ".json")) and file.name != "reference.py":
                     add(f"pi_runners/{folder}/{file.name}", file.read_bytes())
     digest = hashlib.sha256(content.getvalue()).hexdigest()[:12]
     path = directory / f"harness-{digest}.pyz"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from knowledge.domain.observation import IndicatorRun
+from knowledge.domain.observation import BENCHMARK, IndicatorRun
+from pi_runners.benchmark import VERSION
 from pi_runners.indicators import INDICATORS
 
 
@@ -11,14 +12,19 @@ class Indicators:
 
     def version_of(self, name: str) -> int | None:
         """Return the current version of an indicator's definition, or none if there is no such indicator."""
+        if name == BENCHMARK:
+            return VERSION
         return INDICATORS[name].version if name in INDICATORS else None
 
     def amounts(self, run: IndicatorRun) -> tuple[float, float] | None:
         """Return floating-point operations and bytes of one call by the indicator's formulae.
 
         Returns:
-            None if the parameters or the element type are not valid for the indicator.
+            None if the parameters or the element type are not valid for the indicator, or it is a project's own
+            benchmark, which has no formulae.
         """
+        if run.name == BENCHMARK:
+            return None
         indicator = INDICATORS[run.name]
         # `algorithm` describes the backend; it is not a parameter of the indicator.
         parameters = {name: value for name, value in run.parameters.items() if name != "algorithm"}

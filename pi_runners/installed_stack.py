@@ -17,10 +17,12 @@ from knowledge.domain.stack import PackageVersion, Stack, make_stack
 from pi_runners.environment import BuiltEnvironment, StackLock, read_interpreter
 from pi_runners.indicators import INDICATORS
 from pi_runners.matrix import Arm, IndicatorCase, check_fit, choose_cases, fitting, plan_arms
-from pi_runners.vocabulary import BACKENDS, FRAMEWORKS
+from pi_runners.vocabulary import BACKENDS, MEASURED
 
 _SMALLER = {"large": "medium", "medium": "small"}
-_CPU_ONLY_DISTRIBUTIONS = ("numpy", "onnxruntime", "tensorflow-cpu")
+_CPU_ONLY_DISTRIBUTIONS = (
+    *("numpy", "onnxruntime", "opencv-python", "opencv-python-headless", "pillow", "tensorflow-cpu", "tokenizers"),
+)
 """Distributions that support no accelerator."""
 
 RunKey = tuple[int, int, str]
@@ -65,9 +67,9 @@ def installed_environment(python: Path) -> tuple[BuiltEnvironment, tuple[str, ..
 def installed_frameworks(stack: Stack) -> tuple[str, ...]:
     """Return the frameworks of a stack: one distribution for each backend."""
     distributions: dict[str, str] = {}
-    for name in sorted(FRAMEWORKS, key=lambda framework: framework in _CPU_ONLY_DISTRIBUTIONS):
+    for name in sorted(MEASURED, key=lambda framework: framework in _CPU_ONLY_DISTRIBUTIONS):
         if stack.version_of(name) is not None:
-            distributions.setdefault(FRAMEWORKS[name], name)
+            distributions.setdefault(MEASURED[name], name)
     return tuple(distributions[backend] for backend in BACKENDS if backend in distributions)
 
 
@@ -140,7 +142,7 @@ def plan_installed_arms(
     )
     arms: list[Arm] = []
     for spec in specs:
-        if fitting(spec.settings, FRAMEWORKS[framework], device) != dict(spec.settings):
+        if fitting(spec.settings, MEASURED[framework], device) != dict(spec.settings):
             continue
         spec_cases = [case for case in cases if not spec.indicators or case.name in spec.indicators]
         planned = plan_arms([(lock, spec.settings)], spec_cases, dtypes=spec.dtypes, device=device, control=False)

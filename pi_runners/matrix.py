@@ -7,8 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -19,10 +17,11 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
 from pi_runners.environment import StackLock
 from pi_runners.indicators import INDICATORS
-from pi_runners.vocabulary import FRAMEWORKS, SETTINGS, setting_error
+from pi_runners.shape_lists import shapes_of
+from pi_runners.vocabulary import MEASURED, SETTINGS, setting_error
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8")
-_CPU_ONLY_BACKENDS = ("numpy",)
+_CPU_ONLY_BACKENDS = ("numpy", "opencv", "pillow", "tokenizers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +31,12 @@ class IndicatorCase:
     Attributes:
         name: Name of the indicator.
         parameters: Its parameters; those with a default may be absent.
+        dtype: Its own element type; empty for each of those of the block.
     """
 
     name: str
     parameters: Mapping[str, Any]
+    dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class Arm:
     @property
     def backend(self) -> str:
         """Backend that runs the indicators."""
-        return FRAMEWORKS[self.framework]
+        return MEASURED[self.framework]
 
     @property
     def label(self) -> str:
@@ -81,11 +82,11 @@ def framework_of(requested: Sequence[str]) -> str:
     """
     for text in requested:
         name = canonicalize_name(Requirement(text).name)
-        if name in FRAMEWORKS:
+        if name in MEASURED:
             return name
     raise InputError(
         f"stack `{' '.join(requested)}` contains no framework that can be measured",
-        hint=f"add one of {', '.join(f'`{name}`' for name in FRAMEWORKS)}",
+        hint=f"add one of {', '.join(f'`{name}`' for name in MEASURED)}",
     )
 
 
@@ -99,7 +100,7 @@ def backends_of(stacks: Iterable[str]) -> tuple[str, ...]:
     backends = set()
     for text in stacks:
         with suppress(InputError, InvalidRequirement):
-            backends.add(FRAMEWORKS[framework_of(text.split())])
+            backends.add(MEASURED[framework_of(text.split())])
     return tuple(sorted(backends))
 
 
@@ -111,7 +112,7 @@ def choose_cases(
     Args:
         names: Names of the indicators.
         size: Named parameter set.
-        shapes: Published list of shapes to use instead, such as ``deepbench``.
+        shapes: List of shapes to use instead, such as ``deepbench`` or ``models-small``.
         parameters: Parameters to use instead.
 
     Raises:
@@ -137,31 +138,6 @@ def choose_cases(
                 )
             cases.append(IndicatorCase(name=name, parameters=indicator.canonical(dict(values))))
     return tuple(cases)
-
-
-def shapes_of(name: str, indicator: str) -> Sequence[Mapping[str, Any]]:
-    """Return the shapes of a published list for an indicator.
-
-    Args:
-        name: Name of the list; ``deepbench`` combines DeepBench's training and server lists.
-        indicator: Name of the indicator.
-
-    Raises:
-        InputError: If there is no such list.
-    """
-    lists = published_shapes()
-    keys = [key for key in lists if key == name or (name == "deepbench" and not key.endswith("device"))]
-    if not keys:
-        raise InputError(f"there are no shapes `{name}`", hint=f"use one of deepbench, {', '.join(lists)}")
-    return [shape for key in keys for shape in lists[key].get(indicator, ())]
-
-
-@cache
-def published_shapes() -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return the shipped lists of shapes, by name of the list and of the indicator."""
-    text = (Path(__file__).parent / "shapes" / "deepbench.json").read_text(encoding="utf-8")
-    lists: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(text)["lists"]
-    return lists
 
 
 def expand_settings(axes: Mapping[str, Sequence[Scalar]]) -> tuple[dict[str, Scalar], ...]:
@@ -213,7 +189,7 @@ def plan_arms(
     planned: dict[str, Arm] = {}
     for lock, settings in stacks:
         framework = framework_of(lock.requested)
-        backend = FRAMEWORKS[framework]
+        backend = MEASURED[framework]
         place = "cpu" if backend in _CPU_ONLY_BACKENDS else device
         switches = fitting(settings, backend, place)
         key = json.dumps([lock.python, lock.requirements, switches], sort_keys=True)
@@ -246,13 +222,20 @@ def _runs(cases: Sequence[IndicatorCase], backend: str, dtypes: Sequence[str], d
             dtype=dtype,
             parameters=indicator.parameters_for(dict(case.parameters), backend),
         )
-        for dtype in dtypes
-        for case in cases
+        for dtype, case in _typed(cases, dtypes)
         for indicator in [INDICATORS[case.name]]
         if indicator.supports(dict(case.parameters), backend)
         and device in indicator.devices
         and dtype in indicator.dtypes
     )
+
+
+def _typed(cases: Sequence[IndicatorCase], dtypes: Sequence[str]) -> list[tuple[str, IndicatorCase]]:
+    """Return cases with each of their element types."""
+    return [
+        *((dtype, case) for dtype in dtypes for case in cases if not case.dtype),
+        *((case.dtype, case) for case in cases if case.dtype),
+    ]
 
 
 def check_fit(
@@ -286,7 +269,7 @@ def check_fit(
         limits.append(("free memory is", free_bytes))
     if device == "cuda" and hardware.gpu is not None:
         limits.append(("its GPU has", hardware.gpu.memory_bytes))
-    for case, dtype in itertools.product(cases, dtypes):
+    for dtype, case in _typed(cases, dtypes):
         indicator = INDICATORS[case.name]
         complete = indicator.complete(dict(case.parameters))
         running = [b for b in backends if indicator.supports(dict(case.parameters), b)]

@@ -32,6 +32,7 @@ class ProcessRequest:
         content: Request that the program reads; JSON-ready.
         timeout_seconds: Time limit, after which the process is killed.
         memory_limit_bytes: Memory limit of the process and its children; above it they are killed. None for no limit.
+        part: Part of the program to run: ``measure`` for indicators, ``benchmark`` for the command of a project.
     """
 
     python: Path
@@ -39,6 +40,7 @@ class ProcessRequest:
     content: dict[str, Any]
     timeout_seconds: float
     memory_limit_bytes: float | None = None
+    part: Literal["measure", "benchmark"] = "measure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +138,7 @@ class FreshProcesses:
             str(request.python),
             "-I",
             str(request.program),
-            "measure",
+            request.part,
             str(folder / "request.json"),
             str(output),
         ]

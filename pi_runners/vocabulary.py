@@ -22,7 +22,18 @@ FRAMEWORKS = {
 }
 """Backend of each distribution that provides a framework."""
 
-BACKENDS = tuple(dict.fromkeys(FRAMEWORKS.values()))
+INPUT_LIBRARIES = {
+    "pillow": "pillow",
+    "opencv-python-headless": "opencv",
+    "opencv-python": "opencv",
+    "tokenizers": "tokenizers",
+}
+"""Backend of each distribution that prepares input: it is measured, but does not count for the speed of a stack."""
+
+MEASURED = {**FRAMEWORKS, **INPUT_LIBRARIES}
+"""Backend of each distribution that can be measured."""
+
+BACKENDS = tuple(dict.fromkeys(MEASURED.values()))
 """Names of the backends."""
 
 _ALL = tuple(sorted(BACKENDS))
@@ -49,7 +60,10 @@ class Setting:
 
 SETTINGS: dict[str, Setting] = {
     "threads": Setting(
-        "number of threads of one operation (JAX: number of processors)", _ALL, least=1, devices=("cpu",)
+        "number of threads of one operation (JAX: number of processors)",
+        tuple(backend for backend in _ALL if backend != "pillow"),
+        least=1,
+        devices=("cpu",),
     ),
     "onednn": Setting("use oneDNN's kernels", ("tensorflow", "torch"), ("on", "off"), devices=("cpu",)),
     "isa": Setting(

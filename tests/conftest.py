@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from advisor.cli.app import main
@@ -26,6 +27,18 @@ from tests.package_index import PackageIndex
 from tests.slurm.cluster import Cluster, missing_requirement
 
 MACHINES = Path(__file__).parent / "fixtures" / "machines"
+
+# No test depends on timing.
+hypothesis.settings.register_profile("no-deadline", deadline=None)
+hypothesis.settings.load_profile("no-deadline")
+
+_LONGEST = ("test_the_site_builds_without_a_warning", "test_a_lock_is_installed_by_pip_and_by_uv")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest tests first: with several workers, the last one to end determines the duration."""
+    items.sort(key=lambda item: item.name not in _LONGEST)
+
 
 Advisor = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -62,7 +75,7 @@ def advisor(tmp_path: Path, first_knowledge: Path) -> Advisor:
     """Run the command line in a temporary directory, with its own cache and knowledge base."""
     home = tmp_path / "home"
     home.mkdir()
-    shutil.copy(first_knowledge, home)
+    shutil.copy(first_knowledge, home / "knowledge.sqlite")
     variables = {
         **{k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")},
         "ADVISOR_CACHE_DIR": str(home / "cache"),

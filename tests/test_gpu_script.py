@@ -255,24 +255,26 @@ def runs(planned_blocks: tuple[PlannedBlock, ...]) -> Iterator[tuple[str, str, s
                 yield arm.backend, run.device, run.name, run.dtype, frozenset(arm.settings.items())
 
 
-def test_the_plan_for_a_gpu_begins_with_the_kernels_and_training_of_torch_and_jax(
+def test_the_plan_for_a_gpu_begins_with_the_models_and_kernels_of_torch_and_jax(
     planned_blocks: tuple[PlannedBlock, ...],
 ) -> None:
     planned_runs = set(runs(planned_blocks))
     names = [p.name for p in planned_blocks]
 
     assert names[:4] == [
+        "torch-models-cuda-large",
+        "jax-models-cuda-large",
         "torch-kernels-cuda-large",
         "jax-kernels-cuda-large",
-        "torch-training-cuda-large",
-        "jax-training-cuda-large",
     ]
-    assert [n for n in names if "cpu" in n] == names[names.index("torch-kernels-cpu-small") :]
+    assert [n for n in names if "cpu" in n] == names[names.index("torch-models-cpu-small") :]
     for settings in ({}, {"tf32": "on"}, {"tf32": "off"}, {"amp": "bfloat16"}, {"amp": "float16"}, {"compile": "on"}):
         assert ("torch", "cuda", "training_step", "float32", frozenset(settings.items())) in planned_runs
     for dtype in ("float16", "bfloat16"):
         assert ("torch", "cuda", "matmul", dtype, frozenset()) in planned_runs
         assert ("jax", "cuda", "training_step", dtype, frozenset()) in planned_runs
+    for settings in ({}, {"compile": "on"}):
+        assert ("torch", "cuda", "model", "bfloat16", frozenset(settings.items())) in planned_runs
     assert ("torch", "cuda", "transfer", "float32", frozenset()) in planned_runs
     # The package `onnxruntime` supports the CPU only.
     assert {device for backend, device, *_ in planned_runs if backend in ("onnxruntime", "numpy")} == {"cpu"}

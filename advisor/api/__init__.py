@@ -57,6 +57,7 @@ __all__ = [
     "find_campaign",
     "list_campaigns",
     "measure",
+    "measure_benchmark",
     "open_campaign",
     "plan_campaign",
     "prices",
@@ -235,6 +236,49 @@ def measure(
         environment=environment or EnvironmentOptions(),
         indexes=indexes or IndexOptions(),
         knowledge=knowledge,
+    )
+
+
+def measure_benchmark(
+    project: Project = ".",
+    stacks: Sequence[str] | str = (),
+    *,
+    sampling: SamplingOptions | None = None,
+    environment: EnvironmentOptions | None = None,
+    indexes: IndexOptions | None = None,
+    resolution: ResolutionOptions | None = None,
+) -> tuple[Observation, ...]:
+    """Measure the benchmark of a project on this machine, and store the observations.
+
+    The command in ``[tool.advisor.benchmark]`` of ``pyproject.toml`` runs in copies of the project; this executes the
+    project's own code. The stacks take turns in rounds, as those of :func:`measure`.
+
+    Args:
+        project: The project's directory, or its files.
+        stacks: Requirements of each stack, separated by spaces: a stack is the project's lock that also satisfies
+            them. The first is the reference. Without any, the baseline and the recommended stack are measured.
+        sampling: Rounds, runs in each round, time limit of a run, memory limit.
+        environment: Interpreter and environments.
+        indexes: The package indexes.
+        resolution: What the best stack is, and the knowledge base.
+
+    Returns:
+        The observations of the block, oldest first; failures are observations, too.
+
+    Raises:
+        InputError: If the project has no benchmark, or the benchmark or a stack is wrong (exit code 2).
+        UnsatisfiableError: If the project cannot be resolved with the requirements of a stack (exit code 3).
+        UnavailableError: If an index or the knowledge base is not available (exit code 4).
+    """
+    from advisor.api import benchmark
+
+    return benchmark.measure_benchmark(
+        project if isinstance(project, ProjectFiles) else ProjectFiles(directory=Path(project)),
+        _listed(stacks),
+        sampling=sampling or SamplingOptions(),
+        environment=environment or EnvironmentOptions(),
+        indexes=indexes or IndexOptions(),
+        resolution=resolution or ResolutionOptions(),
     )
 
 

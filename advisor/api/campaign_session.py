@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from advisor.api.admission import AdmittingSink, Warn, log_warning
 from advisor.api.context import open_writable_store
+from advisor.api.options import at_least_one
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
 
@@ -63,7 +64,7 @@ class CampaignSession:
     warn: Warn = log_warning
 
     def status(self) -> CampaignStatus:
-        """Return the progress of the campaign; the engines are asked for the state of its tasks."""
+        """Return the progress of the campaign, with the state of its tasks in the engines."""
         from advisor.campaign.status import campaign_status
 
         coordinator = self._reader()
@@ -94,7 +95,8 @@ class CampaignSession:
             keep_environments: Whether environments on this machine stay after the campaign is complete.
             prometheus: File that holds the newest figures for node_exporter; none writes no such file.
             progress: Called with a short text for each block and for each problem of a task.
-            report: Called with the status after each poll of the engine.
+            report: Called with the status after each poll of the engine. If it raises an exception, the tasks continue:
+                another call follows them.
 
         Returns:
             The status; its ``state`` is ``complete`` if every stack was measured and stored.
@@ -103,6 +105,7 @@ class CampaignSession:
             InputError: If another process coordinates the campaign, or no engine is known (exit code 2).
             UnavailableError: If the engine or the knowledge base is not available (exit code 4).
         """
+        at_least_one("attempts", attempts)
         engine = self.engine or self._open_engine(None, {})
         if not self.directory.exists:
             # A campaign that cannot be submitted from here leaves no directory.
@@ -189,11 +192,13 @@ class CampaignSession:
             The status, and how many results were stored.
 
         Raises:
-            InputError: If a file cannot be read, or another process coordinates the campaign (exit code 2).
+            InputError: If a file cannot be read, the campaign never ran, or another process coordinates it (exit code
+                2).
             KnowledgeBaseError: If the knowledge base cannot be opened (exit code 4).
         """
         from advisor.campaign.status import campaign_status
 
+        self._check_exists()
         directory = self.directory
         with self._coordinator() as coordinator:
             before = len(directory.cells(directory.stored))
@@ -371,8 +376,7 @@ def _coordinate(
             remarks.update(status.remarks)
             time.sleep(engine.poll_seconds)
             waiting = coordinator.step(engine)
-        status = campaign_status(coordinator)
-        report(status)
+        report(status := campaign_status(coordinator))
     except KeyboardInterrupt:
         if engine.cancel_on_interrupt:
             coordinator.cancel()

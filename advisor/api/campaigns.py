@@ -12,7 +12,7 @@ from advisor.api.admission import Warn, log_warning
 from advisor.api.campaign_session import CampaignSession
 from advisor.api.context import make_client, open_writable_store
 from advisor.api.measurement import choose_device
-from advisor.api.options import IndexOptions
+from advisor.api.options import IndexOptions, at_least_one
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
 
@@ -41,6 +41,15 @@ class CampaignOptions:
     python: str | None = None
     repetition: int = 1
     hardware: str = "detect"
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            InputError: If one is less than 1.
+        """
+        at_least_one("max_runs", self.max_runs)
+        at_least_one("repetition", self.repetition)
 
 
 @dataclass(frozen=True, kw_only=True)

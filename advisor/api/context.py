@@ -118,6 +118,7 @@ def load_project(files: ProjectFiles, *, report: bool = True) -> ProjectRequirem
         InputError: If a file cannot be read, or the settings are wrong.
     """
     from advisor.config import check_table
+    from advisor.project.benchmark import check_benchmark
     from advisor.project.read import read_project
 
     project = read_project(
@@ -132,6 +133,8 @@ def load_project(files: ProjectFiles, *, report: bool = True) -> ProjectRequirem
         for reason in project.skipped:
             logger.warning(reason)
     check_table(project.settings, "pyproject.toml")
+    if "benchmark" in project.settings:
+        check_benchmark(project.settings["benchmark"], "pyproject.toml")
     return project
 
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from knowledge.domain.hardware import HardwareProfile
     from knowledge.domain.observation import Observation, Scalar
+    from knowledge.domain.workload import ProfiledWorkload
     from pi_runners.campaign import Block
+
+_INDICATOR_SAMPLES = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +30,13 @@ class IndicatorOptions:
 
     Attributes:
         size: Parameter set: ``small``, ``medium`` or ``large``.
-        shapes: Published shapes instead, such as ``deepbench``.
+        shapes: List of shapes instead, such as ``deepbench`` or ``models-small``.
         parameters: Your own parameters instead of a set or published shapes.
         dtypes: Element types.
         device: ``auto``, ``cpu`` or ``cuda``.
         settings: Values of each run-time setting; every stack is measured without and with each combination.
+        workload: Profiled workload whose parts are measured, with their own parameters and element types; none for the
+            named indicators.
     """
 
     size: str = "small"
@@ -40,6 +45,7 @@ class IndicatorOptions:
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
     settings: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+    workload: ProfiledWorkload | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +54,16 @@ class SamplingOptions:
 
     Attributes:
         rounds: Passes over all stacks.
-        samples: Samples of an indicator in each process; up to three times as many if they vary.
+        samples: Samples in each process: of an indicator (by default 7, and up to three times as many if they vary),
+            or runs of a benchmark (by default 3).
         min_seconds: Minimum duration of a sample, in seconds.
-        timeout_seconds: A process is killed after this time, in seconds.
+        timeout_seconds: A process, or one run of a benchmark, is killed after this time, in seconds.
         memory_limit_bytes: A process is killed if it and its children hold more resident memory; none sets no limit.
         controls: Whether each reference is measured twice (A/A), which shows the noise.
     """
 
     rounds: int = 8
-    samples: int = 7
+    samples: int | None = None
     min_seconds: float = 0.05
     timeout_seconds: float = 600.0
     memory_limit_bytes: float | None = None
@@ -139,6 +146,7 @@ def plan_block(
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
     from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
+    from pi_runners.workload_cases import workload_cases
 
     hardware = detect()
     device = choose_device(indicator_options.device, hardware)
@@ -148,6 +156,8 @@ def plan_block(
         shapes=indicator_options.shapes,
         parameters=None if indicator_options.parameters is None else dict(indicator_options.parameters),
     )
+    if indicator_options.workload is not None:
+        cases = (*cases, *workload_cases(indicator_options.workload)[0])
     axes = {setting: list(values) for setting, values in indicator_options.settings.items()}
     settings = ({}, *expand_settings(axes)) if axes else ({},)
     check_fit(
@@ -168,11 +178,11 @@ def plan_block(
         control=sampling.controls,
     )
     return Block(
-        name=name or _block_name(arms),
+        name=name or block_name(arms),
         arms=arms,
         rounds=sampling.rounds,
         hardware=hardware,
-        samples=sampling.samples,
+        samples=_INDICATOR_SAMPLES if sampling.samples is None else sampling.samples,
         min_seconds=sampling.min_seconds,
         timeout_seconds=sampling.timeout_seconds,
         memory_limit_bytes=sampling.memory_limit_bytes,
@@ -205,6 +215,7 @@ def run_block(
     from advisor.campaign.plan import check_disk, estimate
     from advisor.campaign.prometheus import PrometheusSink
     from pi_runners import campaign
+    from pi_runners.benchmark import FailureLimit
     from pi_runners.subprocess_runner import FreshProcesses
 
     environments = cache_directory(store.cache_directory) / "environments"
@@ -212,14 +223,16 @@ def run_block(
         check_disk([estimate(block, client, {})], environments, budget_bytes=environment.disk_budget_bytes)
     with open_writable_store(store.knowledge) as knowledge:
         complete = campaign.measured_cells(block, knowledge.observations(block=block.name))
+        limit = FailureLimit(knowledge if store.prometheus is None else PrometheusSink(knowledge, store.prometheus))
         campaign.run_block(
             block,
-            sink=knowledge if store.prometheus is None else PrometheusSink(knowledge, store.prometheus),
+            sink=limit,
             runner=FreshProcesses(),
             environments=environments,
             is_missing=campaign.not_among(complete),
             keep_environments=environment.keep,
             progress=progress,
+            begin=lambda _, arm: limit.reason(arm.number) if block.benchmark else "",
         )
         return tuple(knowledge.observations(block=block.name))
 
@@ -253,7 +266,7 @@ def measure_stacks(
         client.close()
 
 
-def _block_name(arms: Sequence[Any]) -> str:
+def block_name(arms: Sequence[Any]) -> str:
     """Name a block by its time and by what it measures."""
     from datetime import UTC, datetime
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+from knowledge.domain.errors import InputError
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectFiles:
@@ -128,3 +130,17 @@ class ResolutionOptions:
     build_sdists: bool = False
     exclude_newer: datetime | None = None
     workers: int = 1
+
+
+def at_least_one(name: str, value: int) -> None:
+    """Check a number that must be at least 1.
+
+    Args:
+        name: Name of the argument.
+        value: Its value.
+
+    Raises:
+        InputError: If it is less than 1.
+    """
+    if value < 1:
+        raise InputError(f"`{name}` must be at least 1, not {value}")

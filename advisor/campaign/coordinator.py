@@ -102,12 +102,22 @@ class Coordinator:
                 self.directory.mark_stored(cell)
 
     def submissions(self) -> tuple[Submission, ...]:
-        """Return all submissions, oldest first."""
-        return tuple(
-            read_submission(folder)
-            for folder in sorted(self.directory.batches.glob("*"))
-            if (folder / "submission.json").exists()
-        )
+        """Return all submissions, oldest first.
+
+        Raises:
+            CampaignDirectoryError: If the directory of the batches cannot be read.
+        """
+        try:
+            # Not `glob`, which returns nothing where a directory cannot be read: its tasks would be submitted again.
+            folders = sorted(self.directory.batches.iterdir())
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise CampaignDirectoryError(
+                f"`{self.directory.batches}` cannot be read: {error.strerror or error}",
+                hint="check that the directory of the campaign can be read, then run the same command again",
+            ) from None
+        return tuple(read_submission(folder) for folder in folders if (folder / "submission.json").exists())
 
     def step(self, engine: Engine | None) -> bool:
         """Check all submissions, collect results, and submit missing tasks if nothing is active.

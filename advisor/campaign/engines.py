@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
+from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 from pi_runners.executors.base import TASK_NUMBER, Executor
@@ -25,7 +26,7 @@ class LocalOptions:
     """Options of the executor that runs tasks on this machine.
 
     Attributes:
-        environments: Directory in which environments are built; the tasks share it.
+        environments: Directory in which environments are built; the tasks share it. By default in the user's cache.
     """
 
     environments: str = ""
@@ -79,7 +80,10 @@ def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirect
 def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
     from pi_runners.executors.local import LocalExecutor
 
-    local_options = _options(LocalOptions, options, "local")
+    directory_name = _options(LocalOptions, options, "local").environments
+    # Tasks run in other directories than this command.
+    environments = Path(directory_name).absolute() if directory_name else cache_directory(None) / "environments"
+    local_options = LocalOptions(environments=str(environments))
     return Engine(
         name="local",
         options=asdict(local_options),

@@ -20,7 +20,7 @@ from pi_runners.campaign import Block
 from pi_runners.environment import FullDiskError, LockedPackage, StackLock, locked_stack
 from pi_runners.matrix import Arm, check_fit, framework_of, plan_arms
 from pi_runners.matrix_file import Combination, Matrix
-from pi_runners.vocabulary import FRAMEWORKS
+from pi_runners.vocabulary import MEASURED
 
 _PROCESS_SECONDS = 4.0
 _WARM_UP_SAMPLES = 8
@@ -119,7 +119,7 @@ def plan_campaign(
     locker = StackLocker(client, hardware, is_remote=target.is_remote)
     combinations = matrix.combinations(locker.versions_of, (target.python,), max_runs=max_runs)
     for combination in combinations:
-        backend = FRAMEWORKS[framework_of(combination.requirements)]
+        backend = MEASURED[framework_of(combination.requirements)]
         check_fit(combination.cases, matrix.content.dtypes, hardware, device=device, backends=[backend])
     locks: dict[tuple[object, ...], StackLock | DroppedCombination] = {}
     groups: dict[tuple[str, str], list[tuple[StackLock, Combination]]] = defaultdict(list)
@@ -134,7 +134,7 @@ def plan_campaign(
             if lock not in dropped:
                 dropped.append(lock)
             continue
-        groups[FRAMEWORKS[framework_of(lock.requested)], combination.python].append((lock, combination))
+        groups[MEASURED[framework_of(lock.requested)], combination.python].append((lock, combination))
     if not groups:
         raise InputError(
             f"no combination of the matrix `{matrix.name}` can be resolved; the first: {dropped[0].reason}",

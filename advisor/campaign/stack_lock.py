@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -41,12 +41,12 @@ class StackLocker:
         self._is_remote = is_remote
         self._hardware = hardware
         self.interpreter = cache(self._find_interpreter)
-        self._target = cache(self._make_target)
+        self.target = cache(self._make_target)
 
     def versions_of(self, requirement: Requirement, python: str) -> Sequence[Version]:
         """Return the versions that an interpreter can install and a requirement admits, newest first."""
         root = RootRequirement(requirement=requirement, origin="the matrix")
-        problem = ResolutionProblem(roots=(root,), target=self._target(python), policy=_POLICY)
+        problem = ResolutionProblem(roots=(root,), target=self.target(python), policy=_POLICY)
         candidates = IndexCandidates(self._client, problem).candidates(canonicalize_name(requirement.name))
         return [c.version for c in candidates if admits(requirement, c.version)]
 
@@ -65,15 +65,25 @@ class StackLocker:
         text = " ".join(requested)
         roots = tuple(RootRequirement(requirement=_parse(w), origin=f"--stack {text!r}") for w in requested)
         # Only wheels: nothing is built while stacks are measured.
-        problem = ResolutionProblem(roots=roots, target=self._target(python), policy=_POLICY)
+        problem = ResolutionProblem(roots=roots, target=self.target(python), policy=_POLICY)
         stack = self._resolve(problem, text)
         if cudnn is not None:
             stack = self._resolve(_with_cudnn(problem, stack, cudnn, text), text)
+        return self.lock_of(stack, requested, python)
+
+    def lock_of(self, stack: Iterable[Candidate], requested: Sequence[str], python: str) -> StackLock:
+        """Return the exact lock of a resolved stack.
+
+        Args:
+            stack: Its candidates; each is a wheel.
+            requested: Requirements that the stack was resolved from, for people.
+            python: Interpreter to build the environment with: a path or a version.
+        """
         return StackLock(
             requested=tuple(requested),
             packages=tuple(self._locked_package(candidate) for candidate in stack),
             python=self.interpreter(python),
-            platform=problem.target.platform,
+            platform=self.target(python).platform,
         )
 
     def _resolve(self, problem: ResolutionProblem, text: str) -> tuple[Candidate, ...]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, serve
+from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, serve, workload
 from advisor.cli.console import say_error, show_warnings
 from knowledge.domain.errors import AdvisorError
 
@@ -54,6 +54,7 @@ app.add_typer(rules.app, name="rules")
 app.command("rule")(rules.rule)
 app.add_typer(config.app, name="config")
 app.add_typer(pi.app, name="pi")
+app.add_typer(workload.app, name="workload")
 app.add_typer(knowledge.app, name="knowledge")
 app.command("serve")(serve.serve)
 app.command("docs")(docs.docs)

@@ -57,7 +57,7 @@ def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
             yield key, settings[key], _line(path, text, key)
         else:
             yield key, default, "default" if default is not None else f"default: {decided[key]}"
-    for key in (*LISTS, *TABLES):
+    for key in (*LISTS, *TABLES, "benchmark"):
         if key in settings:
             yield key, settings[key], _line(path, text, key)
     for name, table in settings.get("targets", {}).items():

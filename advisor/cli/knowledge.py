@@ -127,15 +127,24 @@ def export(
     ] = False,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Write the observations as JSON Lines, in an order that does not depend on how they came in."""
+    """Write the observations as JSON Lines, in an order that does not depend on how they came in.
+
+    Those of benchmarks are private to their project: `--block` or `--indicator benchmark` exports them.
+    """
     from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
+    from knowledge.domain.observation import BENCHMARK
     from knowledge.exchange.files import observation_file, write_observations
 
     if parquet and output is None:
         raise InputError("a Parquet table is not text", hint="name a file: `advisor knowledge export --parquet FILE`")
     with open_readable_store(knowledge) as store:
         observations = store.observations(block=block, indicator=indicator)
+        if block is None and indicator is None:
+            private = sum(1 for _ in store.observations(indicator=BENCHMARK))
+            observations = (o for o in observations if o.indicator.name != BENCHMARK)
+            if private:
+                say(f"{private} observations of benchmarks are private and were left out; export them with `--block`")
         if output is None:
             for line in write_observations(observations):
                 typer.echo(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +13,10 @@ import typer
 
 from advisor.cli.console import say
 from advisor.cli.options import KnowledgeOption
+from advisor.domain.words import count
 
 if TYPE_CHECKING:
-    from advisor.api.measurement import EnvironmentOptions, MeasurementStore
+    from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, MeasurementStore
     from knowledge.domain.observation import Observation
 
 MemoryLimitOption = Annotated[
@@ -94,3 +95,30 @@ def write_output(output: Path, observations: Iterable[Observation]) -> None:
     from knowledge.exchange.files import observation_file
 
     write_atomically(output, observation_file(observations))
+
+
+def with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptions:
+    """Add a profiled workload of the project in this directory to options, and report how much of it is measured.
+
+    Args:
+        options: Options of what is measured.
+        name: Name of the workload; none adds none.
+
+    Raises:
+        InputError: If there is no such workload, or none of its parts can be measured.
+    """
+    from advisor.project.workload_file import select_workload
+    from knowledge.domain.errors import InputError
+    from pi_runners.workload_cases import workload_cases
+
+    if name is None:
+        return options
+    workload = select_workload(Path.cwd(), name)
+    cases, share = workload_cases(workload)
+    if not cases:
+        raise InputError(
+            f"no part of the workload `{name}` can be measured",
+            hint="parts need parameters: profile the program with shapes, see `advisor workload show`",
+        )
+    say(f"measuring {count(len(cases), 'part')} of `{name}`: {share:.0%} of its time")
+    return replace(options, workload=workload)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +14,23 @@ from advisor.api.context import open_readable_store
 from advisor.cli import campaign_commands
 from advisor.cli.campaign import campaign, plan
 from advisor.cli.console import progress_bar, say, warn
-from advisor.cli.measure import EnvironmentGroup, MemoryLimitOption, ResultGroup, interruptible, write_output
+from advisor.cli.measure import (
+    EnvironmentGroup,
+    MemoryLimitOption,
+    ResultGroup,
+    interruptible,
+    with_workload,
+    write_output,
+)
 from advisor.cli.option_groups import IndexUrlOptions, expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_pairs
 from advisor.domain.words import count
 
 if TYPE_CHECKING:
     from advisor.api.measurement import IndicatorOptions, SamplingOptions
-    from knowledge.domain.observation import Scalar
+    from advisor.index.client import IndexClient
+    from knowledge.domain.observation import Observation, Scalar
+    from pi_runners.campaign import Block
 
 _LISTED_BLOCKS = 5
 
@@ -68,7 +79,8 @@ class _IndicatorGroup:
 
     size: Annotated[str, typer.Option("--size", help="Parameter set: small, medium or large.")] = "small"
     shapes: Annotated[
-        str | None, typer.Option("--shapes", metavar="NAME", help="Published shapes instead: deepbench.")
+        str | None,
+        typer.Option("--shapes", metavar="NAME", help="List of shapes instead: deepbench, models-small, ..."),
     ] = None
     parameters: Annotated[
         str | None, typer.Option("--parameters", metavar="NAME=VALUE,...", help="Parameters of your own instead.")
@@ -104,15 +116,18 @@ class _SamplingGroup:
 
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Passes over all stacks.")] = 8
     samples: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--samples",
-            min=2,
-            help="Samples of an indicator in each process; up to three times as many if they vary.",
+            min=1,
+            help="Samples in each process: of an indicator (default: 7, up to three times as many if they vary), or "
+            "runs of the benchmark (default: 3).",
         ),
-    ] = 7
+    ] = None
     min_time: Annotated[float, typer.Option("--min-time", min=0.001, help="Minimum seconds of one sample.")] = 0.05
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Maximum seconds of one process.")] = 600.0
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="Maximum seconds of one process, or one run of a benchmark.")
+    ] = 600.0
     memory_limit: MemoryLimitOption = None
     control: Annotated[bool, typer.Option("--aa/--no-aa", help="Measure each reference twice (A/A control).")] = True
 
@@ -130,43 +145,59 @@ class _SamplingGroup:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _BlockGroup:
+    """Options of the block: its stacks, and what runs on them."""
+
+    stack: Annotated[
+        list[str] | None,
+        typer.Option("--stack", metavar="REQUIREMENTS", help="Requirements of one stack, with spaces (repeatable)."),
+    ] = None
+    benchmark: Annotated[
+        bool, typer.Option("--benchmark", help="Run the benchmark of the project in this directory.")
+    ] = False
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="NAME",
+            help="Measure the parts of a profiled workload of the project in this directory.",
+        ),
+    ] = None
+    resume: Annotated[str | None, typer.Option("--resume", metavar="BLOCK", help="Continue a block.")] = None
+
+
 @app.command("run")
 @expand_options
 def run(
-    indicators: Annotated[list[str], typer.Argument(metavar="INDICATOR...", help="Indicators to run.")],
-    stack: Annotated[
-        list[str],
-        typer.Option("--stack", metavar="REQUIREMENTS", help="Requirements of one stack, with spaces (repeatable)."),
-    ],
+    block_group: _BlockGroup,
     indicator_group: _IndicatorGroup,
     sampling_group: _SamplingGroup,
     environment: EnvironmentGroup,
     results: ResultGroup,
     index_urls: IndexUrlOptions,
-    resume: Annotated[str | None, typer.Option("--resume", metavar="BLOCK", help="Continue a block.")] = None,
+    indicators: Annotated[
+        list[str] | None, typer.Argument(metavar="INDICATOR...", help="Indicators to run.", show_default=False)
+    ] = None,
 ) -> None:
-    """Measure indicators over stacks, interleaved in rounds, and store the observations.
+    """Measure indicators, or a project's benchmark, over stacks in interleaved rounds, and store the observations.
 
     The first stack of each framework is the reference of its block. With `--settings` every stack is measured once
     without and once with each combination of the settings.
+
+    `--benchmark` runs the command of `[tool.advisor.benchmark]` in `pyproject.toml` in copies of the project. A stack
+    is then the project's lock with the requirements of `--stack`; without `--stack`, the baseline and the recommended
+    stack are measured.
     """
-    from advisor.api.context import open_indexes
-    from advisor.api.measurement import plan_block, run_block
+    from advisor.api.measurement import run_block
     from advisor.report.measurements import block_table
 
-    with open_indexes(index_urls.indexes(), Path.cwd()) as client:
-        block = plan_block(
-            indicators,
-            stack,
-            client,
-            indicator_options=indicator_group.options(),
-            sampling=sampling_group.options(),
-            python=environment.python,
-            name=resume,
-        )
-        for arm in block.arms:
-            if not arm.indicators:
-                warn(f"`{arm.lock.label}` is not measured: {arm.backend} has none of these indicators")
+    if block_group.benchmark:
+        _check_benchmark_options(indicators, indicator_group, sampling_group)
+        planned = _planned_benchmark(block_group, sampling_group, environment, results, index_urls)
+    else:
+        planned = _planned_indicators(indicators, block_group, indicator_group, sampling_group, environment, index_urls)
+    with planned as (block, client):
         say(
             f"block `{block.name}`: {count(len(block.arms), 'arm')}, {count(block.rounds, 'round')}; "
             "continue after an interruption with --resume"
@@ -183,6 +214,126 @@ def run(
     if results.output is not None:
         write_output(results.output, observations)
     typer.echo(block_table(observations))
+    if block_group.benchmark:
+        _check_benchmark_result(observations)
+
+
+@contextmanager
+def _planned_indicators(
+    indicators: list[str] | None,
+    block_group: _BlockGroup,
+    indicator_group: _IndicatorGroup,
+    sampling_group: _SamplingGroup,
+    environment: EnvironmentGroup,
+    index_urls: IndexUrlOptions,
+) -> Iterator[tuple[Block, IndexClient]]:
+    """Plan the block of indicators.
+
+    Raises:
+        InputError: If no indicator or no stack is named, or one does not exist.
+    """
+    from advisor.api.context import open_indexes
+    from advisor.api.measurement import plan_block
+    from knowledge.domain.errors import InputError
+
+    options = with_workload(indicator_group.options(), block_group.workload)
+    if not indicators and options.workload is None:
+        raise InputError(
+            "no indicator is named",
+            hint="`advisor pi list` lists them; `--benchmark` runs the benchmark of a project, `--workload NAME` the "
+            "parts of a profiled workload",
+        )
+    if not block_group.stack:
+        raise InputError("no stack is named", hint="add `--stack 'numpy==2.2.6'`, and more to compare with it")
+    sampling = sampling_group.options()
+    if sampling.samples == 1:
+        raise InputError("an indicator needs at least 2 samples in each process", hint="omit `--samples`")
+    with open_indexes(index_urls.indexes(), Path.cwd()) as client:
+        block = plan_block(
+            indicators or (),
+            block_group.stack,
+            client,
+            indicator_options=options,
+            sampling=sampling,
+            python=environment.python,
+            name=block_group.resume,
+        )
+        for arm in block.arms:
+            if not arm.indicators:
+                warn(f"`{arm.lock.label}` is not measured: {arm.backend} has none of these indicators")
+        yield block, client
+
+
+@contextmanager
+def _planned_benchmark(
+    block_group: _BlockGroup,
+    sampling_group: _SamplingGroup,
+    environment: EnvironmentGroup,
+    results: ResultGroup,
+    index_urls: IndexUrlOptions,
+) -> Iterator[tuple[Block, IndexClient]]:
+    """Plan the block of the benchmark of the project in this directory."""
+    from advisor.api.benchmark import plan_benchmark
+    from advisor.api.options import ProjectFiles, ResolutionOptions
+    from knowledge.domain.errors import InputError
+
+    if block_group.workload:
+        raise InputError("`--benchmark` and `--workload` exclude each other", hint="measure them in two commands")
+
+    with plan_benchmark(
+        ProjectFiles(),
+        block_group.stack or (),
+        sampling=sampling_group.options(),
+        indexes=index_urls.indexes(),
+        resolution=ResolutionOptions(knowledge=results.knowledge),
+        python=environment.python,
+        name=block_group.resume,
+    ) as plan:
+        size = f"{plan.copied_bytes / 1e6:.1f} MB" if plan.copied_bytes > 1e5 else f"{plan.copied_bytes / 1e3:.1f} kB"
+        say(f"each process copies {count(plan.copied_files, 'file')} of the project, {size}")
+        yield plan.block, plan.client
+
+
+def _check_benchmark_options(
+    indicators: list[str] | None, indicator_group: _IndicatorGroup, sampling_group: _SamplingGroup
+) -> None:
+    """Refuse what has no meaning for a benchmark.
+
+    Raises:
+        InputError: If an indicator or one of its options is given.
+    """
+    from knowledge.domain.errors import InputError
+
+    if indicators:
+        raise InputError(
+            f"`--benchmark` runs the project's own command, not the indicator `{indicators[0]}`",
+            hint="measure indicators in another command, without `--benchmark`",
+        )
+    options = asdict(indicator_group)
+    changed = [name for name, default in asdict(_IndicatorGroup()).items() if options[name] != default]
+    if sampling_group.min_time != _SamplingGroup().min_time:
+        changed.append("min-time")
+    if changed:
+        raise InputError(
+            f"`--{changed[0]}` is an option of indicators, and `--benchmark` runs the project's own command",
+            hint="write sizes and settings into the command, `command` in `[tool.advisor.benchmark]`",
+        )
+
+
+def _check_benchmark_result(observations: Sequence[Observation]) -> None:
+    """Report that no run of a benchmark succeeded.
+
+    Raises:
+        InputError: If so; the failures are stored.
+    """
+    from knowledge.domain.errors import InputError
+    from pi_runners.benchmark import last_line
+
+    if not any(o.status == "ok" for o in observations):
+        raise InputError(
+            f"the benchmark gave no result on any stack: {last_line(observations[0].failure)}",
+            hint="try the command in a copy of the project; it contains only files that git does not ignore",
+        )
 
 
 @app.command("show")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pi_runners.indicators import INDICATORS, Indicator
-from pi_runners.vocabulary import BACKENDS, SETTINGS, Setting
+from pi_runners.vocabulary import FRAMEWORKS, SETTINGS, Setting
 
 
 def indicator_records() -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ def indicator_page(indicator: Indicator) -> str:
         for case in cases:
             full = i.complete(case)
             lines.append(f"| {size} | {_text_of(case)} | {i.flops(full):.4g} | {i.bytes_moved(full, 'float32'):.4g} |")
-    missing = sorted(set(BACKENDS) - set(i.backends))
+    missing = sorted(set(FRAMEWORKS.values()) - set(i.backends))
     if missing:
         lines += ["", f"Backends without it: {', '.join(missing)}."]
     for backend in i.backends:

@@ -9,10 +9,13 @@ from typing import Any
 
 from advisor.domain.words import count
 from advisor.report.ratios import ratio_cells
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
 from knowledge.estimate.stacks import stack_name
 from knowledge.estimate.summary import Summary, summarise_block
+from pi_runners.benchmark import Metric, last_line
+
+_MOST_CHARACTERS = 200
 
 
 def block_table(observations: Iterable[Observation]) -> str:
@@ -59,6 +62,7 @@ def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
         rows.append(
             {
                 "indicator": asdict(o.indicator),
+                "stack": _stack_name(o),
                 "framework": o.framework,
                 "version": o.stack.version_of(o.framework),
                 "settings": dict(o.settings),
@@ -96,11 +100,15 @@ def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
 
 
 def _row(s: Summary, c: Comparison | None) -> str:
-    name = stack_name(s.observation)
+    name = _stack_name(s.observation)
+    values = [_value(s.observation, seconds) for seconds in (s.median, s.low, s.high)]
+    if s.observation.indicator.parameters.get("better") == "higher":
+        # The shortest time is the highest rate.
+        values[1:] = reversed(values[1:])
     cells = [
         f"A/A `{name}`" if c is not None and c.is_control else f"`{name}`",
-        _seconds(s.median),
-        f"{_seconds(s.low)} to {_seconds(s.high)}",
+        values[0],
+        f"{values[1]} to {values[2]}",
         f"{s.variation:.1%}",
         _rate(s),
         f"{s.roof_share:.0%}" if s.roof_share is not None else "",
@@ -110,6 +118,21 @@ def _row(s: Summary, c: Comparison | None) -> str:
     else:
         cells += ratio_cells(c)
     return f"| {' | '.join(cells)} |"
+
+
+def _stack_name(o: Observation) -> str:
+    """Return the name of a stack; that of a benchmark is what the user requested, since locks differ in more."""
+    return str(o.environment["stack"]) if o.indicator.name == BENCHMARK else stack_name(o)
+
+
+def _value(o: Observation, seconds: float) -> str:
+    """Return a duration as text, or the metric of a benchmark in its own unit."""
+    parameters = o.indicator.parameters
+    if o.indicator.name == BENCHMARK:
+        unit, is_higher = str(parameters["unit"]), parameters["better"] == "higher"
+        if not Metric(unit=unit, better="higher" if is_higher else "lower").is_duration:
+            return f"{1 / seconds if is_higher else seconds:.4g} {unit}"
+    return _seconds(seconds)
 
 
 def _scaling(summaries: Iterable[Summary]) -> list[str]:
@@ -130,7 +153,11 @@ def _scaling(summaries: Iterable[Summary]) -> list[str]:
 
 def _failures(observations: Iterable[Observation]) -> list[str]:
     failed = sorted(
-        {(stack_name(o), o.indicator.name, o.status, _last_line(o.failure)) for o in observations if o.status != "ok"}
+        {
+            (_stack_name(o), o.indicator.name, o.status, last_line(o.failure)[:_MOST_CHARACTERS])
+            for o in observations
+            if o.status != "ok"
+        }
     )
     lines = [f"failed: `{name}` {indicator}: {status}: {why}" for name, indicator, status, why in failed]
     if any(status == "harness-error" for _, _, status, _ in failed):
@@ -140,7 +167,7 @@ def _failures(observations: Iterable[Observation]) -> list[str]:
 
 def _unequal(observations: Iterable[Observation]) -> list[str]:
     return [
-        f"not compared: `{stack_name(r.observation)}` {r.observation.indicator.name} in {r.rounds} rounds: {r.reason}"
+        f"not compared: `{_stack_name(r.observation)}` {r.observation.indicator.name} in {r.rounds} rounds: {r.reason}"
         for r in refusals(observations)
     ]
 
@@ -170,8 +197,3 @@ def _rate(s: Summary) -> str:
     if s.flops:
         return f"{s.flops / 1e9:.3g} GFLOP/s at {s.intensity:.3g} FLOP/B"
     return f"{s.bytes / 1e9:.3g} GB/s" if s.bytes else ""
-
-
-def _last_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""

@@ -106,8 +106,9 @@ def _markdown(change: LockChange) -> Iterator[str]:
     yield ""
     yield f"For {target_line(change.target)}. {_size(change)[0].upper()}{_size(change)[1:]}; verified by resolvelib."
     yield ""
-    yield f"**Predicted speed compared with the lock:** {_speed(change)}."
-    yield ""
+    if change.before is not None:
+        yield f"**Predicted speed compared with the lock:** {_speed(change)}."
+        yield ""
     if change.cleared:
         yield "### Resolved findings"
         yield ""

@@ -161,6 +161,9 @@ class SolverModel:
         parameters = self._solver.SatParameters()
         parameters.num_workers = effort.workers
         parameters.random_seed = 0
+        # Otherwise the solver resets the handler of Ctrl-C after each call, and an interrupted command ends at once,
+        # without removing its temporary files and ending its processes.
+        parameters.catch_sigint_signal = False
         # Presolving takes up to a hundred times as long as solving these models (measured: docs, resolver).
         parameters.cp_model_presolve = False
         # Deterministic work, not seconds: the result is the same on a slow machine.

@@ -28,8 +28,9 @@ def needs_extra(extra: str, feature: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        library = (error.name or extra).partition(".")[0]
+        library = (error.name or "").partition(".")[0]
+        missing = f"the library `{library}`, which is not installed" if library else f"a library: {error}"
         raise MissingExtraError(
-            f"{feature} needs the library `{library}`, which is not installed",
+            f"{feature} needs {missing}",
             hint=f"install it with `pip install 'seshat-advisor[{extra}]'`",
         ) from None

@@ -34,6 +34,10 @@ did not train to the required quality, or the harness failed. Every other status
 
 Scalar = str | int | float | bool | None
 
+BENCHMARK = "benchmark"
+"""Name of the indicator of a project's own benchmark. Its observations are about one project, so they neither enter
+general predictions nor leave the knowledge base unless the user names their block."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndicatorRun:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from knowledge.domain.observation import Observation, Scalar
+from knowledge.domain.observation import BENCHMARK, Observation, Scalar
 
 _COMPARED = ("cpus_allowed", "cpu_governor", "kernel", "python")
 _SPREAD_WITHIN = 0.05
@@ -104,6 +104,7 @@ def instabilities(observations: Iterable[Observation]) -> tuple[Instability, ...
                 remedy="set it to `performance` while measuring (`cpupower frequency-set -g performance`)",
             )
         )
+    is_benchmark = runs[0].indicator.name == BENCHMARK
     within = statistics.median(spread(o.samples) for o in runs)
     between = spread([statistics.median(o.samples) for o in runs])
     if within > _SPREAD_WITHIN:
@@ -111,7 +112,7 @@ def instabilities(observations: Iterable[Observation]) -> tuple[Instability, ...
             Instability(
                 code="spread-within",
                 reason=f"samples of one process vary by {within:.1%}",
-                remedy="take longer samples (`--min-time`)",
+                remedy="let the program run longer" if is_benchmark else "take longer samples (`--min-time`)",
             )
         )
     if between > _SPREAD_BETWEEN:

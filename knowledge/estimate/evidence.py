@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
 from knowledge.store.base import KnowledgeBase
 
@@ -176,8 +176,8 @@ def _weighted(c: Contrast, trust: float) -> Contrast:
 
 
 def evidence_of(observations: Iterable[Observation]) -> BlockEvidence:
-    """Return the evidence of observations."""
-    observations = tuple(observations)
+    """Return the evidence of observations; a project's own benchmark says nothing about other projects."""
+    observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
     shares = common_shares(observations)
     contrasts = (_contrast(c, shares.get(c.block, 0.0)) for c in compare_block(observations))
     runs = {_run(o): None for o in observations if o.stack.version_of(o.framework) is not None}

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.lines import lines_of
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
@@ -251,7 +251,8 @@ def _receipt(content: bytes, address: str) -> DeliveryResult:
 def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> DeliveryResult:
     """Deliver every block that a service does not have, or has with other observations.
 
-    Observations that the service has already are not counted twice.
+    Observations that the service has already are not counted twice. Blocks of benchmarks are not delivered: they are
+    about one project, and contain its name and what its program printed.
 
     Raises:
         TokenError: If the token may only read, even if there is nothing to deliver.
@@ -260,8 +261,11 @@ def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[
     service.check_delivery_allowed()
     remote = {block.name: block.digest for block in service.blocks()}
     total = DeliveryResult(added=0, known=0, quarantined=())
+    private = {o.block for o in store.observations(indicator=BENCHMARK)}
     for block in store.blocks():
-        if remote.get(block.name) != block.digest:
+        if block.name in private:
+            progress(f"{block.name}: not delivered: benchmarks of projects are private")
+        elif remote.get(block.name) != block.digest:
             progress(block.name)
             for part in _parts(store.observations(block=block.name)):
                 total = _sum(total, service.deliver(part))

@@ -12,6 +12,9 @@ _CLASSES = {
     "torch": "TorchBackend",
     "jax": "JaxBackend",
     "onnxruntime": "OnnxruntimeBackend",
+    "pillow": "PillowBackend",
+    "opencv": "OpencvBackend",
+    "tokenizers": "TokenizersBackend",
 }
 """Class of each backend; the module has the name of the backend."""
 

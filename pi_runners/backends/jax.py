@@ -101,6 +101,12 @@ class JaxBackend(Backend):
         """Compile by XLA."""
         return self._call(lambda *inputs: function(self, *inputs), (*arrays, *weights))
 
+    def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Wait for the result on the CPU, as compiled calls do."""
+        if self.device == "cuda":
+            return super().run_eagerly(function, arrays)
+        return lambda: jax.block_until_ready(function(self, *arrays))
+
     def pullback(
         self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
     ) -> Callable[[], Sequence[Array]]:
@@ -138,6 +144,12 @@ class JaxBackend(Backend):
             return lambda: jax.block_until_ready(evaluate(state["weights"], *arrays))
 
         return Training(run, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: state["weights"])
+
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+        """Use functions of a dictionary of weights."""
+        from pi_runners.backends.jax_models import build
+
+        return build(self, network, parameters, mode, inputs, self._device)
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """`device_put` and `device_get`."""

@@ -19,7 +19,7 @@ class Graph:
 
     def __init__(self) -> None:
         self._nodes: List[bytes] = []
-        self._initialisers: List[bytes] = []
+        self._initialisers: List[Any] = []
         self._inputs: List[bytes] = []
         self._count = 0
 
@@ -34,11 +34,12 @@ class Graph:
         self._inputs.append(_value_info(name, dtype, shape))
         return name
 
-    def add_constant(self, raw: bytes, dtype: str, shape: Sequence[int]) -> str:
-        """Add a constant tensor from little-endian bytes."""
+    def add_constant(self, raw: Any, dtype: str, shape: Sequence[int]) -> str:
+        """Add a constant tensor from little-endian bytes, or from an array of them; the graph does not copy them."""
         name = self.name()
-        dims = b"".join(_number(1, length) for length in shape)
-        self._initialisers.append(dims + _number(2, ELEMENT_TYPES[dtype]) + _text(8, name) + _field(9, raw))
+        head = b"".join(_number(1, length) for length in shape)
+        head += _number(2, ELEMENT_TYPES[dtype]) + _text(8, name) + _tag(9, len(raw))
+        self._initialisers += (_tag(5, len(head) + len(raw)) + head, raw)
         return name
 
     def add_node(self, operator: str, inputs: Sequence[str], outputs: int = 1, **attributes: Any) -> List[str]:
@@ -52,11 +53,13 @@ class Graph:
 
     def encode(self, output: "Symbol") -> bytes:
         """Return the encoded model with one output, whose lengths are not specified."""
-        graph = b"".join(_field(1, node) for node in self._nodes) + _text(2, "indicator")
-        graph += b"".join(_field(5, tensor) for tensor in self._initialisers)
-        graph += b"".join(_field(11, value_info) for value_info in self._inputs)
-        graph += _field(12, _value_info(output.name, output.dtype, [None] * output.rank))
-        return _number(1, _IR_VERSION) + _field(7, graph) + _field(8, _text(1, "") + _number(2, _OPSET))
+        head = b"".join(_field(1, node) for node in self._nodes) + _text(2, "indicator")
+        tail = b"".join(_field(11, value_info) for value_info in self._inputs)
+        tail += _field(12, _value_info(output.name, output.dtype, [None] * output.rank))
+        graph = [head, *self._initialisers, tail]
+        opset = _field(8, _text(1, "") + _number(2, _OPSET))
+        # One copy: the weights of a model may be gigabytes.
+        return b"".join([_number(1, _IR_VERSION), _tag(7, sum(map(len, graph))), *graph, opset])
 
 
 class Symbol(NamedTuple):
@@ -106,8 +109,12 @@ def _number(field: int, value: int) -> bytes:
     return _varint(field << 3) + _varint(value)
 
 
+def _tag(field: int, length: int) -> bytes:
+    return _varint(field << 3 | 2) + _varint(length)
+
+
 def _field(field: int, body: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(body)) + body
+    return _tag(field, len(body)) + body
 
 
 def _text(field: int, text: str) -> bytes:

@@ -55,18 +55,31 @@ class OnnxruntimeBackend(Backend):
         graph = Graph()
         symbols = [Symbol(graph, graph.add_input(str(a.dtype), a.shape), str(a.dtype), a.ndim) for a in arrays]
         result = function(self, *symbols, *(self._symbol(graph, w) for w in weights))
+        return self._start(result, {symbol.name: array for symbol, array in zip(symbols, arrays)})
+
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+        """Use a graph as exporters write it."""
+        from pi_runners.backends.onnxruntime_models import build
+
+        return build(self, network, parameters, mode, self._start)
+
+    def _start(self, output: Symbol, inputs: Dict[str, Array]) -> Callable[[], Any]:
+        """Create a session for the graph of a symbol, and return a call that computes the symbol."""
         options = ort.SessionOptions()
         if "threads" in self.settings:
             options.intra_op_num_threads = self.settings["threads"]
         try:
-            session = ort.InferenceSession(graph.encode(result), options, providers=self._providers)
+            session = ort.InferenceSession(output.graph.encode(output), options, providers=self._providers)
         except Exception as error:
             # ONNX Runtime raises its own `NotImplemented` for an operator without a kernel.
             if type(error).__name__ == "NotImplemented":
                 raise Unsupported(str(error).strip().splitlines()[-1][-300:]) from None
             raise
-        inputs = {symbol.name: array for symbol, array in zip(symbols, arrays)}
         return lambda: session.run(None, inputs)[0]
+
+    def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Refuse: there are only graphs."""
+        raise self._lacks("operations without a graph")
 
     def _symbol(self, graph: Graph, array: Any) -> Symbol:
         dtype = str(array.dtype)

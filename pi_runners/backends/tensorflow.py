@@ -154,6 +154,35 @@ class TensorflowBackend(Backend):
             lambda: variables,
         )
 
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+        """Use Keras layers."""
+        from pi_runners.backends.tensorflow_models import build
+
+        return build(self, network, parameters, mode, inputs, self._function)
+
+    def load_batches(
+        self, raw: bytes, shape: Sequence[int], batch: int, workers: int
+    ) -> Callable[[], Tuple[int, float]]:
+        """`tf.data`, with images in native layout."""
+        if workers:
+            raise Unsupported("`tf.data` has no worker processes")
+        images = np.frombuffer(raw, np.uint8).reshape(tuple(shape)).transpose(0, 2, 3, 1)
+
+        def normalise(image: Array) -> Array:
+            return (tf.cast(image, tf.float32) - 127.5) / 127.5
+
+        dataset = tf.data.Dataset.from_tensor_slices(images).shuffle(len(images))
+        dataset = dataset.map(normalise, num_parallel_calls=tf.data.AUTOTUNE).batch(batch).prefetch(tf.data.AUTOTUNE)
+
+        def run() -> Tuple[int, float]:
+            number, total = 0, 0.0
+            for loaded in dataset:
+                number += len(loaded)
+                total += float(tf.reduce_sum(loaded))
+            return number, total
+
+        return run
+
     def reference(self) -> Backend:
         """Use double precision: mixed precision is enabled for the whole process and rewrites float32 only."""
         return TensorflowBackend(self.device, "float64", {})

@@ -157,6 +157,23 @@ class TorchBackend(Backend):
 
         return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: leaves)
 
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+        """Use `torch.nn`."""
+        from pi_runners.backends.torch_models import build
+
+        def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+            return self._apply_settings(lambda backend, *arrays: function(*arrays))
+
+        return build(self, network, parameters, mode, inputs, wrap)
+
+    def load_batches(
+        self, raw: bytes, shape: Sequence[int], batch: int, workers: int
+    ) -> Callable[[], Tuple[int, float]]:
+        """`DataLoader`, whose processes stay alive."""
+        from pi_runners.backends.torch_loader import load_batches
+
+        return load_batches(raw, shape, batch, workers)
+
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """Copy through page-locked memory."""
         if self.device != "cuda":

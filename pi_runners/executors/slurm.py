@@ -169,6 +169,8 @@ class SlurmExecutor:
 
     def cancel(self, batch: Batch, handle: str) -> None:
         """Stop every task that is not in a final state."""
+        # The folder is absent if the array was found by its name.
+        batch.folder.mkdir(parents=True, exist_ok=True)
         (batch.folder / "cancelled").touch()
         try:
             _run("scancel", f"--name={batch.name}", handle)

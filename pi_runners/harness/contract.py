@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import math
-import random
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 Parameters = Dict[str, Any]
@@ -146,6 +144,10 @@ class Backend:
         operands = (*arrays, *weights)
         return lambda: function(self, *operands)
 
+    def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Return a call of ``function(backend, *arrays)`` in which Python runs every operation, without compilation."""
+        return lambda: function(self, *arrays)
+
     def pullback(
         self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
     ) -> Callable[[], Sequence[Array]]:
@@ -158,6 +160,20 @@ class Backend:
         """Return a training of ``weights`` by gradient descent on ``loss(backend, weights, *batch)``."""
         raise self._lacks("training")
 
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+        """Build a whole model from the framework's own layers.
+
+        Args:
+            network: Definition, a :class:`pi_runners.models.network.Network`.
+            parameters: Parameters of the model; those of its size, such as the batch, may change later.
+            mode: ``training``, ``inference``, ``prefill`` or ``decode``.
+            inputs: Inputs for a first forward pass, which creates the layers.
+
+        Returns:
+            A :class:`pi_runners.models.layers.BuiltModel`.
+        """
+        raise self._lacks("whole models")
+
     def reference(self) -> "Backend":
         """Return a backend of the same framework and device with single precision."""
         return type(self)(self.device, "float32", {})
@@ -167,6 +183,56 @@ class Backend:
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
         """Return two calls: copy ``raw`` from host to device and back, through page-locked memory if possible."""
         raise self._lacks("transfers: its arrays are in main memory")
+
+    # Input of a training
+
+    def encode_jpeg(self, pixels: bytes, height: int, width: int) -> bytes:
+        """Encode an image, RGB by rows, as JPEG of quality 90."""
+        raise self._lacks("JPEG files")
+
+    def decode_images(
+        self,
+        files: Sequence[bytes],
+        size: int,
+        crops: Sequence[Tuple[int, int, bool]],
+        crop_size: int,
+        scale: Sequence[Tuple[float, float]],
+    ) -> Callable[[], Array]:
+        """Return a call that prepares images (images, crop_size, crop_size, 3) in float32 from JPEG files.
+
+        Args:
+            files: A file for each image.
+            size: Height and width to which images are resized.
+            crops: For each image top and left of the crop in the resized image, and whether to flip it horizontally.
+            crop_size: Height and width of the crops.
+            scale: Factor and summand of the pixels, from 0 to 255, for red, green and blue.
+        """
+        raise self._lacks("JPEG files")
+
+    def load_batches(
+        self, raw: bytes, shape: Sequence[int], batch: int, workers: int
+    ) -> Callable[[], Tuple[int, float]]:
+        """Return a call that reads one epoch of shuffled batches of images, normalised from bytes to -1..1.
+
+        Args:
+            raw: The pixels.
+            shape: Shape of the images (images, channels, height, width).
+            batch: Images of a batch.
+            workers: Number of processes; 0 if there are none.
+
+        Returns:
+            The call; it returns the number of images, and the sum of all pixels.
+        """
+        raise self._lacks("loader of batches")
+
+    def tokenise(self, texts: Sequence[str], vocabulary: Sequence[str]) -> Callable[[], List[List[int]]]:
+        """Return a call that splits lower-case texts by WordPiece, and returns the places of pieces in the vocabulary.
+
+        Args:
+            texts: The texts.
+            vocabulary: The pieces; the first one stands for unknown words.
+        """
+        raise self._lacks("tokeniser")
 
     # Operations
 
@@ -313,39 +379,3 @@ class Training(NamedTuple):
     feed: Callable[[Sequence[Array]], None]
     evaluator: Callable[[Callable[..., Array], Sequence[Array]], Callable[[], Any]]
     weights: Callable[[], Sequence[Array]]
-
-
-_NUMBERS = [(byte - 127.5) / 127.5 for byte in range(256)]
-_CHUNK_BYTES = 2**22
-
-
-def decode(raw: bytes, dtype: str) -> List[float]:
-    """Return the numbers of bytes; see :class:`Backend`."""
-    if dtype == "int8":
-        return [float(byte - 128) for byte in raw]
-    return [_NUMBERS[byte] for byte in raw]
-
-
-def random_bytes(seed: int, count: int) -> bytes:
-    """Return reproducible random bytes; the peak memory is their own size plus one chunk."""
-    generator = random.Random(seed)
-    if 0 < count <= _CHUNK_BYTES:
-        return generator.getrandbits(8 * count).to_bytes(count, "little")
-    # `getrandbits` counts bits in a C int, so one call gives at most 256 MiB. Chunks give the same bytes as one call.
-    stream = io.BytesIO()
-    # Allocate the whole length first: a growing stream is copied.
-    stream.seek(max(0, count - 1))
-    stream.write(bytes(min(1, count)))
-    stream.seek(0)
-    for start in range(0, count, _CHUNK_BYTES):
-        length = min(_CHUNK_BYTES, count - start)
-        stream.write(generator.getrandbits(8 * length).to_bytes(length, "little"))
-    return stream.getvalue()
-
-
-def product(lengths: Sequence[int]) -> int:
-    """Return the number of elements of a shape."""
-    total = 1
-    for length in lengths:
-        total *= length
-    return total

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, TextIO
 
 from pi_runners.backends import make_backend
 from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported
@@ -20,7 +21,8 @@ from pi_runners.indicators import INDICATORS
 def main() -> int:
     """Run the part that the first argument names.
 
-    ``measure`` measures a request; ``startup`` and ``rank`` are child processes of indicators.
+    ``measure`` measures the indicators of a request, ``benchmark`` the command of a request; ``startup`` and ``rank``
+    are child processes of indicators.
     """
     part, arguments = sys.argv[1], sys.argv[2:]
     if part == "startup":
@@ -31,6 +33,8 @@ def main() -> int:
         from pi_runners.indicators.communication_rank import run_rank
 
         run_rank(*arguments)
+    elif part == "benchmark":
+        measure_benchmark(*arguments)
     else:
         measure_request(*arguments)
     return 0
@@ -52,18 +56,45 @@ def measure_request(request_path: str, output_path: str) -> None:
         unsupported = str(error)
     with open(output_path, "a", encoding="utf-8") as output:
         for number, entry in enumerate(request["indicators"]):
-            started = time.time(), time.perf_counter()
             if unsupported is not None:
-                document: Dict[str, Any] = {"status": "unsupported", "failure": unsupported}
+                _report(output, number, lambda: {"status": "unsupported", "failure": unsupported})
             else:
-                document = run_indicator(request, entry)
-            document.update(number=number, started=started[0], seconds=time.perf_counter() - started[1])
-            # A change of the system's time shows in this clock only; samples use the monotonic clock.
-            document["clock_jump"] = round(time.time() - started[0] - document["seconds"], 3)
-            # Flushed after each indicator, so that a crash in the next one does not lose this result.
-            output.write(json.dumps(document) + "\n")
-            output.flush()
-            os.fsync(output.fileno())
+                _report(output, number, functools.partial(run_indicator, request, entry))
+
+
+def measure_benchmark(request_path: str, output_path: str) -> None:
+    """Read a request, run the command that it contains, and append one result to a file.
+
+    Args:
+        request_path: Path of the request.
+        output_path: Path of the result, one JSON line.
+    """
+    from pi_runners.harness.program import measure_program
+
+    with open(request_path, encoding="utf-8") as file:
+        request = json.load(file)
+
+    def run() -> Dict[str, Any]:
+        document: Dict[str, Any] = {"environment": describe_process()}
+        document.update(describe_end(lambda: measure_program(request)))
+        document["environment"]["load_after"] = load_average()
+        return document
+
+    with open(output_path, "a", encoding="utf-8") as output:
+        _report(output, 0, run)
+
+
+def _report(output: TextIO, number: int, run: Callable[[], Dict[str, Any]]) -> None:
+    """Append the result of a run, with its number and its times."""
+    started = time.time(), time.perf_counter()
+    document = run()
+    document.update(number=number, started=started[0], seconds=time.perf_counter() - started[1])
+    # A change of the system's time shows in this clock only; samples use the monotonic clock.
+    document["clock_jump"] = round(time.time() - started[0] - document["seconds"], 3)
+    # Flushed after each result, so that a crash in the next one does not lose it.
+    output.write(json.dumps(document) + "\n")
+    output.flush()
+    os.fsync(output.fileno())
 
 
 def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, Any]:

@@ -6,10 +6,12 @@ import math
 from operator import mul
 from typing import Any, List
 
-from pi_runners.harness.contract import Backend, Parameters, Trial, product, random_bytes
+from pi_runners.harness.contract import Backend, Parameters, Trial
+from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks import EVERY, Result, difference, pick, worst_error
 from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
-from pi_runners.indicators.indicator import ITEM_BYTES, Operation, Parameter
+from pi_runners.indicators.indicator import ITEM_BYTES, Operation
 
 _WORK = 2**24
 """Maximum number of products in a check: about half a second."""

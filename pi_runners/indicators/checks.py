@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from operator import add, sub
 from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Backend, decode, product
+from pi_runners.harness.contract import Backend
+from pi_runners.harness.random_inputs import decode, product
 
 EVERY = 2**20
 """Maximum number of elements of which all are compared: about a quarter of a second in Python."""
@@ -118,6 +119,12 @@ class Result:
         size = product(self._shape[len(index) :])
         start = size * self._place(index)
         return self._elements[start : start + size]
+
+    def last_axis(self, at: int) -> List[Any]:
+        """Return the elements at an index of the last axis."""
+        if not self.whole:
+            return self._backend.read_all(self._array, (*(slice(None),) * (len(self._shape) - 1), at))
+        return self._elements[at :: self._shape[-1]]
 
     def channel(self, image: int, channel: int) -> List[Any]:
         """Return the pixels of one channel of images in native layout."""

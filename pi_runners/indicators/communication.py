@@ -16,9 +16,10 @@ import threading
 from typing import Any, Dict, List, Optional, Sequence
 
 from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
+from pi_runners.harness.parameter import Parameter
 from pi_runners.indicators.communication_patterns import PATTERNS, buffer_bytes
 from pi_runners.indicators.communication_rank import document_path
-from pi_runners.indicators.indicator import ITEM_BYTES, Indicator, Parameter
+from pi_runners.indicators.indicator import ITEM_BYTES, Indicator
 from pi_runners.indicators.models import MODELS
 
 _TAIL = 2000

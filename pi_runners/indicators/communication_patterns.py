@@ -13,7 +13,8 @@ from abc import ABC, abstractmethod
 from array import array
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from pi_runners.harness.contract import LEARNING_RATE, product, random_bytes
+from pi_runners.harness.contract import LEARNING_RATE
+from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.models import MODELS
 
 _VALUES = 61

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial, product, random_bytes
+from pi_runners.harness.contract import Array, Backend, Parameters, Trial
+from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks import worst_error
 from pi_runners.indicators.convolution_check import ConvolutionCheck, Geometry
-from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, Operation, Parameter
+from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, Operation
 
 _TOLERANCE = {"float64": 1e-12, "float32": 4e-3, "float16": 1e-2, "bfloat16": 6e-2}
 _AXES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}

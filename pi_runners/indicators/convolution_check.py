@@ -10,7 +10,8 @@ import math
 from operator import itemgetter, mul
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
-from pi_runners.harness.contract import Backend, product
+from pi_runners.harness.contract import Backend
+from pi_runners.harness.random_inputs import product
 from pi_runners.indicators.checks import (
     EVERY,
     GROUP,
@@ -29,6 +30,8 @@ _WORK = 2**28
 """Maximum number of products of a factor and a field in the check of one array: about a second."""
 _SUM_WORK = 2**23
 """Maximum number of products in the check of the filters' gradient: about half a second."""
+_LEAST_WORK = 64
+"""Products that take as long as the rest of the work for one signed sum of the filters' gradient."""
 _CHANNELS = 4
 """Channels in a signed sum of the filters' gradient, which also sums over filters."""
 
@@ -85,20 +88,21 @@ class ConvolutionCheck:
         grids = _Grids(self._raws[0], self._grid, self._inside, width)
         # Fields are shifted up to the last tap: shifting down would round.
         picked = [place + self._taps[-1] for place in self._starts]
-        for place in places:
-            image, group = divmod(place, len(groups))
-            filters = groups[group]
+        for number, members in itertools.groupby(places, lambda place: place // self.shapes[0][0]):
+            filters = groups[number]
             signs = random_signs(len(filters))
             factors = signed_sum((self._filter(f) for f in filters), signs)
             first = filters[0] // self._per_group * self._each
-            inputs = [grids.at(image * self.shapes[0][1] + first + c) for c in range(self._each)]
-            total = 0
-            for number, tap in enumerate(self._taps):
-                total += sum(map(mul, factors[number::taps], inputs)) << (8 * width * (self._taps[-1] - tap))
-            actual = signed_sum((elements.channel(image, f) for f in filters), signs)
-            errors.append(
-                _compare(actual, total, self._grid + self._taps[-1], width, picked, len(factors) * len(filters))
-            )
+            for image in (place % self.shapes[0][0] for place in members):
+                inputs = [grids.at(image * self.shapes[0][1] + first + c) for c in range(self._each)]
+                total = 0
+                for tap_number, tap in enumerate(self._taps):
+                    terms = sum(map(mul, factors[tap_number::taps], inputs))
+                    total += terms << (8 * width * (self._taps[-1] - tap))
+                actual = signed_sum((elements.channel(image, f) for f in filters), signs)
+                errors.append(
+                    _compare(actual, total, self._grid + self._taps[-1], width, picked, len(factors) * len(filters))
+                )
         return worst_error(errors)
 
     def image_gradient(self, array: Any) -> float:
@@ -118,23 +122,21 @@ class ConvolutionCheck:
         errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or elements.finite() else math.inf]
         grids = _Grids(self._raws[2], self._grid, self._starts, width)
         meeting = product([-(-k // s) for k, s in zip(self._geometry.kernel, self._geometry.stride)])
-        for place in places:
-            image, group = divmod(place, len(groups))
-            channels = groups[group]
+        for number, members in itertools.groupby(places, lambda place: place // self.shapes[0][0]):
+            channels = groups[number]
             signs = random_signs(len(channels))
             first = channels[0] // self._each * self._per_group
             filters = range(first, first + self._per_group)
             # For each filter: the signed sum of its taps over the channels.
-            factors = [
-                signed_sum((self._filter(f)[c % self._each * taps :][:taps] for c in channels), signs) for f in filters
-            ]
-            inputs = [grids.at(image * self.shapes[1][0] + f) for f in filters]
-            total = 0
-            for number, tap in enumerate(self._taps):
-                total += sum(map(mul, [f[number] for f in factors], inputs)) << (8 * width * tap)
-            actual = signed_sum((elements.channel(image, c) for c in channels), signs)
-            terms = self._per_group * meeting * len(channels)
-            errors.append(_compare(actual, total, self._grid + self._taps[-1], width, self._inside, terms))
+            factors = [signed_sum((self._filter(f, c % self._each) for c in channels), signs) for f in filters]
+            for image in (place % self.shapes[0][0] for place in members):
+                inputs = [grids.at(image * self.shapes[1][0] + f) for f in filters]
+                total = 0
+                for tap_number, tap in enumerate(self._taps):
+                    total += sum(map(mul, [f[tap_number] for f in factors], inputs)) << (8 * width * tap)
+                actual = signed_sum((elements.channel(image, c) for c in channels), signs)
+                terms = self._per_group * meeting * len(channels)
+                errors.append(_compare(actual, total, self._grid + self._taps[-1], width, self._inside, terms))
         return worst_error(errors)
 
     def filter_gradient(self, array: Any) -> float:
@@ -159,44 +161,64 @@ class ConvolutionCheck:
         each = len(channels) * taps
         count = len(groups) * each
         places = list(range(count))
-        if few or terms * count > 2 * _SUM_WORK:
-            places = pick(count, max(2, _SUM_WORK // terms))
+        work = max(terms, _LEAST_WORK)
+        if few or work * count > 2 * _SUM_WORK:
+            places = pick(count, max(2, _SUM_WORK // work))
         errors = [0.0 if len(places) == count or elements.finite() else math.inf]
         # The additional index 0 makes `itemgetter` return a tuple also for one position; `map` ignores the excess.
         shifted = [itemgetter(*(s + tap for s in self._starts), 0) for tap in self._taps]
-        for group in sorted({place // each for place in places}):
-            taps_by_group: Dict[int, List[int]] = {}
-            for place in places:
-                if place // each == group:
-                    taps_by_group.setdefault(place % each // taps, []).append(place % taps)
-            signs = random_signs(len(groups[group]))
-            sums = self._upstream_sums(groups[group], signs)
+        turns = [random_signs(len(group)) for group in channels]
+        for number, members in itertools.groupby(places, lambda place: place // each):
+            filters = groups[number]
+            signs = random_signs(len(filters))
+            sums = self._upstream_sums(filters, signs)
             # All images at once if they are small, otherwise one image after the other.
             upstream: Callable[[int], List[int]] = sums if few else [sums(i) for i in range(images)].__getitem__
-            for number, numbers in taps_by_group.items():
-                weights = _Weights(elements, self._backend, groups[group], signs, channels[number])
-                errors += self._compare_weights(weights, upstream, numbers, shifted)
+            summed = signed_sum((self._gradient_of(elements, f) for f in filters), signs)
+            first = filters[0] // self._per_group * self._each
+            for at, chosen in itertools.groupby(members, lambda place: place % each // taps):
+                numbers = [place % taps for place in chosen]
+                exact = self._exact_weights(first, channels[at], turns[at], upstream, [shifted[n] for n in numbers])
+                scale = math.sqrt(terms * len(filters) * len(channels[at])) * _NUMBERS.spread**2
+                for tap, total in zip(numbers, exact):
+                    actual = sum(t * summed[self._element(c, tap)] for t, c in zip(turns[at], channels[at]))
+                    errors.append(abs(actual - total / _NUMBERS.denominator**2) / scale)
         return worst_error(errors)
 
-    def _compare_weights(
-        self, weights: "_Weights", upstream: Callable[[int], List[int]], taps: List[int], shifted: Sequence[Any]
-    ) -> List[float]:
-        """Compare signed sums of the filters' gradient over filters and channels, one for each tap."""
-        turns = random_signs(len(weights.channels))
-        first = weights.filters[0] // self._per_group * self._each
-        sums = [0] * len(taps)
-        images = self.shapes[0][0]
-        for image in range(images):
-            pixels = signed_sum((self._padded_image(image, first + c) for c in weights.channels), turns)
-            for i, tap in enumerate(taps):
-                sums[i] += sum(map(mul, upstream(image), shifted[tap](pixels)))
-        terms = images * len(self._starts) * len(weights.filters) * len(weights.channels)
-        scale = math.sqrt(terms) * _NUMBERS.spread**2
-        return [
-            abs(weights.signed_sum(_unravel(tap, self._geometry.kernel), turns) - exact / _NUMBERS.denominator**2)
-            / scale
-            for exact, tap in zip(sums, taps)
-        ]
+    def _gradient_of(self, elements: Result, number: int) -> List[Any]:
+        """Return the elements of one filter in the framework's order; see :meth:`_element`."""
+        if self._backend.channels_last:
+            return elements.last_axis(number)
+        return elements.row((number,))
+
+    def _element(self, channel: int, tap: int) -> int:
+        """Return the position of a channel's tap in a filter, in the framework's order."""
+        return tap * self._each + channel if self._backend.channels_last else channel * len(self._taps) + tap
+
+    def _exact_weights(
+        self,
+        first: int,
+        channels: Sequence[int],
+        turns: Sequence[int],
+        upstream: Callable[[int], List[int]],
+        shifts: Sequence[Callable[[List[int]], Sequence[int]]],
+    ) -> List[int]:
+        """Return the exact signed sums of the filters' gradient over filters and channels, one for each tap.
+
+        Args:
+            first: First channel of the group of the filters.
+            channels: Channels within that group.
+            turns: Their signs.
+            upstream: Returns the signed sum of the upstream gradients of an image over the filters.
+            shifts: For each tap, selects the pixels that it meets.
+        """
+        sums = [0] * len(shifts)
+        for image in range(self.shapes[0][0]):
+            pixels = signed_sum((self._padded_image(image, first + c) for c in channels), turns)
+            gradients = upstream(image)
+            for i, shift in enumerate(shifts):
+                sums[i] += sum(map(mul, gradients, shift(pixels)))
+        return sums
 
     def _upstream_sums(self, filters: List[int], signs: List[int]) -> Callable[[int], List[int]]:
         return lambda image: signed_sum((self._upstream(image, f) for f in filters), signs)
@@ -206,9 +228,14 @@ class ConvolutionCheck:
             return list(range(count))
         return pick(count, max(2, min(_WORK // work, EVERY // elements)))
 
-    def _filter(self, number: int) -> List[int]:
+    def _filter(self, number: int, channel: int = -1) -> List[int]:
+        """Return the elements of a filter at all of its channels, or at one."""
         size = self._each * len(self._taps)
-        return _NUMBERS.row(self._raws[1][number * size : (number + 1) * size])
+        start, end = number * size, (number + 1) * size
+        if channel >= 0:
+            start += channel * len(self._taps)
+            end = start + len(self._taps)
+        return _NUMBERS.row(self._raws[1][start:end])
 
     def _upstream(self, image: int, number: int) -> List[int]:
         size = len(self._starts)
@@ -224,24 +251,6 @@ class ConvolutionCheck:
         for first in range(0, size, row):
             grid[self._inside[first] : self._inside[first] + row] = numbers[first : first + row]
         return grid
-
-
-class _Weights(NamedTuple):
-    """Elements of the filters' gradient in one signed sum."""
-
-    elements: Result
-    backend: Backend
-    filters: List[int]
-    signs: List[int]
-    channels: List[int]
-
-    def signed_sum(self, tap: Sequence[int], turns: Sequence[int]) -> Any:
-        """Return the signed sum over filters and channels at one tap."""
-        return sum(
-            s * t * self.elements.row(self.backend.filter_index((f, c, *tap)))[0]
-            for f, s in zip(self.filters, self.signs)
-            for c, t in zip(self.channels, turns)
-        )
 
 
 class _Grids:
@@ -291,14 +300,6 @@ def _places(lengths: Sequence[int], steps: Sequence[int], margins: Sequence[int]
     strides = [product(grid[axis + 1 :]) for axis in range(len(grid))]
     along = [[(i * step + m) * s for i in range(n)] for n, step, m, s in zip(lengths, steps, margins, strides)]
     return [sum(parts) for parts in itertools.product(*along)]
-
-
-def _unravel(place: int, lengths: Sequence[int]) -> List[int]:
-    index: List[int] = []
-    for length in reversed(lengths):
-        place, at = divmod(place, length)
-        index.insert(0, at)
-    return index
 
 
 def _compare(actual: List[Any], total: int, fields: int, width: int, places: Sequence[int], terms: int) -> float:

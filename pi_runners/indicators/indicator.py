@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Trial
+from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.timing import measure
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
@@ -29,34 +30,6 @@ ELEMENT_ERROR = {"float64": 2.0**-40, "float32": 2.0**-16, "float16": 2.0**-7, "
 
 Correct float32 results differ by up to 2^-21 (batch normalisation, NumPy and PyTorch on the CPU); rounded to a half
 type they differ by 2^-12 and more. ONNX Runtime normalises float64 to 2^-41."""
-
-
-class Parameter(NamedTuple):
-    """A parameter of an indicator.
-
-    Attributes:
-        meaning: Description for people.
-        least: Smallest valid number.
-        most: Largest valid number.
-        default: Default value; none if the parameter is required.
-        choices: Valid words; empty if the parameter is a number.
-    """
-
-    meaning: str
-    least: int = 1
-    most: int = 2**27
-    default: Any = None
-    choices: Tuple[str, ...] = ()
-
-    def complaint(self, value: Any) -> Optional[str]:
-        """Return why a value is not valid, or none."""
-        if self.choices:
-            return None if value in self.choices else "must be one of {}".format(", ".join(self.choices))
-        if isinstance(value, bool) or not isinstance(value, int):
-            return "must be an integer"
-        if not self.least <= value <= self.most:
-            return "must be from {} to {}".format(self.least, self.most)
-        return None
 
 
 class Indicator(ABC):

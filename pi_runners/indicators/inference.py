@@ -6,9 +6,10 @@ import math
 from typing import Any, Callable, Dict, List, Sequence
 
 from pi_runners.harness.contract import Backend, Parameters, SamplingPlan
+from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks import EVERY, Result, difference, making_reference, pick, worst_error
-from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, PROCESS_BYTES, Parameter, refuse_error
+from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, PROCESS_BYTES, refuse_error
 from pi_runners.indicators.loadgen import SCENARIOS, STREAMS, BoundError, run_scenario
 from pi_runners.indicators.models import MODELS, model_parameters
 from pi_runners.indicators.training import ModelIndicator

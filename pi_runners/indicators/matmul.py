@@ -6,10 +6,12 @@ import math
 from operator import mul
 from typing import Any, List, Tuple
 
-from pi_runners.harness.contract import Backend, Parameters, Trial, random_bytes
+from pi_runners.harness.contract import Backend, Parameters, Trial
+from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks import EVERY, GROUP, Result, difference, pick, random_signs, signed_sum, worst_error
 from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
-from pi_runners.indicators.indicator import ITEM_BYTES, ROUND_OFF, Operation, Parameter
+from pi_runners.indicators.indicator import ITEM_BYTES, ROUND_OFF, Operation
 
 _WORK = 2**28
 """Maximum number of products of a factor and a field in a check: about a second."""

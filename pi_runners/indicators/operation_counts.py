@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, product
+from pi_runners.harness.contract import Array, Backend
+from pi_runners.harness.random_inputs import product
 
 
 class Shape(NamedTuple):

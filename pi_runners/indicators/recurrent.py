@@ -6,10 +6,12 @@ import math
 from operator import mul
 from typing import Any, Dict, List, Sequence
 
-from pi_runners.harness.contract import Backend, Parameters, Trial, product, random_bytes
+from pi_runners.harness.contract import Backend, Parameters, Trial
+from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks import Result, difference, pick, worst_error
 from pi_runners.indicators.exact import pack, unpack, whole_numbers
-from pi_runners.indicators.indicator import ITEM_BYTES, Operation, Parameter
+from pi_runners.indicators.indicator import ITEM_BYTES, Operation
 
 _GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
 # Absolute, for one timestep from the framework's own previous states. States have a size of 0.05 (LSTM) to 0.3

@@ -11,7 +11,9 @@ from array import array
 from operator import add, mul
 from typing import Any, Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial, decode, product, random_bytes
+from pi_runners.harness.contract import Array, Backend, Parameters, Trial
+from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import decode, product, random_bytes
 from pi_runners.indicators.checks import (
     EVERY,
     FINITE,
@@ -25,7 +27,7 @@ from pi_runners.indicators.checks import (
     worst_error,
 )
 from pi_runners.indicators.exact import whole_numbers
-from pi_runners.indicators.indicator import ELEMENT_ERROR, ITEM_BYTES, PROCESS_BYTES, UNIT, Operation, Parameter
+from pi_runners.indicators.indicator import ELEMENT_ERROR, ITEM_BYTES, PROCESS_BYTES, UNIT, Operation
 
 _ROWS = {"rows": Parameter("rows"), "columns": Parameter("columns, the axis of the operation")}
 _SETS: Dict[str, Tuple[Parameters, ...]] = {

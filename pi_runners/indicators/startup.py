@@ -25,11 +25,13 @@ import time
 from operator import mul
 from typing import Any, Dict, List
 
-from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, random_bytes
+from pi_runners.harness.contract import Backend, Parameters, SamplingPlan
+from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks import EVERY, Result, difference, pick, worst_error
 from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
-from pi_runners.indicators.indicator import PROCESS_BYTES, ROUND_OFF, Indicator, Parameter, refuse_error
+from pi_runners.indicators.indicator import PROCESS_BYTES, ROUND_OFF, Indicator, refuse_error
 
 _PROCESSES = 1
 """Number of measured processes in each round."""

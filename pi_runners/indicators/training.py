@@ -12,19 +12,12 @@ import time
 from operator import mul
 from typing import Any, Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import (
-    LEARNING_RATE,
-    Array,
-    Backend,
-    Parameters,
-    SamplingPlan,
-    Training,
-    Trial,
-    random_bytes,
-)
+from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, SamplingPlan, Training, Trial
+from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks import blocks_of, making_reference, worst_error
-from pi_runners.indicators.indicator import ITEM_BYTES, LEARNING, PROCESS_BYTES, Indicator, Operation, Parameter
+from pi_runners.indicators.indicator import ITEM_BYTES, LEARNING, PROCESS_BYTES, Indicator, Operation
 from pi_runners.indicators.models import MODELS, model_parameters
 
 _RATE = LEARNING_RATE / 10

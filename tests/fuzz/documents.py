@@ -12,6 +12,7 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import tomli_w
@@ -19,6 +20,35 @@ import tomli_w
 from knowledge.exchange.files import observation_file
 from tests.knowledge.samples import block
 from tests.knowledge.test_mlperf import MLL, MLLOG, V05
+
+TRACES = Path(__file__).parents[1] / "fixtures" / "traces"
+WORKLOADS = b"""\
+schema_version = 1
+[[workload]]
+name = "train"
+framework = "torch"
+framework_version = "2.13.0"
+steps = 20
+seconds_per_step = 0.03
+unattributed = 0.25
+command = ["python", "train.py"]
+[workload.versions]
+numpy = "2.4.6"
+[workload.layers]
+framework = 0.75
+Python = 0.25
+[[workload.kernel]]
+name = "aten::mm"
+share = 0.75
+[[workload.part]]
+indicator = "matmul"
+share = 0.75
+calls = 2.0
+direction = "forward"
+[workload.part.parameters]
+m = 64
+transpose_b = "yes"
+"""
 
 PYPROJECT = b"""\
 [project]
@@ -269,6 +299,20 @@ def observations() -> list[bytes]:
 
 def matrices() -> list[bytes]:
     return [MATRIX, (importlib.resources.files("knowledge.data") / "matrices" / "frameworks.toml").read_bytes()]
+
+
+def traces(framework: str) -> list[bytes]:
+    """Return the recorded trace of a framework with its first, its heaviest and its last events."""
+    (path,) = TRACES.glob(f"{framework}-*.json.gz")
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    events = document if isinstance(document, list) else document["traceEvents"]
+    heavy = [event for event in events if any(word in str(event.get("name")) for word in ("conv", "Conv", "dot"))]
+    events[:] = [*events[:15], *heavy[:10], *events[-5:]]
+    return [json.dumps(document).encode()]
+
+
+def xplanes() -> list[bytes]:
+    return [gzip.decompress((TRACES / "jax-step.xplane.pb.gz").read_bytes())]
 
 
 def shortened(lock: bytes, *, toml: bool) -> bytes:

@@ -29,9 +29,12 @@ from advisor.index.distributions import Distributions, MetadataError
 from advisor.index.page import DistributionFile
 from advisor.index.pages import Pages
 from advisor.index.transport import IndexResponse, Transport, url_of_path
+from advisor.profile.read import read_trace
+from advisor.profile.summary import workload_of
 from advisor.project.locks import read_lock
 from advisor.project.read import read_project
 from advisor.project.switches import read_switches
+from advisor.project.workload_file import WORKLOAD_FILE, read_workloads, workloads_toml
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder
@@ -206,6 +209,17 @@ def _read_matrix(content: bytes, folder: Path) -> None:
     read_matrix(path).combinations(lambda requirement, python: versions, ("3.12",), max_runs=2000)
 
 
+def _read_trace(content: bytes, folder: Path) -> None:
+    path = folder / "trace"
+    path.write_bytes(content)
+    workload_of(read_trace(path), name="w", source="trace")
+
+
+def _read_workloads(content: bytes, folder: Path) -> None:
+    (folder / WORKLOAD_FILE).write_bytes(content)
+    workloads_toml(read_workloads(folder))
+
+
 @cache
 def _service() -> tuple[FastAPI, str]:
     from knowledge.service.app import create_app
@@ -321,5 +335,10 @@ PARSERS: dict[str, Parser] = {
     "mlperf-system": Parser(seeds=lambda: [documents.SYSTEM], kind="json", read=_read_mlperf_system),
     "mlperf-tar": Parser(seeds=documents.tars, kind="archive", read=_read_mlperf_tar),
     "matrix": Parser(seeds=documents.matrices, kind="toml", read=_read_matrix),
+    "torch-trace": Parser(seeds=lambda: documents.traces("torch"), kind="json", read=_read_trace),
+    "onnxruntime-trace": Parser(seeds=lambda: documents.traces("onnxruntime"), kind="json", read=_read_trace),
+    "xla-trace": Parser(seeds=lambda: documents.traces("jax"), kind="json", read=_read_trace),
+    "xplane": Parser(seeds=documents.xplanes, kind="archive", read=_read_trace),
+    "workload-file": Parser(seeds=lambda: [documents.WORKLOADS], kind="toml", read=_read_workloads),
     "service": Parser(seeds=documents.observations, kind="jsonl", read=_deliver),
 }

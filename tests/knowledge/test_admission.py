@@ -11,7 +11,7 @@ import pytest
 from knowledge.admission.admit import Admission
 from knowledge.admission.plausibility import implausibilities, peak_flops
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.estimate.evidence import load_evidence
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
@@ -65,6 +65,17 @@ def test_a_plausible_observation_is_accepted() -> None:
 )
 def test_an_implausible_value_is_reported(changed: Callable[[Observation], Observation], reason: str) -> None:
     assert any(reason in text for text in implausibilities(changed(multiplied(0.01)), Indicators(), now=NOW))
+
+
+def test_a_benchmark_is_accepted_without_formulae_and_with_numbers_that_the_program_rounded() -> None:
+    run = replace(observation().indicator, name=BENCHMARK, backend="program", dtype="any", parameters={"unit": "MB"})
+    rounded = replace(multiplied(0.01), indicator=run, flops=0.0, bytes=0.0, samples=(2e6,) * 5)
+    newer = replace(rounded, indicator=replace(run, version=99))
+
+    assert list(implausibilities(rounded, Indicators(), now=NOW)) == []
+    assert list(implausibilities(newer, Indicators(), now=NOW)) == [
+        "version 99 of `benchmark` is unknown; the newest is 1"
+    ]
 
 
 def test_peaks_are_upper_bounds_and_grow_with_the_hardware() -> None:

@@ -329,8 +329,8 @@ class KubernetesDouble:
         name = body["metadata"]["name"]
         if name in objects:
             raise StatusError(409, "AlreadyExists", f'{kind} "{name}" already exists', kind)
-        if found := violation(body, VERSION):
-            raise StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {found}', kind)
+        if difference := violation(body, VERSION):
+            raise StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {difference}', kind)
         if kind == "jobs" and self.quota and body["spec"]["completions"] > self.quota:
             raise StatusError(403, "Forbidden", f'jobs "{name}" is forbidden: exceeded quota: compute', kind)
         body["metadata"]["uid"] = str(uuid.uuid4())

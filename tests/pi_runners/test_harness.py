@@ -16,7 +16,8 @@ import pytest
 
 from pi_runners.campaign import write_program
 from pi_runners.harness import timing
-from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported, decode, random_bytes
+from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported
+from pi_runners.harness.random_inputs import decode, random_bytes
 from pi_runners.indicators import INDICATORS
 from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from pi_runners.backends.numpy import NumpyBackend
-from pi_runners.harness import contract, timing, worker
-from pi_runners.harness.contract import Backend, random_bytes
+from pi_runners.harness import random_inputs, timing, worker
+from pi_runners.harness.contract import Backend
 from pi_runners.harness.origin import is_ours
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators import INDICATORS, inference, matmul
 
 REQUEST: dict[str, Any] = {
@@ -77,7 +78,7 @@ def test_an_error_in_the_code_of_a_backend_is_classified_by_its_type(
 @pytest.mark.parametrize(
     ("module", "name", "value", "reason"),
     [
-        (contract, "_CHUNK_BYTES", "4", "TypeError"),
+        (random_inputs, "_CHUNK_BYTES", "4", "TypeError"),
         (matmul, "GROUP", 0, "ZeroDivisionError"),
         (matmul, "_WORK", None, "TypeError"),
     ],
@@ -113,7 +114,7 @@ def test_an_error_in_the_standard_library_belongs_to_its_caller() -> None:
         module.mean()
 
     assert not is_ours(raised(by_framework))
-    assert is_ours(raised(lambda: contract.product(None)))  # type: ignore[arg-type]
+    assert is_ours(raised(lambda: random_inputs.product(None)))  # type: ignore[arg-type]
 
 
 def test_an_error_in_a_measuring_tool_is_an_error_of_the_harness(tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_an_interrupt_is_not_an_error_of_the_framework() -> None:
 def test_random_bytes_do_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [random_bytes(7, count) for count in (0, 1, 1023, 4097)]
 
-    monkeypatch.setattr(contract, "_CHUNK_BYTES", 256)
+    monkeypatch.setattr(random_inputs, "_CHUNK_BYTES", 256)
 
     assert [random_bytes(7, count) for count in (0, 1, 1023, 4097)] == whole
     assert json.dumps([len(w) for w in whole]) == "[0, 1, 1023, 4097]"

@@ -15,7 +15,8 @@ import pi_runners
 import pi_runners.backends
 from pi_runners.backends.numpy import NumpyBackend
 from pi_runners.campaign import write_program
-from pi_runners.harness.contract import SamplingPlan, random_bytes
+from pi_runners.harness.contract import SamplingPlan
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators import INDICATORS, startup
 
 ROOT = str(Path(pi_runners.__file__).parents[1])

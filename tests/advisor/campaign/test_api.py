@@ -89,6 +89,18 @@ def test_environments_in_a_chosen_directory_stay_only_on_request(
     assert not (bench.folder / "cache" / "environments").exists()
 
 
+def test_a_relative_directory_of_environments_is_below_the_current_one(
+    bench: Bench, matrix: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bench.folder)
+    campaign = open_campaign(matrix, executor=ExecutorOptions(options={"environments": "built"}), **options)
+
+    status = campaign.run(keep_environments=True)
+
+    assert status.state == "complete"
+    assert any((bench.folder / "built").iterdir())
+
+
 def test_existing_campaigns_are_listed_found_by_a_prefix_and_forgotten(
     matrix: Path, options: dict[str, Any], bench: Bench
 ) -> None:
@@ -162,9 +174,16 @@ def test_wrong_options_are_documented_errors(bench: Bench, matrix: Path, options
     with pytest.raises(InputError, match="is not the directory of a campaign"):
         find_campaign(home=bench.folder)
 
+    with pytest.raises(InputError, match="`repetition` must be at least 1, not 0"):
+        CampaignOptions(repetition=0)
+    with pytest.raises(InputError, match="`max_runs` must be at least 1, not 0"):
+        CampaignOptions(max_runs=0)
+
     campaign = open_campaign(matrix, **options)
 
-    for use in (campaign.cancel, campaign.forget):
+    with pytest.raises(InputError, match="`attempts` must be at least 1, not 0"):
+        campaign.run(attempts=0)
+    for use in (campaign.cancel, campaign.forget, campaign.collect):
         with pytest.raises(InputError, match="was never run"):
             use()
     with pytest.raises(InputError, match="was submitted"):

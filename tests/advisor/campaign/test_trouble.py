@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -147,6 +149,17 @@ def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(CampaignDirectoryError, match="cannot be written"):
         CampaignDirectory(tmp_path / "file" / "home").create(build_plan())
+
+
+def test_submissions_that_cannot_be_read_are_an_error(
+    directory: CampaignDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = Coordinator(directory, directory.plan(), sink=MemorySink())
+    for function in ("scandir", "listdir"):  # Root may read every directory.
+        monkeypatch.setattr(os, function, Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
+
+    with pytest.raises(CampaignDirectoryError, match="cannot be read: Permission denied"):
+        coordinator.submissions()
 
 
 def test_clock_differences_are_reported(directory: CampaignDirectory) -> None:

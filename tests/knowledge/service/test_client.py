@@ -6,20 +6,21 @@ import socket
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from knowledge.admission.admit import Admission
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.service import client
 from knowledge.service.client import DeliveryResult, KnowledgeService, ServiceUnavailableError, TokenError, pull, push
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
 from tests.conftest import Advisor
-from tests.knowledge.samples import block, observation
+from tests.knowledge.samples import RUN, block, observation
 from tests.knowledge.service.conftest import serving
 
 
@@ -58,6 +59,21 @@ def test_two_knowledge_bases_become_one(
     assert digest(mine) == digest(store)
     assert {b.name: b.source for b in mine.blocks()} == {"mine": "", "both": "", "theirs": "127.0.0.1"}
     assert {b.name: b.source for b in store.blocks()} == {"mine": "lab-a", "both": "", "theirs": ""}
+
+
+def test_blocks_of_benchmarks_are_not_pushed(
+    mine: SqlKnowledgeBase, store: SqlKnowledgeBase, service: str, token: str
+) -> None:
+    run = replace(RUN, name=BENCHMARK, backend="program", dtype="any", parameters={"project": "secret"})
+    mine.add(block({"2.0.0": 1.0}, name="public"))
+    mine.add(replace(o, indicator=run) for o in block({"2.0.0": 1.0}, name="private"))
+    messages: list[str] = []
+
+    result = push(mine, KnowledgeService(service, token), progress=messages.append)
+
+    assert result.added == 6
+    assert [b.name for b in store.blocks()] == ["public"]
+    assert messages == ["private: not delivered: benchmarks of projects are private", "public"]
 
 
 def test_an_interrupted_push_continues(

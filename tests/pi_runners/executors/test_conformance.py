@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import errno
 import signal
@@ -196,9 +197,13 @@ def test_tasks_of_a_machine_that_goes_down_are_lost(make_batch: MakeBatch) -> No
     handle = executor.submit(batch)
     wait(executor, batch, handle, lambda s: s.final if s.task == 0 else s.task == 2 or s.state == "running")
 
-    for process in list(_processes_of(batch)):
-        for member in (*process.children(recursive=True), process):
-            member.send_signal(signal.SIGKILL)
+    # Stopped first: no supervisor may see the end of its task.
+    processes = list(_processes_of(batch))
+    members = [*processes, *(child for process in processes for child in process.children(recursive=True))]
+    for signal_number in (signal.SIGSTOP, signal.SIGKILL):
+        for member in members:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.send_signal(signal_number)
     statuses = wait_until_final(executor, batch, handle)
 
     assert [statuses[task].state for task in (0, 1, 2)] == ["done", "lost", "lost"]

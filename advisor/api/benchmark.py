@@ -1,0 +1,223 @@
+"""Measure the benchmark of a project: lock the project for each stack, and plan the block."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.api.context import TargetContext, load_project, open_estimator, open_indexes, prepare_target
+from advisor.api.measurement import EnvironmentOptions, MeasurementStore, SamplingOptions, block_name, run_block
+from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.session import AdviceSession
+from knowledge.domain.errors import InputError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+    from advisor.campaign.stack_lock import StackLocker
+    from advisor.index.client import IndexClient
+    from advisor.resolve.problem import Candidate
+    from knowledge.domain.observation import IndicatorRun, Observation
+    from pi_runners.campaign import Block
+    from pi_runners.environment import StackLock
+    from pi_runners.matrix import Arm
+
+_RUNS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkPlan:
+    """A benchmark with its stacks, to be measured while the copy of the project exists.
+
+    Attributes:
+        block: What is measured.
+        client: The package indexes.
+        copied_files: Number of files in the copy.
+        copied_bytes: Their size in bytes.
+    """
+
+    block: Block
+    client: IndexClient
+    copied_files: int
+    copied_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProjectStack:
+    """A lock of the project, and the package that tables name it by."""
+
+    lock: StackLock
+    package: str
+
+
+@contextmanager
+def plan_benchmark(
+    files: ProjectFiles,
+    stacks: Sequence[str],
+    *,
+    sampling: SamplingOptions,
+    indexes: IndexOptions,
+    resolution: ResolutionOptions,
+    python: str,
+    name: str | None = None,
+) -> Iterator[BenchmarkPlan]:
+    """Copy a project, lock it for each stack, and plan the block of its benchmark.
+
+    Args:
+        files: The project.
+        stacks: Requirements of each stack, separated by spaces, in addition to those of the project; without any, the
+            recommended stack is compared with the baseline.
+        sampling: How often the command is run.
+        indexes: The package indexes.
+        resolution: What the best stack is: each lock is the best stack that satisfies its requirements.
+        python: Interpreter: a path or a version.
+        name: Name of a block to continue; by default a new one.
+
+    Raises:
+        InputError: If the project has no benchmark, the benchmark or a stack is wrong, or the stacks are equal.
+        NoStackError: If the project cannot be resolved with the requirements of a stack.
+        UnavailableError: If an index cannot be read.
+    """
+    from advisor.campaign.stack_lock import StackLocker
+    from advisor.project.benchmark import read_benchmark
+    from advisor.project.copy import copy_files, list_files
+    from knowledge.hardware.detect import detect
+    from pi_runners.campaign import Block
+
+    project = load_project(files)
+    benchmark = read_benchmark(files.directory)
+    hardware = detect()
+    with (
+        tempfile.TemporaryDirectory(prefix="advisor-benchmark-") as scratch,
+        open_indexes(indexes, files.directory, project) as client,
+    ):
+        names = list_files(files.directory)
+        benchmark = replace(benchmark, directory=Path(scratch) / "project")
+        copied_bytes = copy_files(files.directory, names, benchmark.directory)
+        locker = StackLocker(client, hardware)
+        target = locker.target(python)
+        # The project's settings may describe another machine; its benchmark is measured on this one, with wheels.
+        context = prepare_target(
+            files,
+            project,
+            TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
+            replace(resolution, only_binary=(":all:",)),
+        )
+        arms = _plan_arms(
+            _lock_stacks(context, stacks, locker, client, python),
+            benchmark.indicator_run(hardware),
+            control=sampling.controls,
+        )
+        block = Block(
+            name=name or block_name(arms),
+            arms=arms,
+            rounds=sampling.rounds,
+            hardware=hardware,
+            samples=_RUNS if sampling.samples is None else sampling.samples,
+            timeout_seconds=sampling.timeout_seconds,
+            memory_limit_bytes=sampling.memory_limit_bytes,
+            benchmark=benchmark,
+        )
+        yield BenchmarkPlan(block=block, client=client, copied_files=len(names), copied_bytes=copied_bytes)
+
+
+def measure_benchmark(
+    files: ProjectFiles,
+    stacks: Sequence[str],
+    *,
+    sampling: SamplingOptions,
+    environment: EnvironmentOptions,
+    indexes: IndexOptions,
+    resolution: ResolutionOptions,
+) -> tuple[Observation, ...]:
+    """Measure the benchmark of a project; see :func:`plan_benchmark` and :func:`advisor.api.measurement.run_block`."""
+    if sampling.rounds < 1:
+        raise InputError("there is nothing to measure", hint="request at least one round")
+    store = MeasurementStore(knowledge=resolution.knowledge, cache_directory=indexes.cache_directory)
+    with plan_benchmark(
+        files, stacks, sampling=sampling, indexes=indexes, resolution=resolution, python=environment.python
+    ) as plan:
+        return run_block(plan.block, plan.client, environment=environment, store=store)
+
+
+def _lock_stacks(
+    context: TargetContext, stacks: Sequence[str], locker: StackLocker, client: IndexClient, python: str
+) -> list[_ProjectStack]:
+    """Lock the project for each stack; without stacks, lock the baseline and the recommended stack.
+
+    Raises:
+        InputError: If a stack is malformed, or all locks are equal.
+    """
+    with open_estimator(context) as estimator:
+        if not stacks:
+            advice = AdviceSession(context=context, client=client, estimator=estimator, current=None).recommend()
+            package = _first_difference(context, advice.baseline, advice.optimum.stack)
+            return [
+                _ProjectStack(lock=locker.lock_of(stack, [label], python), package=package)
+                for label, stack in (("baseline", advice.baseline), ("recommended", advice.optimum.stack))
+            ]
+        locked = []
+        for text in stacks:
+            pinned, package = _with_requirements(context, text)
+            advice = AdviceSession(context=pinned, client=client, estimator=estimator, current=None).recommend()
+            lock = locker.lock_of(advice.optimum.stack, text.split(), python)
+            locked.append(_ProjectStack(lock=lock, package=package))
+    keys = [stack.lock.key for stack in locked]
+    for number, stack in enumerate(locked):
+        if stack.lock.key in keys[:number]:
+            other = locked[keys.index(stack.lock.key)].lock.label
+            raise InputError(
+                f"`--stack '{other}'` and `--stack '{stack.lock.label}'` give the same lock of the project",
+                hint="name stacks that differ; the first one is measured twice anyway (A/A control)",
+            )
+    return locked
+
+
+def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext, str]:
+    """Return a project that also has the requirements of a stack, and the name of the first required package."""
+    from advisor.domain.requirement import RootRequirement
+    from advisor.project.interface import parse_requirement
+
+    origin = f"--stack '{text}'"
+    requirements: list[Requirement] = [parse_requirement(word, origin) for word in text.split()]
+    if not requirements:
+        raise InputError(f"`{origin}` contains no requirement", hint="write it as `--stack 'numpy==2.2.6'`")
+    roots = tuple(RootRequirement(requirement=requirement, origin=origin) for requirement in requirements)
+    problem = replace(context.problem, roots=(*context.problem.roots, *roots))
+    return replace(context, problem=problem), roots[0].name
+
+
+def _first_difference(context: TargetContext, baseline: Sequence[Candidate], stack: Sequence[Candidate]) -> str:
+    """Return the first package whose version differs between two stacks: one that the project names, if there is one.
+
+    Raises:
+        InputError: If the stacks are equal.
+    """
+    versions = {c.name: c.version for c in baseline}
+    different = sorted(c.name for c in stack if versions.get(c.name) != c.version)
+    if not baseline or not different:
+        raise InputError(
+            "the recommended stack is the baseline, so there is nothing to compare"
+            if baseline
+            else "the project has no baseline that the recommended stack could be compared with",
+            hint="name stacks, such as `--stack 'numpy==1.26.4' --stack 'numpy==2.2.6'`",
+        )
+    direct = {root.name for root in context.problem.roots if not root.constraint}
+    return min(different, key=lambda name: (name not in direct, name))
+
+
+def _plan_arms(stacks: Sequence[_ProjectStack], run: IndicatorRun, *, control: bool) -> tuple[Arm, ...]:
+    """Return the arms of the locks: the first is the reference, and with a control also the last."""
+    from pi_runners.matrix import Arm
+
+    arms = [
+        Arm(number=number, lock=stack.lock, framework=stack.package, reference=number == 0, indicators=(run,))
+        for number, stack in enumerate(stacks)
+    ]
+    if control:
+        arms.append(replace(arms[0], number=len(arms), reference=False))
+    return tuple(arms)

@@ -1,0 +1,140 @@
+"""Profiled workloads of a project: profile a program, import a trace, read and write `advisor-workload.toml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.project.workload_file import check_name, read_workloads, select_workload, write_workload
+from knowledge.domain.errors import InputError
+from knowledge.domain.workload import ProfiledWorkload
+
+if TYPE_CHECKING:
+    from advisor.profile.run import ProfileRequest
+
+__all__ = [
+    "WorkloadResult",
+    "import_trace",
+    "profile_workload",
+    "read_workloads",
+    "select_workload",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadResult:
+    """A workload that was written to the file of a project.
+
+    Attributes:
+        workload: The workload.
+        replaced: Whether it replaced one with the same name.
+        warnings: What the user should know about the profile, as sentences.
+    """
+
+    workload: ProfiledWorkload
+    replaced: bool
+    warnings: tuple[str, ...]
+
+
+def profile_workload(request: ProfileRequest, *, name: str | None = None) -> WorkloadResult:
+    """Profile a program, and write its workload to the file of the project.
+
+    Args:
+        request: The program; its directory is the project.
+        name: Name of the workload; by default that of the program's file.
+
+    Raises:
+        InputError: If the program cannot be profiled, or the file is not valid.
+    """
+    from advisor.profile.run import profile_program
+    from advisor.profile.summary import workload_of
+    from knowledge.hardware.profiles import find_profile
+
+    # An invalid file or name is reported before the program runs.
+    read_workloads(request.directory)
+    name = check_name(name or _name_of(request.command))
+    profile = profile_program(request)
+    cpu = find_profile("detect").cpu
+    workload = workload_of(
+        profile.summary,
+        name=name,
+        source="advisor workload profile",
+        command=request.command,
+        versions=profile.versions,
+        framework=_distribution(profile.summary.framework, profile.versions),
+        hardware=cpu.model or cpu.microarchitecture,
+    )
+    replaced = write_workload(request.directory, workload)
+    return WorkloadResult(workload=workload, replaced=replaced, warnings=profile.warnings)
+
+
+def import_trace(
+    trace: Path, *, project: Path, name: str | None = None, framework: str | None = None, steps: int = 0
+) -> WorkloadResult:
+    """Read a trace, and write its workload to the file of a project.
+
+    Args:
+        trace: The trace.
+        project: Directory of the project.
+        name: Name of the workload; by default that of the trace's file.
+        framework: Distribution and version that were profiled, such as ``torch==2.9.1``; unknown by default.
+        steps: Steps in a trace that does not mark them; 0 if unknown.
+
+    Raises:
+        InputError: If the trace or the file of the project is not valid.
+    """
+    from advisor.profile.read import read_trace
+    from advisor.profile.summary import workload_of
+
+    read_workloads(project)
+    distribution, version = _framework_version(framework) if framework else ("", "")
+    name = check_name(name or _name_of((trace.name,)))
+    summary = read_trace(trace, steps=steps)
+    _check_framework(summary.framework, distribution)
+    workload = workload_of(
+        summary,
+        name=name,
+        source=trace.name,
+        versions={distribution: version} if distribution else {},
+        framework=distribution,
+    )
+    replaced = write_workload(project, workload)
+    return WorkloadResult(workload=workload, replaced=replaced, warnings=summary.warnings)
+
+
+def _name_of(words: tuple[str, ...]) -> str:
+    """Return a name from the first file name of a command, without its suffixes."""
+    names = [Path(word).name for word in words]
+    file = next((n for n in names if n.endswith((".py", ".json", ".gz", ".pb"))), names[-1] if names else "")
+    stem = re.sub(r"(\.pt)?(\.trace)?(\.xplane)?\.(py|json|pb)(\.gz)?$", "", file)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:100] or "workload"
+
+
+def _distribution(framework: str, versions: Mapping[str, str]) -> str:
+    """Return the installed distribution of a framework, such as ``tensorflow-cpu``."""
+    from pi_runners.vocabulary import FRAMEWORKS
+
+    return next((name for name, backend in FRAMEWORKS.items() if backend == framework and name in versions), framework)
+
+
+def _framework_version(text: str) -> tuple[str, str]:
+    from packaging.utils import canonicalize_name
+    from packaging.version import InvalidVersion, Version
+
+    name, _, version = text.partition("==")
+    try:
+        return canonicalize_name(name.strip()), str(Version(version))
+    except InvalidVersion:
+        raise InputError(
+            f"`{text}` is not a framework with a version", hint="write `--framework torch==2.9.1`"
+        ) from None
+
+
+def _check_framework(framework: str, distribution: str) -> None:
+    from pi_runners.vocabulary import FRAMEWORKS
+
+    if distribution and FRAMEWORKS.get(distribution, distribution) != framework:
+        raise InputError(f"the trace is of `{framework}`, not of `{distribution}`")

@@ -1,0 +1,155 @@
+"""`advisor workload`: profiles of the user's own program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.console import say, warn
+from advisor.cli.options import FormatOption, check_format
+
+if TYPE_CHECKING:
+    from advisor.api.workload import WorkloadResult
+    from knowledge.domain.workload import ProfiledWorkload
+
+app = typer.Typer(
+    help="Profile your own program: which operations take its time.", no_args_is_help=True, rich_markup_mode=None
+)
+
+_ProjectOption = Annotated[
+    Path, typer.Option("--project", metavar="DIRECTORY", help="Project with the file `advisor-workload.toml`.")
+]
+_NameOption = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="Name of the workload; by default that of the program or trace."),
+]
+_LISTED_PARTS = 12
+
+
+# Options after the first argument belong to the program.
+@app.command("profile", context_settings={"allow_interspersed_args": False})
+def profile(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="Program and its arguments, after `--`.")],
+    steps: Annotated[int, typer.Option("--steps", min=1, max=10_000, help="Number of steps to profile.")] = 20,
+    warm_up: Annotated[int, typer.Option("--warm-up", min=1, help="Number of steps before these.")] = 5,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=1, help="Interrupt the program after this time.")
+    ] = 600.0,
+    name: _NameOption = None,
+    project: _ProjectOption = Path("."),
+    format: FormatOption = "text",
+) -> None:
+    """Run a program with its framework's profiler, end it after some steps, and write a workload."""
+    import sys
+
+    from advisor.api.workload import profile_workload
+    from advisor.profile.run import ProfileRequest
+
+    check_format(format)
+    request = ProfileRequest(
+        command=tuple(command),
+        directory=project,
+        steps=steps,
+        warm_up=warm_up,
+        timeout_seconds=timeout,
+        output=sys.stderr,
+    )
+    _print_result(profile_workload(request, name=name), project, format)
+
+
+@app.command("import")
+def import_(
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRACE",
+            help="Trace of torch.profiler or ONNX Runtime (JSON), or of TensorFlow or JAX (XPlane file, JSON, or the "
+            "directory that they wrote); JSON may be gzipped.",
+        ),
+    ],
+    framework: Annotated[
+        str | None,
+        typer.Option("--framework", metavar="NAME==VERSION", help="Framework that wrote the trace; else unknown."),
+    ] = None,
+    steps: Annotated[
+        int, typer.Option("--steps", min=0, help="Number of steps in a trace of TensorFlow or JAX; 0 if unknown.")
+    ] = 0,
+    name: _NameOption = None,
+    project: _ProjectOption = Path("."),
+    format: FormatOption = "text",
+) -> None:
+    """Write a workload from a trace that exists."""
+    from advisor.api.workload import import_trace
+
+    check_format(format)
+    result = import_trace(trace, project=project, name=name, framework=framework, steps=steps)
+    _print_result(result, project, format)
+
+
+@app.command("list")
+def list_workloads(project: _ProjectOption = Path("."), format: FormatOption = "text") -> None:
+    """List the profiled workloads of a project."""
+    from advisor.api.workload import read_workloads
+    from advisor.report.workload import workloads_json, workloads_text
+
+    check_format(format)
+    workloads = read_workloads(project)
+    if format == "json":
+        typer.echo(json.dumps(workloads_json(workloads), indent=2))
+    elif workloads:
+        typer.echo(workloads_text(workloads))
+    else:
+        say(f"`{project}` has no profiled workloads: `advisor workload profile -- python train.py` makes one")
+
+
+@app.command("show")
+def show(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Workload; optional if there is only one.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the time shares, too.")] = None,
+    project: _ProjectOption = Path("."),
+    format: FormatOption = "text",
+) -> None:
+    """Print where the time of a workload goes: parts, layers, dominating kernels."""
+    from advisor.api.workload import select_workload
+
+    check_format(format)
+    selected = select_workload(project, name)
+    _print(selected, format, parts=0)
+    if plot is not None:
+        _draw(selected, plot)
+
+
+def _print_result(result: WorkloadResult, project: Path, format: str) -> None:
+    from advisor.project.workload_file import WORKLOAD_FILE
+
+    for sentence in result.warnings:
+        warn(sentence)
+    _print(result.workload, format, parts=_LISTED_PARTS)
+    verb = "replaced" if result.replaced else "wrote"
+    say(f"{verb} the workload `{result.workload.name}` in `{project / WORKLOAD_FILE}`")
+
+
+def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
+    from advisor.cli.console import visible
+    from advisor.report.workload import workload_json, workload_text
+
+    text = json.dumps(workload_json(workload), indent=2) if format == "json" else workload_text(workload, parts=parts)
+    typer.echo(text if format == "json" else visible(text))
+
+
+def _draw(workload: ProfiledWorkload, path: Path) -> None:
+    from advisor.report.evidence import draw_svg
+    from advisor.report.workload import workload_plot
+    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.errors import InputError
+
+    if path.suffix != ".svg":
+        raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")
+    draw, rows = workload_plot(workload)
+    write_atomically(path, draw_svg(draw, rows=rows))
+    say(f"wrote `{path}`")

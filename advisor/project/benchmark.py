@@ -1,0 +1,209 @@
+"""The benchmark of a project: the table `[tool.advisor.benchmark]` of `pyproject.toml`, and its files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from advisor.config import check_table
+from advisor.project.copy import list_files
+from advisor.project.pyproject import read_identity, read_settings
+from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
+from pi_runners.benchmark import Benchmark, Metric
+
+KEYS = ("command", "metric", "files", "warmup")
+METRIC_KEYS = ("pattern", "unit", "better")
+_FILE = "pyproject.toml"
+_DEFAULT_FILES = ("**/*.py",)
+_MOST_WARMUP_RUNS = 100
+_EXAMPLES = {
+    "command": 'command = "python bench.py"',
+    "metric": 'metric = { pattern = "throughput: ([0-9.]+)", unit = "images/s", better = "higher" }',
+    "files": 'files = ["bench.py", "data/*.csv"]',
+    "warmup": "warmup = 1",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkTable:
+    """The table, validated.
+
+    Attributes:
+        command: Program and arguments.
+        metric: What is measured.
+        files: Patterns of the files whose contents are the benchmark's identity.
+        warmup_runs: Runs before the first sample in each process.
+    """
+
+    command: tuple[str, ...]
+    metric: Metric
+    files: tuple[str, ...]
+    warmup_runs: int
+
+
+def read_benchmark(directory: Path) -> Benchmark:
+    """Return the benchmark of a project, with the files that it has now.
+
+    Its identity selects its observations (:func:`knowledge.estimate.benchmark.benchmark_comparisons`).
+
+    Args:
+        directory: The project.
+
+    Raises:
+        InputError: If the project defines no benchmark, or the definition is wrong.
+    """
+    path = directory / _FILE
+    settings = read_settings(path) if path.is_file() else {}
+    check_table(settings, _FILE)
+    if "benchmark" not in settings:
+        raise InputError(
+            f"`{path}` defines no benchmark", hint=f"add `[tool.advisor.benchmark]` with `{_EXAMPLES['command']}`"
+        )
+    table = check_benchmark(settings["benchmark"], _FILE)
+    identity = read_identity(path)
+    return Benchmark(
+        project=identity.name if identity else os.fsencode(directory.resolve().name).decode("utf-8", "replace"),
+        command=table.command,
+        metric=table.metric,
+        warmup_runs=table.warmup_runs,
+        files={name: _sha256(directory / name) for name in select_files(table.files, list_files(directory), _FILE)},
+        directory=directory,
+    )
+
+
+def check_benchmark(table: Mapping[str, Any], where: str) -> BenchmarkTable:
+    """Return the benchmark of a table.
+
+    Args:
+        table: The contents of ``[tool.advisor.benchmark]``.
+        where: The file, for messages.
+
+    Raises:
+        InputError: If a key does not exist, is missing, or has a wrong value.
+    """
+    _check_keys(table, KEYS, where, "benchmark")
+    if "command" not in table:
+        hint = f"add `{_EXAMPLES['command']}`"
+        raise InputError(f"`{where}`: `[tool.advisor.benchmark]` has no `command`", hint=hint)
+    return BenchmarkTable(
+        command=_read_command(table["command"], where),
+        metric=_read_metric(table.get("metric", "seconds"), where),
+        files=_read_patterns(table.get("files", list(_DEFAULT_FILES)), where),
+        warmup_runs=_read_warmup(table.get("warmup", 1), where),
+    )
+
+
+def select_files(patterns: Sequence[str], names: Iterable[str], where: str) -> tuple[str, ...]:
+    """Return the files that patterns match, sorted.
+
+    Args:
+        patterns: Patterns of paths with `*`, `?`, `[...]` and, for any number of directories, `**`; a pattern that
+            matches a directory selects all files in it.
+        names: Paths of all files.
+        where: The file with the patterns, for messages.
+
+    Raises:
+        InputError: If a pattern matches no file.
+    """
+    parts = {name: tuple(name.split("/")) for name in names}
+    selected: set[str] = set()
+    for pattern in patterns:
+        matches = {name for name in parts if _matches(parts[name], tuple(pattern.split("/")))}
+        if not matches:
+            raise InputError(
+                f"`{where}`: `{pattern}` in `tool.advisor.benchmark.files` matches no file of the project",
+                hint="correct the pattern; a file that git ignores is not part of the project's copy",
+            )
+        selected |= matches
+    for name in selected:
+        if not name.isprintable():
+            raise InputError(
+                f"`{where}`: `tool.advisor.benchmark.files` selects `{name!a}`, whose name is not printable",
+                hint="rename the file, or narrow the pattern",
+            )
+    return tuple(sorted(selected))
+
+
+def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return True
+    if pattern[0] == "**":
+        return any(_matches(path[skipped:], pattern[1:]) for skipped in range(len(path)))
+    return bool(path) and fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(
+            f"`{path}`, one of the benchmark's `files`, cannot be read: {error.strerror}",
+            hint="narrow `files` of `[tool.advisor.benchmark]`",
+        ) from None
+
+
+def _check_keys(table: Mapping[str, Any], keys: Sequence[str], where: str, name: str) -> None:
+    for key in table:
+        if key not in keys:
+            raise InputError(f"`{where}`: `[tool.advisor.{name}]` has no key `{key}`", hint=suggest(key, keys))
+
+
+def _read_command(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        raise _wrong_value("command", "is not a string", where)
+    try:
+        words = tuple(shlex.split(value))
+    except ValueError as error:
+        raise _wrong_value("command", f"cannot be split into words: {error}", where) from None
+    if not words or not words[0] or "\0" in value:
+        raise _wrong_value("command", "names no program", where)
+    return words
+
+
+def _read_metric(value: Any, where: str) -> Metric:
+    if value == "seconds":
+        return Metric()
+    if not isinstance(value, dict):
+        raise _wrong_value("metric", "is neither `seconds` nor a table", where)
+    _check_keys(value, METRIC_KEYS, where, "benchmark.metric")
+    for key in METRIC_KEYS:
+        if not isinstance(value.get(key), str) or not value[key].strip() or not value[key].isprintable():
+            raise _wrong_value("metric", f"has no string `{key}`", where)
+    try:
+        groups = re.compile(value["pattern"]).groups
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _wrong_value("metric", f"has a `pattern` that is not a regular expression: {error}", where) from None
+    if groups != 1:
+        raise _wrong_value("metric", f"has a `pattern` with {groups} groups; exactly one matches the number", where)
+    if value["better"] not in ("higher", "lower"):
+        raise _wrong_value("metric", "has a `better` that is neither `higher` nor `lower`", where)
+    return Metric(pattern=value["pattern"], unit=value["unit"].strip(), better=value["better"])
+
+
+def _read_patterns(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(pattern, str) for pattern in value):
+        raise _wrong_value("files", "is not a list of patterns", where)
+    patterns = tuple(pattern.removeprefix("./").rstrip("/") for pattern in value)
+    for pattern in patterns:
+        if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
+            raise _wrong_value("files", f"contains `{pattern}`, which is not a path in the project", where)
+    return patterns
+
+
+def _read_warmup(value: Any, where: str) -> int:
+    if type(value) is not int or not 0 <= value <= _MOST_WARMUP_RUNS:
+        raise _wrong_value("warmup", f"is not a whole number from 0 to {_MOST_WARMUP_RUNS}", where)
+    return value
+
+
+def _wrong_value(key: str, reason: str, where: str) -> InputError:
+    return InputError(f"`{where}`: `tool.advisor.benchmark.{key}` {reason}", hint=f"write it as `{_EXAMPLES[key]}`")

@@ -1,0 +1,108 @@
+"""Copies of a project: the files that git tracks or does not ignore, without virtual environments and caches."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from knowledge.domain.errors import InputError
+
+_CACHES = frozenset(
+    (
+        *(".git", ".hg", ".svn", "__pycache__", ".ipynb_checkpoints", "node_modules"),
+        *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", ".cache"),
+    )
+)
+"""Directories that are left out if git does not list the files."""
+
+
+def list_files(directory: Path) -> tuple[str, ...]:
+    """Return the files of a project: those that git tracks, and untracked ones that it does not ignore.
+
+    Without git or a repository, these are all files except virtual environments and caches.
+
+    Args:
+        directory: The project.
+
+    Returns:
+        Paths relative to the directory, sorted; links to files are files.
+
+    Raises:
+        InputError: If a directory cannot be read.
+    """
+    try:
+        names: set[str] = set()
+        for name in _listed_by_git(directory) or _walk(directory):
+            path = directory / name
+            if path.is_dir() and not path.is_symlink():
+                # A submodule.
+                names.update(f"{name.rstrip('/')}/{below}" for below in _walk(path))
+            elif path.is_symlink() or path.is_file():
+                # A tracked file may be deleted.
+                names.add(name)
+    except OSError as error:
+        raise InputError(f"`{error.filename or directory}` cannot be read: {error.strerror}") from None
+    return tuple(sorted(names))
+
+
+def copy_files(directory: Path, names: Iterable[str], target: Path) -> int:
+    """Copy files of a project; a symbolic link to something outside the project stays a link to it.
+
+    Args:
+        directory: The project.
+        names: Paths relative to it.
+        target: Directory for the copy; it must not exist.
+
+    Returns:
+        Size of the copied files in bytes.
+
+    Raises:
+        InputError: If a file cannot be copied.
+    """
+    total = 0
+    try:
+        target.mkdir(parents=True)
+        for name in names:
+            source, copy = directory / name, target / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_symlink():
+                copy.symlink_to(_link_target(source, directory))
+            else:
+                shutil.copy2(source, copy)
+                total += copy.stat().st_size
+    except OSError as error:
+        raise InputError(
+            f"the project cannot be copied: `{error.filename or target}`: {error.strerror}",
+            hint="set TMPDIR to a directory with more space, or let git ignore large files",
+        ) from None
+    return total
+
+
+def _listed_by_git(directory: Path) -> list[str]:
+    """Return the paths that git tracks or does not ignore; none without git or a repository."""
+    command = ["git", "-C", str(directory), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        result = subprocess.run(command, capture_output=True, check=False)
+    except OSError:
+        return []
+    return [] if result.returncode else [os.fsdecode(name) for name in result.stdout.split(b"\0") if name]
+
+
+def _walk(top: Path, below: str = "") -> Iterator[str]:
+    """Yield the files in a directory and its directories, without virtual environments and caches."""
+    with os.scandir(top / below) as entries:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                yield below + entry.name
+            elif entry.name not in _CACHES and not os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
+                yield from _walk(top, f"{below}{entry.name}/")
+
+
+def _link_target(link: Path, directory: Path) -> Path:
+    """Return what the copy of a link points to: the copy of a file in the project, or a file outside it."""
+    target = Path(os.readlink(link))
+    is_inside = not target.is_absolute() and link.resolve().is_relative_to(directory.resolve())
+    return target if is_inside else link.resolve()

@@ -1,0 +1,25 @@
+"""Measured ratios of a project's own benchmark."""
+
+from __future__ import annotations
+
+from knowledge.domain.observation import BENCHMARK
+from knowledge.estimate.compare import Comparison, compare_block
+from knowledge.store.base import KnowledgeBase
+
+
+def benchmark_comparisons(store: KnowledgeBase, identity: str) -> tuple[Comparison, ...]:
+    """Return the measured ratios of a benchmark: each arm compared with the reference of its block.
+
+    A ratio above 1 is better than the reference, whatever the benchmark's metric is. Results of an older version of
+    the program have another identity.
+
+    Args:
+        store: The knowledge base.
+        identity: Identity of the benchmark (:attr:`pi_runners.benchmark.Benchmark.identity`).
+
+    Returns:
+        The comparisons in order of block and arm, with the A/A controls and those without a result
+        (:attr:`~knowledge.estimate.compare.Comparison.conclusive`).
+    """
+    observations = store.observations(indicator=BENCHMARK)
+    return compare_block(o for o in observations if o.indicator.parameters.get("identity") == identity)

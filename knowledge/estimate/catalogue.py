@@ -1,0 +1,223 @@
+"""Catalogue of published benchmark suites: which indicators represent their models and operations.
+
+The files of `knowledge/estimate/catalogue` contain one suite each:
+
+- `names` are spelled as in the suite; the entries of a group of names differ only in their name.
+- `versions` are the rounds of the suite that contain them (`A to B`); all rounds if absent.
+- `represented-by` lists whole models (the indicator `model`) and single operations (with example parameters). It is
+  measured in the modes of the group unless it has `modes` of its own.
+- `note` says what differs, or why nothing represents the model.
+- `source` of the suite lists its models; `source` of a group describes the model.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from knowledge.domain.errors import InputError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Closeness = Literal["same", "similar", "none"]
+"""``same`` is the same architecture, ``similar`` has the same kinds of layers, ``none`` is not represented."""
+
+EntryMode = Literal["training", "inference", "operation"]
+"""What the suite times; ``operation`` is a part of a program that is neither training nor inference."""
+
+_CONFIG = {"extra": "forbid", "alias_generator": lambda name: name.replace("_", "-")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSize:
+    """What a source states about the size of a model.
+
+    Attributes:
+        parameters: Number of trainable parameters.
+        operations: Operations of one sample; some sources count a multiply-add as one operation, others as two.
+    """
+
+    __pydantic_config__: ClassVar = _CONFIG
+
+    parameters: float | None = None
+    operations: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Representation:
+    """A whole model or a single operation that represents an entry.
+
+    Attributes:
+        model: Name of the whole model; none if it is a single operation.
+        indicator: Name of the indicator of the operation; none if it is a whole model.
+        parameters: Example parameters of the indicator.
+        modes: Modes of the whole model, or modes of the entry that the operation represents; those of the entry if
+            empty.
+    """
+
+    __pydantic_config__: ClassVar = _CONFIG
+
+    model: str | None = None
+    indicator: str | None = None
+    parameters: Mapping[str, int | str] = field(default_factory=dict)
+    modes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.indicator is None):
+            raise ValueError("a representation has either a `model` or an `indicator`")
+        if self.model is not None and self.parameters:
+            raise ValueError("the parameters of a whole model depend on the size: remove `parameters`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueEntry:
+    """A model or an operation of a benchmark suite.
+
+    Attributes:
+        key: Unique identifier: the suite and the name in lower case.
+        name: Name, as in the suite.
+        suite: Name of the suite.
+        versions: Rounds or versions of the suite that contain it.
+        task: What it computes.
+        modes: What the suite times.
+        published: Published size.
+        represented_by: Whole models and operations that represent it; empty if there are none.
+        closeness: How close they are.
+        note: What differs, or why nothing represents it.
+        sources: Pages that list it in the suite and describe it.
+    """
+
+    key: str
+    name: str
+    suite: str
+    versions: tuple[str, ...]
+    task: str
+    modes: tuple[EntryMode, ...]
+    published: PublishedSize
+    represented_by: tuple[Representation, ...]
+    closeness: Closeness
+    note: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Entries of a file that differ only in their name."""
+
+    __pydantic_config__: ClassVar = _CONFIG
+
+    names: tuple[str, ...]
+    task: str
+    modes: tuple[EntryMode, ...]
+    closeness: Closeness
+    versions: str = ""
+    published: PublishedSize = PublishedSize()
+    represented_by: tuple[Representation, ...] = ()
+    note: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.names or not self.modes:
+            raise ValueError("`names` and `modes` must not be empty")
+        if (self.closeness == "none") != (not self.represented_by):
+            raise ValueError("`represented-by` must be empty if and only if `closeness` is `none`")
+        if self.closeness != "same" and not self.note:
+            raise ValueError(f"`note` is missing: `closeness` is `{self.closeness}`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Suite:
+    """A file of the catalogue."""
+
+    __pydantic_config__: ClassVar = _CONFIG
+
+    id: str
+    name: str
+    versions: tuple[str, ...]
+    source: str
+    models: tuple[_Group, ...]
+
+    def __post_init__(self) -> None:
+        if not self.source.startswith(("https://", "http://")):
+            raise ValueError(f"`source` must be an address, not `{self.source}`")
+
+    def entries(self) -> tuple[CatalogueEntry, ...]:
+        """Return the entries in the order of the file."""
+        return tuple(
+            CatalogueEntry(
+                key=f"{self.id}/{name.lower().replace(' ', '-')}",
+                name=name,
+                suite=self.name,
+                versions=self._versions_of(group),
+                task=group.task,
+                modes=group.modes,
+                published=group.published,
+                represented_by=group.represented_by,
+                closeness=group.closeness,
+                note=group.note,
+                sources=tuple(dict.fromkeys(source for source in (self.source, group.source) if source)),
+            )
+            for group in self.models
+            for name in group.names
+        )
+
+    def _versions_of(self, group: _Group) -> tuple[str, ...]:
+        if not group.versions:
+            return self.versions
+        first, _, last = group.versions.partition(" to ")
+        if first not in self.versions or last not in self.versions:
+            raise InputError(f"`{group.names[0]}` of `{self.name}`: `{group.versions}` are not versions of the suite")
+        return self.versions[self.versions.index(first) : self.versions.index(last) + 1]
+
+
+@lru_cache(maxsize=1)
+def benchmark_catalogue() -> tuple[CatalogueEntry, ...]:
+    """Return every entry, sorted by suite.
+
+    Raises:
+        InputError: If a file is malformed or two entries have the same key.
+    """
+    folder = importlib.resources.files("knowledge.estimate") / "catalogue"
+    entries: list[CatalogueEntry] = []
+    for file in sorted(folder.iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".yaml"):
+            entries += read_suite(file.read_text(encoding="utf-8"), where=file.name)
+    keys = [entry.key for entry in entries]
+    if duplicates := {key for key in keys if keys.count(key) > 1}:
+        raise InputError(f"the catalogue contains `{min(duplicates)}` twice")
+    return tuple(entries)
+
+
+def read_suite(text: str, *, where: str) -> tuple[CatalogueEntry, ...]:
+    """Read the entries of one YAML file.
+
+    Args:
+        text: Content of the file.
+        where: Name of the file, for messages.
+
+    Raises:
+        InputError: If it does not describe a suite; the message names the field.
+    """
+    import yaml
+    from pydantic import ValidationError
+
+    try:
+        document: Any = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return _adapter().validate_python(document).entries()
+    except yaml.YAMLError as error:
+        raise InputError(f"the catalogue file `{where}` is not YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"the catalogue file `{where}`: field `{place}`: {first['msg'].lower()}") from None
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[_Suite]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(_Suite)

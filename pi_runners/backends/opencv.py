@@ -1,0 +1,60 @@
+"""OpenCV on the CPU; it only prepares images."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import cv2
+import numpy as np
+
+from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+
+
+class OpencvBackend(Backend):
+    """Images are NumPy arrays, and are prepared one by one."""
+
+    name = "opencv"
+    dtypes = ("float32",)
+
+    def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
+        super().__init__(device, dtype, settings)
+        if device != "cpu":
+            raise Unsupported("OpenCV runs on the CPU only")
+        if "threads" in settings:
+            cv2.setNumThreads(settings["threads"])
+
+    def describe(self) -> Dict[str, Any]:
+        """Return the versions of OpenCV and NumPy, and the number of threads."""
+        return {"opencv": cv2.__version__, "opencv_threads": cv2.getNumThreads(), "opencv_numpy": np.__version__}
+
+    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
+        """Return the elements behind an index."""
+        return list(result[tuple(index)].reshape(-1).tolist())
+
+    def encode_jpeg(self, pixels: bytes, height: int, width: int) -> bytes:
+        """`imencode`."""
+        image = np.frombuffer(pixels, np.uint8).reshape(height, width, 3)
+        encoded = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 90])[1]
+        return bytes(encoded.tobytes())
+
+    def decode_images(
+        self,
+        files: Sequence[bytes],
+        size: int,
+        crops: Sequence[Tuple[int, int, bool]],
+        crop_size: int,
+        scale: Sequence[Tuple[float, float]],
+    ) -> Callable[[], Array]:
+        """`imdecode`, `cvtColor`, `resize` and `flip`."""
+        gains, offsets = (np.array(numbers, np.float32) for numbers in zip(*scale))
+
+        def prepare(file: bytes, crop: Tuple[int, int, bool]) -> Any:
+            top, left, flip = crop
+            image = cv2.cvtColor(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+            image = cv2.resize(image, (size, size), interpolation=cv2.INTER_LINEAR)
+            image = image[top : top + crop_size, left : left + crop_size]
+            if flip:
+                image = cv2.flip(image, 1)
+            return image.astype(np.float32) * gains + offsets
+
+        return lambda: np.stack([prepare(file, crop) for file, crop in zip(files, crops)])

@@ -1,0 +1,173 @@
+"""A project's own benchmark: a command that is run on each stack, in a copy of the project."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.identity import content_hash
+from knowledge.domain.observation import BENCHMARK, IndicatorRun, Observation
+
+if TYPE_CHECKING:
+    from pi_runners.campaign import ObservationSink
+
+VERSION = 1
+"""Version of the way a benchmark is run; raise it when its timings are no longer comparable."""
+SECONDS = "s"
+_IDENTITY_DIGITS = 16
+_MOST_FAILURES = 2
+_COPY_SECONDS = 60.0
+_SECONDS_PER_UNIT = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-9),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """What a benchmark measures.
+
+    Attributes:
+        pattern: Regular expression with one group, which matches the number in one line of the output; empty for the
+            duration of the command.
+        unit: Unit of the number, such as ``images/s``.
+        better: Whether a higher or a lower number is better.
+    """
+
+    pattern: str = ""
+    unit: str = SECONDS
+    better: Literal["higher", "lower"] = "lower"
+
+    @property
+    def seconds_per_unit(self) -> float:
+        """Seconds in one unit of a duration; 1 for other units."""
+        return _SECONDS_PER_UNIT.get(self.unit, 1.0)
+
+    @property
+    def is_duration(self) -> bool:
+        """Whether the number is a duration."""
+        return self.better == "lower" and self.unit in _SECONDS_PER_UNIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """A command of a project with the files that it runs on.
+
+    Attributes:
+        project: Name of the project.
+        command: Program and arguments; run without a shell in the top directory of the copy.
+        metric: What is measured.
+        warmup_runs: Runs before the first sample in each process.
+        files: SHA-256 of each file of the benchmark's identity, by its path in the project.
+        directory: Copy of the project, which each round copies again.
+    """
+
+    project: str
+    command: tuple[str, ...]
+    metric: Metric
+    warmup_runs: int
+    files: Mapping[str, str]
+    directory: Path
+
+    @property
+    def identity(self) -> str:
+        """Identity of the benchmark: equal if project, command, metric and contents of the files are equal."""
+        metric = [self.metric.pattern, self.metric.unit, self.metric.better]
+        return content_hash([self.project, self.command, metric, self.files])[:_IDENTITY_DIGITS]
+
+    def indicator_run(self, hardware: HardwareProfile) -> IndicatorRun:
+        """Return what the observations of the benchmark contain in place of an indicator.
+
+        Args:
+            hardware: The machine.
+        """
+        return IndicatorRun(
+            name=BENCHMARK,
+            version=VERSION,
+            backend="program",
+            device="cuda" if hardware.gpu else "cpu",
+            dtype="any",
+            parameters={
+                "project": self.project,
+                "identity": self.identity,
+                "unit": self.metric.unit,
+                "better": self.metric.better,
+            },
+        )
+
+    def request(self, *, runs: int, timeout_seconds: float) -> dict[str, Any]:
+        """Return the request for the harness, JSON-ready.
+
+        Args:
+            runs: Runs after the warm-up; each is one sample.
+            timeout_seconds: Maximum duration of one run.
+        """
+        return {
+            "command": list(self.command),
+            "directory": str(self.directory),
+            "files": dict(self.files),
+            "pattern": self.metric.pattern,
+            "better": self.metric.better,
+            "seconds_per_unit": self.metric.seconds_per_unit,
+            "warmup_runs": self.warmup_runs,
+            "runs": runs,
+            "timeout_seconds": timeout_seconds,
+        }
+
+    def process_seconds(self, *, runs: int, timeout_seconds: float) -> float:
+        """Return the maximum duration of a process that makes all runs of a round.
+
+        Args:
+            runs: Runs after the warm-up.
+            timeout_seconds: Maximum duration of one run.
+        """
+        return (self.warmup_runs + runs) * timeout_seconds + _COPY_SECONDS
+
+
+class FailureLimit:
+    """Sink that gives up an arm after consecutive failures: a program that waits forever would do so in every round."""
+
+    def __init__(self, sink: ObservationSink) -> None:
+        """Create the sink.
+
+        Args:
+            sink: Receives all observations.
+        """
+        self._sink = sink
+        self._failures: dict[int, list[str]] = defaultdict(list)
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Hand observations on, and count failures."""
+        observations = tuple(observations)
+        self._sink.add(observations)
+        for o in observations:
+            if o.status == "ok":
+                self._failures[o.arm].clear()
+            elif o.status != "not-installed":
+                # A stack that cannot be installed takes no time.
+                self._failures[o.arm].append(o.failure)
+
+    def reason(self, arm: int) -> str:
+        """Return why an arm is given up; empty if it is not.
+
+        Args:
+            arm: Number of the arm.
+        """
+        failures = self._failures[arm]
+        if len(failures) < _MOST_FAILURES:
+            return ""
+        return f"not run again after {_MOST_FAILURES} failures: {last_line(failures[0])}"
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a text that is not empty; an empty text if there is none."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

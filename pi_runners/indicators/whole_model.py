@@ -1,0 +1,192 @@
+"""Whole models from the frameworks' own layers: training step, inference, prefill and decoding."""
+
+from __future__ import annotations
+
+import json
+import math
+import pkgutil
+from typing import Any, Dict, List, Sequence
+
+from pi_runners.harness.contract import Array, Backend, Parameters, SamplingPlan
+from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.timing import measure
+from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, Indicator, refuse_error
+from pi_runners.models.catalogue import NETWORKS
+from pi_runners.models.count import count
+from pi_runners.models.layers import BuiltModel, make_inputs, make_labels
+from pi_runners.models.network import Network
+
+_MODES = ("training", "inference", "prefill", "decode")
+_SIZES = frozenset({"batch", "size", "length"})
+"""Parameters that do not change the weights."""
+_TOLERANCE = {"float64": 1e-6, "float32": 5e-3, "float16": 5e-2, "bfloat16": 2e-1}
+_TRAINING_TOLERANCE = dict(_TOLERANCE, float64=1e-3, float32=2e-2)
+"""The derivative is a sum of large numbers of both signs: frameworks differ by 7e-3 for `resnet50` in float32."""
+_UPDATE = {"sgd": 6, "adamw": 8}
+"""Numbers that an update reads and writes for each weight, with the gradient."""
+_STATES = {"sgd": 3, "adamw": 4}
+"""Numbers in memory for each weight: the weight, its gradient, and the states of the optimiser."""
+
+
+class WholeModel(Indicator):
+    """A published model, as users of the framework write it."""
+
+    name = "model"
+    summary = "a published model from the framework's own layers: training step, inference, prefill, or decoding"
+    corresponds = (
+        "the models of MLPerf Training and Inference (https://mlcommons.org/benchmarks/), on random inputs of one size"
+    )
+    flops_formula = "products and convolutions of the forward pass; x 3 in training"
+    bytes_formula = (
+        "item (2 activations + weights read); in training item (4 activations + u weights), "
+        "u = 6 (SGD with momentum) or 8 (AdamW)"
+    )
+    source = "https://epoch.ai/blog/backward-forward-FLOP-ratio; the forward pass is counted by running it on shapes"
+    sample = "seconds per call"
+    backends = ("jax", "onnxruntime", "tensorflow", "torch")
+    dtypes = ("float32", "float64", "float16", "bfloat16")
+    parameters = {  # noqa: RUF012
+        "model": Parameter("the model", choices=tuple(NETWORKS)),
+        "mode": Parameter("what is timed", choices=_MODES),
+        **{
+            name: parameter._replace(default=0, least=0)
+            for network in NETWORKS.values()
+            for name, parameter in network.parameters.items()
+        },
+    }
+    sets = {  # noqa: RUF012
+        size: tuple(
+            dict(parameters, model=network.name, mode=mode)
+            for network in NETWORKS.values()
+            for mode, parameters in network.sets[size].items()
+        )
+        for size in ("small", "medium", "large")
+    }
+    notes = (
+        *("{}: {}. After {}".format(n.name, n.summary, n.source) for n in NETWORKS.values()),
+        "Inputs are random numbers; there is no dropout. Weights are random numbers, the same in every framework.",
+        "PyTorch: `torch.nn` and `torch.optim`. TensorFlow: Keras layers, `train_on_batch`, and the model in a "
+        "`tf.function`. JAX: functions of parameters under `jax.jit`. ONNX Runtime: a graph as exporters write it.",
+        "Without the setting `xla`, Keras 2 compiles the training step without XLA. Keras 3 compiles it with XLA if "
+        "TensorFlow lists a device other than CPUs and all layers support XLA.",
+        "Before it is timed, the model computes a small batch. Its logits, and in training its loss and the derivative "
+        "of the loss in one direction, are compared with those of the same model in NumPy in double precision. In "
+        "training, the loss must be smaller at the end.",
+    )
+
+    def supports(self, parameters: Parameters, backend: str) -> bool:
+        """Return whether a backend can run the mode; ONNX Runtime has no backward pass."""
+        return backend in self.backends and not (backend == "onnxruntime" and parameters.get("mode") == "training")
+
+    def complaints(self, parameters: Parameters) -> List[str]:
+        """Also check the parameters and modes of the model."""
+        messages = super().complaints(parameters)
+        network = NETWORKS.get(parameters.get("model", ""))
+        if messages or network is None:
+            return messages
+        if parameters["mode"] not in network.modes:
+            messages.append("model `{}` has no mode `{}`".format(network.name, parameters["mode"]))
+        for name in set(network.parameters) - set(parameters):
+            messages.append("`{}` of model `{}` is missing".format(name, network.name))
+        for name, value in parameters.items():
+            if name not in ("model", "mode") and name not in network.parameters:
+                messages.append("`{}` is not a parameter of model `{}`".format(name, network.name))
+            elif name in network.parameters and network.parameters[name].complaint(value):
+                messages.append("`{}` {}, not `{}`".format(name, network.parameters[name].complaint(value), value))
+        if not messages and parameters.get("size", 0) % 32:
+            messages.append("`size` must be a multiple of 32, not `{}`".format(parameters["size"]))
+        return sorted(messages)
+
+    def items(self, parameters: Parameters) -> float:
+        """Return the samples or tokens of a call."""
+        return NETWORKS[parameters["model"]].items(parameters, parameters["mode"])
+
+    def flops(self, parameters: Parameters) -> float:
+        """Return the operations of the forward pass, or three times as many in training."""
+        counts = count(NETWORKS[parameters["model"]], parameters, parameters["mode"])
+        return counts.flops * (3.0 if parameters["mode"] == "training" else 1.0)
+
+    def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
+        """Return the bytes of activations and weights, and in training of gradients and updates."""
+        network = NETWORKS[parameters["model"]]
+        counts = count(network, parameters, parameters["mode"])
+        if parameters["mode"] == "training":
+            return ITEM_BYTES[dtype] * (4 * counts.elements + _UPDATE[network.optimiser] * counts.weights)
+        return ITEM_BYTES[dtype] * (2 * counts.elements + counts.read_weights)
+
+    def memory(self, parameters: Parameters, dtype: str) -> float:
+        """Return the memory of the weights, with their gradients and states in training, and of activations."""
+        network = NETWORKS[parameters["model"]]
+        counts = count(network, parameters, parameters["mode"])
+        if parameters["mode"] == "training":
+            elements = _STATES[network.optimiser] * counts.weights + 2.5 * counts.elements
+        else:
+            elements = 2 * counts.weights + counts.elements / 4
+        return PROCESS_BYTES + ITEM_BYTES[dtype] * elements
+
+    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+        """Return the memory of the encoded graph of ONNX Runtime, which contains the weights a third time."""
+        if backend != "onnxruntime":
+            return 0.0
+        counts = count(NETWORKS[parameters["model"]], parameters, parameters["mode"])
+        return 1.4 * ITEM_BYTES[dtype] * counts.weights
+
+    def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
+        """Check the model on a small batch, then time it."""
+        p = {name: value for name, value in self.complete(parameters).items() if value != 0}
+        network, mode = NETWORKS[p.pop("model")], p.pop("mode")
+        probe = make_inputs(backend, network.inputs(network.probe, mode))
+        inputs = make_inputs(backend, network.inputs(p, mode))
+        built: BuiltModel = backend.build_model(network, p, mode, inputs)
+        checked = built
+        if any(network.probe[name] != p[name] for name in set(p) - _SIZES):
+            checked = backend.build_model(network, network.probe, mode, probe)
+        error = _error(backend, network, mode, checked, probe)
+        tolerance = (_TRAINING_TOLERANCE if mode == "training" else _TOLERANCE)[backend.precision]
+        if wrong := refuse_error(error, tolerance):
+            return wrong
+        metrics = {}
+        if mode == "training":
+            labels = backend.integers(make_labels(*network.logits_shape(p, mode)), network.logits_shape(p, mode)[:1])
+            training = built.train(p, inputs, labels)
+            first = training.loss(training.step())
+            timing = measure(training.step, backend.synchronise, plan)
+            last = training.loss(training.step())
+            if not last < first:
+                return {"status": "wrong-result", "failure": "the loss went from {:.6g} to {:.6g}".format(first, last)}
+            metrics = {"first_loss": first, "last_loss": last}
+        else:
+            timing = measure(built.infer(p, inputs), backend.synchronise, plan)
+        return {**timing.document(), "error": error, "tolerance": tolerance, "metrics": metrics}
+
+
+def _error(backend: Backend, network: Network, mode: str, built: BuiltModel, probe: Sequence[Array]) -> float:
+    """Return the largest relative error on the probe, compared with the expected results."""
+    expected = _expected_results()[network.name]
+    if mode == "training":
+        shape = network.logits_shape(network.probe, mode)
+        loss, derivative = built.gradient(network.probe, probe, backend.integers(make_labels(*shape), shape[:1]))
+        errors = [abs(loss - expected["loss"]) / abs(expected["loss"])]
+        # In half types, the sum of the derivative cancels to less than its round-off.
+        if backend.precision in ("float32", "float64"):
+            errors.append(abs(derivative - expected["derivative"]) / abs(expected["derivative"]))
+    else:
+        logits = built.infer(network.probe, probe)()
+        if backend.shape_of(logits) != network.logits_shape(network.probe, mode):
+            return math.inf
+        rows = expected["logits"][mode]
+        scale = max(abs(number) for row in rows for number in row)
+        errors = [
+            abs(number - true) / scale
+            for place, row in enumerate(rows)
+            for number, true in zip(backend.read_all(logits, (place, slice(0, len(row)))), row)
+        ]
+    # NaN must not disappear in the maximum.
+    return math.inf if any(math.isnan(e) for e in errors) else max(errors)
+
+
+def _expected_results() -> Dict[str, Any]:
+    text = pkgutil.get_data("pi_runners.models", "expected.json")
+    assert text is not None
+    results: Dict[str, Any] = json.loads(text)
+    return results

@@ -1,0 +1,186 @@
+"""Counts the weights and operations of a model by running its definition on shapes."""
+
+from __future__ import annotations
+
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+
+from pi_runners.harness.contract import Array, Parameters
+from pi_runners.harness.random_inputs import product
+from pi_runners.models.layers import Layers
+from pi_runners.models.network import Network
+
+
+class Counts(NamedTuple):
+    """Size of a model.
+
+    Attributes:
+        weights: Number of trainable weights.
+        flops: Floating-point operations of the products and convolutions of the forward pass.
+        elements: Elements of all results of layers, and of the inputs.
+        read_weights: Number of weights that the forward pass reads: of embedding tables only the rows of its indices.
+    """
+
+    weights: float
+    flops: float
+    elements: float
+    read_weights: float
+
+
+class CanonicalShape(NamedTuple):
+    """An array without elements.
+
+    Attributes:
+        shape: Canonical lengths of the axes.
+    """
+
+    shape: Tuple[int, ...]
+
+
+def count(network: Network, p: Parameters, mode: str) -> Counts:
+    """Return the counts of the forward pass."""
+    counter = CountingLayers()
+    inputs = [CanonicalShape(spec.shape) for spec in network.inputs(p, mode)]
+    network.forward(counter, inputs, p, mode)
+    elements = counter.elements + sum(product(i.shape) for i in inputs)
+    return Counts(float(sum(counter.weights.values())), counter.flops, float(elements), counter.read_weights)
+
+
+class CountingLayers(Layers):
+    """Applies layers to canonical shapes."""
+
+    def __init__(self) -> None:
+        self.weights: Dict[str, int] = {}
+        self.flops = 0.0
+        self.elements = 0.0
+        self.read_weights = 0.0
+        self._tables: Dict[str, Tuple[int, int]] = {}
+
+    def _result(self, *shape: int) -> CanonicalShape:
+        self.elements += product(shape)
+        return CanonicalShape(tuple(shape))
+
+    def _weight(self, name: str, count: int, read: Optional[int] = None) -> None:
+        self.weights[name] = count
+        self.read_weights += count if read is None else read
+
+    def _dense(self, name: str, rows: int, inputs: int, width: int, bias: bool) -> None:
+        self._weight(name, inputs * width + (width if bias else 0))
+        self.flops += 2.0 * rows * inputs * width
+
+    def convolution(
+        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
+    ) -> Array:
+        padding = 0 if kernel == stride else kernel // 2
+        height, width = ((n + 2 * padding - kernel) // stride + 1 for n in x.shape[2:])
+        per_filter = x.shape[1] // groups * kernel * kernel
+        self._weight(name, filters * per_filter + (filters if bias else 0))
+        self.flops += 2.0 * x.shape[0] * height * width * filters * per_filter
+        return self._result(x.shape[0], filters, height, width)
+
+    def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
+        batch, channels, height, width = x.shape
+        self._weight(name, channels * filters * 4 + filters)
+        self.flops += 2.0 * batch * height * width * channels * filters * 4
+        return self._result(batch, filters, 2 * height, 2 * width)
+
+    def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
+        self._weight(name, 2 * x.shape[1])
+        return self._result(*x.shape)
+
+    def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
+        self._dense(name, product(x.shape[:-1]), x.shape[-1], width, bias)
+        return self._result(*x.shape[:-1], width)
+
+    def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
+        self._weight(name, 2 * x.shape[-1])
+        return self._result(*x.shape)
+
+    def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
+        self._tables[name] = rows, width
+        self._weight(name, rows * width, product(indices.shape) * width)
+        return self._result(*indices.shape, width)
+
+    def tied_dense(self, name: str, x: Array) -> Array:
+        rows, width = self._tables[name]
+        self.read_weights += rows * width
+        self.flops += 2.0 * product(x.shape[:-1]) * rows * width
+        return self._result(*x.shape[:-1], rows)
+
+    def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
+        self._weight(name, rows * x.shape[-1], x.shape[1] * x.shape[-1])
+        return self._result(*x.shape)
+
+    def prepend_token(self, name: str, x: Array) -> Array:
+        self._weight(name, x.shape[-1])
+        return self._result(x.shape[0], x.shape[1] + 1, x.shape[2])
+
+    def _attention(self, name: str, x: Array, length: int) -> None:
+        batch, queries, width = x.shape
+        for part in ("query", "key", "value", "output"):
+            self._dense("{}.{}".format(name, part), batch * queries, width, width, True)
+            self._result(*x.shape)
+        self.flops += 4.0 * batch * queries * length * width
+
+    def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
+        self._attention(name, x, x.shape[1])
+        return CanonicalShape(x.shape)
+
+    def cached_attention(
+        self, name: str, x: Array, heads: int, keys: Array, values: Array
+    ) -> Tuple[Array, Array, Array]:
+        length = keys.shape[2] + 1
+        self._attention(name, x, length)
+        shape = (*keys.shape[:2], length, keys.shape[3])
+        return CanonicalShape(x.shape), self._result(*shape), self._result(*shape)
+
+    def lstm(
+        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
+    ) -> Tuple[Array, Tuple[Array, Array]]:
+        batch, length, inputs = x.shape
+        self._weight(name, 4 * hidden * (inputs + hidden + 1))
+        self.flops += 2.0 * batch * length * 4 * hidden * (inputs + hidden)
+        last = CanonicalShape((batch, hidden))
+        return self._result(batch, length, hidden), (last, last)
+
+    def relu(self, x: Array) -> Array:
+        return self._result(*x.shape)
+
+    relu6 = tanh = relu
+
+    def gelu(self, x: Array, approximate: bool = False) -> Array:
+        return self._result(*x.shape)
+
+    def add(self, x: Array, y: Array) -> Array:
+        return self._result(*x.shape)
+
+    def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
+        return self._result(*x.shape[:2], *((n + 2 * padding - kernel) // stride + 1 for n in x.shape[2:]))
+
+    def global_mean(self, x: Array) -> Array:
+        return self._result(*x.shape[:2])
+
+    def join_channels(self, x: Array, y: Array) -> Array:
+        return self._result(x.shape[0], x.shape[1] + y.shape[1], *x.shape[2:])
+
+    def join(self, x: Array, y: Array) -> Array:
+        return self._result(*x.shape[:-1], x.shape[-1] + y.shape[-1])
+
+    def as_sequence(self, x: Array) -> Array:
+        return CanonicalShape((x.shape[0], product(x.shape[2:]), x.shape[1]))
+
+    def token(self, x: Array, position: int) -> Array:
+        return CanonicalShape((x.shape[0], x.shape[2]))
+
+    def attend(self, queries: Array, memory: Array) -> Array:
+        self.flops += 4.0 * product(queries.shape) * memory.shape[1]
+        return self._result(*queries.shape)
+
+    def pairwise_products(self, vectors: Sequence[Array]) -> Array:
+        number, (batch, width) = len(vectors), vectors[0].shape
+        # Frameworks multiply the whole matrix of vectors with itself.
+        self.flops += 2.0 * batch * number * number * width
+        return self._result(batch, number * (number - 1) // 2)
+
+    def rows(self, x: Array) -> Array:
+        width = x.shape[1] if len(x.shape) == 4 else x.shape[-1]
+        return CanonicalShape((product(x.shape) // width, width))

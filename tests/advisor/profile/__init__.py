@@ -1,0 +1,1 @@
+"""Tests of profiles of the user's own program."""

@@ -1,0 +1,400 @@
+"""The benchmark of a project on the command line: real locks and environments of small packages, real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+import advisor.api
+from advisor.api import IndexOptions, ResolutionOptions, SamplingOptions
+from advisor.project.benchmark import read_benchmark, select_files
+from advisor.project.copy import copy_files, list_files
+from knowledge.domain.errors import InputError
+from knowledge.estimate.benchmark import benchmark_comparisons
+from knowledge.estimate.evidence import evidence_of
+from knowledge.store.engine import open_knowledge_base
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+TABLE = """
+[tool.advisor.benchmark]
+command = "python bench.py"
+metric = { pattern = "speed: ([0-9.]+)", unit = "images/s", better = "higher" }
+"""
+PROJECT = '[project]\nname = "demo"\nversion = "1"\ndependencies = ["lib"]\n'
+PROGRAM = "import lib\nprint('speed:', lib.SPEED)\n"
+QUICK = ("--rounds", "2", "--samples", "1")
+PINS = ("--stack", "lib==1.0", "--stack", "lib==2.0")
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path, index: PackageIndex) -> Path:
+    """A project with a benchmark, on an index with two versions of its dependency, the newer of them twice as fast."""
+    index.add("lib", "1.0", ["base"], code="SPEED = 10")
+    index.add("lib", "2.0", ["base"], code="SPEED = 20")
+    index.add("base", "1.5", code="")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(PROJECT + TABLE)
+    (folder / "bench.py").write_text(PROGRAM)
+    return folder
+
+
+@pytest.fixture
+def run(advisor: Advisor, index: PackageIndex, project: Path) -> Run:
+    """Run the benchmark of the project."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return advisor("pi", "run", "--benchmark", *arguments, "--index-url", index.url, cwd=project)
+
+    return run
+
+
+def knowledge_of(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'home' / 'knowledge.sqlite'}"
+
+
+def test_each_stack_is_the_whole_lock_of_the_project_and_ratios_are_stored_under_its_identity(
+    run: Run, project: Path, tmp_path: Path
+) -> None:
+    completed = run(*PINS, *QUICK)
+
+    assert completed.returncode == 0, completed.stderr
+    assert "each process copies 2 files of the project, 0.2 kB" in completed.stderr
+    rows = [line.split(" | ") for line in completed.stdout.splitlines() if "images/s |" in line]
+    assert [(row[0], row[1], row[6]) for row in rows] == [
+        ("| `lib==1.0`", "10 images/s", "reference"),
+        ("| `lib==2.0`", "20 images/s", "2.000"),
+        ("| A/A `lib==1.0`", "10 images/s", "1.000"),
+    ]
+    benchmark = read_benchmark(project)
+    with open_knowledge_base(knowledge_of(tmp_path)) as store:
+        observations = tuple(store.observations(indicator="benchmark"))
+        comparisons = benchmark_comparisons(store, benchmark.identity)
+        assert benchmark_comparisons(store, "0" * 16) == ()
+    assert len(observations) == 2 * 3
+    assert {tuple((p.name, p.version) for p in o.stack.packages) for o in observations} == {
+        (("base", "1.5"), ("lib", version)) for version in ("1.0", "2.0")
+    }
+    first = observations[0]
+    assert first.indicator.parameters == {
+        "project": "demo",
+        "identity": benchmark.identity,
+        "unit": "images/s",
+        "better": "higher",
+    }
+    assert (first.framework, first.samples, first.flops, first.bytes) == ("lib", (0.1,), 0, 0)
+    assert [(c.arm, c.is_control, round(c.mean, 3)) for c in comparisons] == [(1, False, 0.693), (2, True, 0.0)]
+    assert evidence_of(observations).contrasts == ()
+    assert evidence_of(observations).runs == ()
+
+
+def test_an_interrupted_block_is_continued_unless_the_benchmark_has_changed(run: Run, project: Path) -> None:
+    block = run(*PINS, "--samples", "1", "--rounds", "1").stderr.partition("block `")[2].partition("`")[0]
+
+    continued = run(*PINS, *QUICK, "--resume", block)
+    (project / "bench.py").write_text(PROGRAM + "# changed\n")
+    changed = run(*PINS, *QUICK, "--resume", block)
+
+    assert continued.returncode == 0, continued.stderr
+    assert "1 of 1 comparisons are significant" in continued.stdout
+    assert changed.returncode == 2
+    assert f"block `{block}` was started with another benchmark" in changed.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "reason"),
+    [
+        ("raise ValueError('no such model')", "error", "exit status 1: ValueError: no such model"),
+        ("print('nothing')", "error", "no line of the output matches the metric's pattern `speed: ([0-9.]+)`"),
+        ("import time; time.sleep(600)", "timed-out", "killed after 1 seconds (`--timeout`), without an end"),
+    ],
+)
+def test_a_benchmark_that_fails_on_every_stack_is_stored_and_an_error(
+    run: Run, project: Path, tmp_path: Path, program: str, status: str, reason: str
+) -> None:
+    (project / "bench.py").write_text(program)
+
+    completed = run(
+        "--stack", "lib==1.0", "--rounds", "3", "--no-aa", "--timeout", "1", "-o", str(tmp_path / "b.jsonl")
+    )
+
+    assert completed.returncode == 2
+    assert f"error: the benchmark gave no result on any stack: {reason}\nhint: " in completed.stderr
+    assert f"failed: `lib==1.0` benchmark: {status}: {reason}" in completed.stdout
+    records = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    failures = [r["record"] for r in records if r["kind"] == "observation"]
+    assert [f["status"] for f in failures] == [status, status, "crashed"]
+    assert failures[2]["failure"] == f"not run again after 2 failures: {reason}"
+
+
+def test_a_benchmark_that_fails_on_one_stack_is_a_result(run: Run, index: PackageIndex) -> None:
+    index.add("lib", "3.0", ["base"], code="raise ImportError('wrong CPU')")
+
+    completed = run("--stack", "lib==2.0", "--stack", "lib==3.0", *QUICK)
+
+    assert completed.returncode == 0, completed.stderr
+    assert "failed: `lib==3.0` benchmark: error: exit status 1: ImportError: wrong CPU" in completed.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("sort",), 2, "`--benchmark` runs the project's own command, not the indicator `sort`"),
+        (
+            ("--size", "large"),
+            2,
+            "`--size` is an option of indicators, and `--benchmark` runs the project's own command",
+        ),
+        (("--min-time", "1"), 2, "`--min-time` is an option of indicators"),
+        ((), 2, "the recommended stack is the baseline, so there is nothing to compare"),
+        (("--stack", " "), 2, "`--stack ' '` contains no requirement"),
+        (("--stack", "lib=2"), 2, "--stack 'lib=2': `lib=2` is not a requirement"),
+        (
+            ("--stack", "lib==2.0", "--stack", "lib>1"),
+            2,
+            "`--stack 'lib==2.0'` and `--stack 'lib>1'` give the same lock",
+        ),
+        (("--stack", "lib==9.0"), 3, "lib==9.0"),
+        (("--stack", "base<1"), 3, "base<1"),
+    ],
+)
+def test_stacks_and_options_that_cannot_be_measured_are_refused(
+    run: Run, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    completed = run(*arguments, *QUICK)
+
+    assert completed.returncode == code
+    assert message in completed.stderr
+    assert "Traceback" not in completed.stderr
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("", 'defines no benchmark\nhint: add `[tool.advisor.benchmark]` with `command = "python bench.py"`'),
+        ("[tool.advisor]\nbenchmark = 1", "`tool.advisor.benchmark` has a value of the wrong type"),
+        ("[tool.advisor.benchmark]\ncommands = 'x'", "has no key `commands`\nhint: did you mean `command`?"),
+        ("[tool.advisor.benchmark]\nmetric = 'seconds'", "`[tool.advisor.benchmark]` has no `command`"),
+        ('[tool.advisor.benchmark]\ncommand = "python \'x"', "cannot be split into words: No closing quotation"),
+        ("[tool.advisor.benchmark]\ncommand = ' '", "`tool.advisor.benchmark.command` names no program"),
+        ("[tool.advisor.benchmark]\ncommand = ['python']", "`tool.advisor.benchmark.command` is not a string"),
+        (TABLE.replace("better", "bettor"), "has no key `bettor`\nhint: did you mean `better`?"),
+        (TABLE.replace('"higher"', '"more"'), "has a `better` that is neither `higher` nor `lower`"),
+        (TABLE.replace("([0-9.]+)", "[0-9.]+"), "has a `pattern` with 0 groups; exactly one matches the number"),
+        (TABLE.replace("([0-9.]+)", "([0-9.]+"), "has a `pattern` that is not a regular expression: missing )"),
+        (TABLE.replace('unit = "images/s", ', ""), "has no string `unit`"),
+        ("[tool.advisor.benchmark]\ncommand = 'x'\nmetric = 'time'", "is neither `seconds` nor a table"),
+        (TABLE + "files = []", "`tool.advisor.benchmark.files` is not a list of patterns"),
+        (TABLE + "files = ['../x.py']", "contains `../x.py`, which is not a path in the project"),
+        (TABLE + "files = ['*.csv']", "`*.csv` in `tool.advisor.benchmark.files` matches no file of the project"),
+        (TABLE + "warmup = -1", "`tool.advisor.benchmark.warmup` is not a whole number from 0 to 100"),
+    ],
+)
+def test_a_wrong_definition_is_refused_with_its_key(
+    advisor_here: Advisor, project: Path, monkeypatch: pytest.MonkeyPatch, table: str, message: str
+) -> None:
+    (project / "pyproject.toml").write_text(PROJECT + table)
+    monkeypatch.chdir(project)
+
+    completed = advisor_here("pi", "run", "--benchmark", *PINS)
+
+    assert completed.returncode == 2
+    assert message in completed.stderr
+
+
+def test_without_indicators_and_without_benchmark_nothing_is_measured(advisor_here: Advisor) -> None:
+    without_indicator = advisor_here("pi", "run", "--stack", "numpy")
+    without_stack = advisor_here("pi", "run", "sort")
+
+    assert (without_indicator.returncode, without_stack.returncode) == (2, 2)
+    assert "no indicator is named\nhint: `advisor pi list` lists them; `--benchmark`" in without_indicator.stderr
+    assert "no stack is named" in without_stack.stderr
+
+
+def test_an_interrupted_command_leaves_no_process_and_no_files(
+    project: Path, index: PackageIndex, tmp_path: Path, first_knowledge: Path
+) -> None:
+    (tmp_path / "own.sqlite").write_bytes(first_knowledge.read_bytes())
+    scratch, started = tmp_path / "scratch", tmp_path / "started"
+    scratch.mkdir()
+    (project / "bench.py").write_text(
+        f"import os, pathlib, time\npathlib.Path({str(started)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    environment = {
+        **os.environ,
+        "ADVISOR_KNOWLEDGE": f"sqlite:///{tmp_path / 'own.sqlite'}",
+        "ADVISOR_CACHE_DIR": str(tmp_path / "cache"),
+        "TMPDIR": str(scratch),
+    }
+    command = [sys.executable, "-m", "advisor", "pi", "run", "--benchmark", *PINS, "--index-url", index.url]
+
+    with subprocess.Popen(
+        command,
+        cwd=project,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # commands in the background ignore it
+    ) as process:
+        while process.poll() is None and not (started.exists() and started.read_text()):
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=300)[1]
+
+    assert process.returncode == 130, errors
+    assert "interrupted: the observations so far are stored; continue with `--resume " in errors
+    assert list(scratch.iterdir()) == []
+    program = int(started.read_text())
+    assert not psutil.pid_exists(program) or psutil.Process(program).status() == psutil.STATUS_ZOMBIE
+
+
+def test_observations_of_a_benchmark_leave_the_knowledge_base_only_by_the_name_of_their_block(
+    run: Run, advisor: Advisor, tmp_path: Path
+) -> None:
+    completed = run(*PINS, *QUICK, "--no-aa")
+    block = completed.stderr.partition("block `")[2].partition("`")[0]
+
+    everything = advisor("knowledge", "export", "all.jsonl")
+    one = advisor("knowledge", "export", "one.jsonl", "--block", block)
+    imported = advisor("knowledge", "import", "one.jsonl", "--knowledge", f"sqlite:///{tmp_path / 'other.sqlite'}")
+
+    assert (everything.returncode, one.returncode) == (0, 0)
+    assert block not in (tmp_path / "all.jsonl").read_text()
+    assert "4 observations of benchmarks are private and were left out" in everything.stderr
+    assert (tmp_path / "one.jsonl").read_text().count('"slot"') == 4
+    assert "4 added, 0 already stored\n" in imported.stdout
+
+
+def test_the_api_measures_the_same(project: Path, index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
+    knowledge = tmp_path / "own.sqlite"
+    knowledge.write_bytes(first_knowledge.read_bytes())
+
+    observations = advisor.api.measure_benchmark(
+        project,
+        ["lib==2.0", "lib==1.0"],
+        sampling=SamplingOptions(rounds=2, samples=1, controls=False),
+        indexes=IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache"),
+        resolution=ResolutionOptions(knowledge=f"sqlite:///{knowledge}"),
+    )
+
+    assert [(o.arm, o.reference, o.samples) for o in observations] == [(0, True, (0.05,)), (1, False, (0.1,))] * 2
+    assert [o.environment["stack"] for o in observations] == ["lib==2.0", "lib==1.0"] * 2
+
+
+def test_without_stacks_the_baseline_is_compared_with_the_recommended_stack(
+    run: Run, advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    # The harness runs isolated: the newest version fails there, is avoided therefore, and works in the benchmark.
+    failing = "import sys\nif sys.flags.isolated: raise ImportError('not here')\nSPEED = 10"
+    index.add("numpy", "9.0", code=failing)
+    index.add("numpy", "8.0", code="SPEED = 20")
+    (project / "pyproject.toml").write_text(PROJECT.replace("lib", "numpy") + TABLE)
+    (project / "bench.py").write_text(PROGRAM.replace("lib", "numpy"))
+    measured = advisor("pi", "run", "sort", "--stack", "numpy==9.0", "--rounds", "1", "--no-aa", "-i", index.url)
+    assert measured.returncode == 0, measured.stderr
+
+    completed = run(*QUICK)
+
+    assert completed.returncode == 0, completed.stderr
+    rows = [line.split(" | ") for line in completed.stdout.splitlines() if "images/s |" in line]
+    assert [(row[0], row[1], row[6]) for row in rows] == [
+        ("| `baseline`", "10 images/s", "reference"),
+        ("| `recommended`", "20 images/s", "2.000"),
+        ("| A/A `baseline`", "10 images/s", "1.000"),
+    ]
+
+
+def test_the_copy_has_what_git_tracks_or_does_not_ignore(tmp_path: Path) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside.csv"
+    (project / "data").mkdir(parents=True)
+    outside.write_text("1")
+    for name in ("bench.py", "data/in.csv", "new.py", "deleted.py", "out.log"):
+        (project / name).write_text(name)
+    (project / ".gitignore").write_text("*.log\n")
+    (project / "link.csv").symlink_to("data/in.csv")
+    (project / "far.csv").symlink_to("../outside.csv")
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    subprocess.run(["git", "add", "bench.py", "deleted.py", "data"], cwd=project, check=True)
+    (project / "deleted.py").unlink()
+
+    names = list_files(project)
+    copied = copy_files(project, names, tmp_path / "copy")
+
+    assert names == (".gitignore", "bench.py", "data/in.csv", "far.csv", "link.csv", "new.py")
+    assert (tmp_path / "copy" / "far.csv").read_text() == "1"
+    assert os.readlink(tmp_path / "copy" / "link.csv") == "data/in.csv"
+    assert copied == sum(len(name) for name in ("bench.py", "data/in.csv", "new.py", "*.log\n"))
+
+
+def test_without_git_the_copy_has_everything_except_environments_and_caches(tmp_path: Path) -> None:
+    for name in ("bench.py", "env/pyvenv.cfg", "env/lib/x.py", "a/__pycache__/x.pyc", "a/b.py", ".mypy_cache/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    assert list_files(tmp_path) == ("a/b.py", "bench.py")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "selected"),
+    [
+        ("*.py", ("a.py",)),
+        ("**/*.py", ("a.py", "d/b.py", "d/e/c.py")),
+        ("d/*.py", ("d/b.py",)),
+        ("d", ("d/b.py", "d/e/c.py", "d/x.csv")),
+        ("d/**", ("d/b.py", "d/e/c.py", "d/x.csv")),
+        ("d/**/c.py", ("d/e/c.py",)),
+        ("[ab].py", ("a.py",)),
+    ],
+)
+def test_patterns_select_files(pattern: str, selected: tuple[str, ...]) -> None:
+    assert select_files((pattern,), ("a.py", "d/b.py", "d/e/c.py", "d/x.csv"), "pyproject.toml") == selected
+
+
+def test_a_file_without_a_printable_name_is_refused(project: Path) -> None:
+    (project / os.fsdecode(b"\xff.py")).touch()
+
+    with pytest.raises(InputError, match=r"selects `'\\udcff.py'`, whose name is not printable"):
+        read_benchmark(project)
+
+
+def test_the_identity_of_a_benchmark_changes_with_its_files_only(project: Path) -> None:
+    first = read_benchmark(project)
+    (project / "notes.txt").write_text("not a Python file")
+    with_notes = read_benchmark(project)
+    (project / "bench.py").write_text(PROGRAM + "#")
+
+    assert with_notes.identity == first.identity
+    assert read_benchmark(project).identity != first.identity
+    (project / "bench.py").unlink()
+    with pytest.raises(InputError, match="matches no file of the project"):
+        read_benchmark(project)
+
+
+@pytest.mark.network
+@pytest.mark.usefixtures("network")
+def test_real_numpy_stacks_run_the_program_of_a_project(advisor: Advisor, project: Path, tmp_path: Path) -> None:
+    (project / "pyproject.toml").write_text(
+        PROJECT.replace("lib", "numpy>=1.26") + '[tool.advisor.benchmark]\ncommand = "python bench.py"\n'
+    )
+    (project / "bench.py").write_text("import numpy\nnumpy.linalg.norm(numpy.ones((500, 500)))\n")
+
+    completed = advisor("pi", "run", "--benchmark", "--stack", "numpy<2", "--stack", "numpy<2.3", *QUICK, cwd=project)
+
+    assert completed.returncode == 0, completed.stderr
+    with open_knowledge_base(knowledge_of(tmp_path)) as store:
+        observations = tuple(store.observations(indicator="benchmark"))
+    assert {(o.status, o.framework, len(o.stack.packages)) for o in observations} == {("ok", "numpy", 1)}
+    assert [str(o.stack.version_of("numpy")).split(".")[0] for o in observations if o.round == 0] == ["1", "2", "1"]
+    assert all(0.01 < seconds < 60 for o in observations for seconds in o.samples)

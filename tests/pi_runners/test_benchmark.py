@@ -1,0 +1,232 @@
+"""Benchmarks of projects in the harness: real programs in real processes, with the failures that users will have."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from knowledge.domain.observation import Observation
+from pi_runners.benchmark import Benchmark, FailureLimit, Metric
+from pi_runners.campaign import write_program
+from pi_runners.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
+from tests.knowledge.samples import observation
+from tests.pi_runners.test_campaign import Sink
+
+THROUGHPUT = Metric(pattern=r"throughput: (\S+)", unit="images/s", better="higher")
+
+
+def benchmark_of(folder: Path, program: str, metric: Metric = THROUGHPUT, **changes: Any) -> Benchmark:
+    """Return a benchmark of a project with one program."""
+    folder.mkdir(exist_ok=True)
+    (folder / "bench.py").write_text(program)
+    benchmark = Benchmark(
+        project="demo",
+        command=("python", "bench.py"),
+        metric=metric,
+        warmup_runs=1,
+        files={"bench.py": hashlib.sha256(program.encode()).hexdigest()},
+        directory=folder,
+    )
+    return replace(benchmark, **changes)
+
+
+def run(tmp_path: Path, benchmark: Benchmark, *, runs: int = 2, **limits: Any) -> ProcessEnd:
+    """Run a benchmark with this interpreter, as a block does."""
+    timeout = limits.pop("timeout_seconds", 60.0)
+    request = ProcessRequest(
+        python=Path(sys.executable),
+        program=write_program(tmp_path / "programs"),
+        content=benchmark.request(runs=runs, timeout_seconds=timeout),
+        timeout_seconds=benchmark.process_seconds(runs=runs, timeout_seconds=timeout),
+        part="benchmark",
+        **limits,
+    )
+    return FreshProcesses(interval_seconds=0.2).run(request)
+
+
+def result_of(tmp_path: Path, benchmark: Benchmark, **options: Any) -> dict[str, Any]:
+    [result] = run(tmp_path, benchmark, **options).results
+    return result
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "reason"),
+    [
+        ("raise ValueError('no such model')", "error", "exit status 1: ValueError: no such model"),
+        ("import sys; sys.exit(3)", "error", "exit status 3"),
+        ("import os; os.kill(os.getpid(), 11)", "crashed", "killed by signal 11"),
+        ("print('done')", "error", r"no line of the output matches the metric's pattern `throughput: (\S+)`"),
+        ("print('throughput: fast')", "error", "the metric is `fast`, which is not a positive number"),
+        ("print('throughput: nan')", "error", "the metric is `nan`, which is not a positive number"),
+        ("print('throughput: -1')", "error", "the metric is `-1`, which is not a positive number"),
+        (
+            "print('throughput: 1\\nthroughput: 2')",
+            "error",
+            r"the metric's pattern `throughput: (\S+)` matches 2 times (`1`, `2`, ...); it must match once",
+        ),
+        (
+            "import argparse; p = argparse.ArgumentParser(); p.add_argument('data'); p.parse_args()",
+            "error",
+            "exit status 2: bench.py: error: the following arguments are required: data",
+        ),
+        (
+            "open('data.csv')",
+            "error",
+            "exit status 1: FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'",
+        ),
+        (
+            "open('bench.py', 'a').write('#'); print('throughput: 1')",
+            "error",
+            "the program changed `bench.py`, which is one of the benchmark's `files`: its runs are not comparable; "
+            "write to another file, or narrow `files`",
+        ),
+    ],
+)
+def test_a_program_that_gives_no_result_is_a_failure_with_its_reason_in_the_last_line(
+    tmp_path: Path, program: str, status: str, reason: str
+) -> None:
+    result = result_of(tmp_path, benchmark_of(tmp_path / "project", program))
+
+    assert result["status"] == status
+    assert result["failure"].splitlines()[-1] == reason
+    assert "samples" not in result
+
+
+def test_a_program_that_does_not_exist_is_a_failure(tmp_path: Path) -> None:
+    benchmark = benchmark_of(tmp_path / "project", "", command=("no-such-program", "x"))
+
+    result = result_of(tmp_path, benchmark)
+
+    assert result["status"] == "error"
+    assert result["failure"].startswith("`no-such-program` cannot be started: No such file or directory")
+
+
+def test_a_program_that_runs_forever_is_killed_with_its_children(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, subprocess, sys\nprint('started', flush=True)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid))\nchild.wait()"
+    )
+
+    result = result_of(tmp_path, benchmark_of(tmp_path / "project", program), timeout_seconds=5.0)
+
+    assert result["status"] == "timed-out"
+    assert result["failure"] == "started\nkilled after 5 seconds (`--timeout`), without an end"
+    child = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_program_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
+    program = "import time\nbuffer = bytearray(300_000_000)\ntime.sleep(60)"
+
+    end = run(tmp_path, benchmark_of(tmp_path / "project", program), memory_limit_bytes=2e8)
+
+    assert (end.ending, end.results) == ("memory", ())
+
+
+def test_a_rate_is_stored_as_seconds_for_each_unit_with_the_rate_as_metric(tmp_path: Path) -> None:
+    result = result_of(tmp_path, benchmark_of(tmp_path / "project", "print('x throughput: 250 images/s')"), runs=3)
+
+    assert (result["status"], result["samples"], result["loops"]) == ("ok", [0.004] * 3, 1)
+    assert result["metrics"]["value"] == 250
+    assert 0 < result["metrics"]["seconds_per_run"] < 60
+    assert result["metrics"]["peak_memory_bytes"] > 1e6
+
+
+@pytest.mark.parametrize(
+    ("unit", "better", "sample"), [("ms", "lower", 0.008), ("MB", "lower", 8.0), ("images/s", "higher", 0.125)]
+)
+def test_a_lower_sample_is_always_better(tmp_path: Path, unit: str, better: Any, sample: float) -> None:
+    metric = Metric(pattern="= ([0-9.]+)", unit=unit, better=better)
+
+    result = result_of(tmp_path, benchmark_of(tmp_path / "project", "print('value = 8')", metric), runs=1)
+
+    assert result["samples"] == [sample]
+
+
+def test_without_a_pattern_the_samples_are_the_durations_of_the_command(tmp_path: Path) -> None:
+    program = "import time; time.sleep(0.3); print('throughput: 1')"
+
+    result = result_of(tmp_path, benchmark_of(tmp_path / "project", program, Metric()))
+
+    assert len(result["samples"]) == 2
+    assert all(0.3 < seconds < 30 for seconds in result["samples"])
+    assert result["warmup_seconds"] > 0.3
+
+
+def test_each_process_starts_from_a_new_copy_and_its_runs_share_it(tmp_path: Path) -> None:
+    program = (
+        "import pathlib\nnotes = pathlib.Path('notes.txt')\n"
+        "notes.write_text(notes.read_text() + 'x' if notes.exists() else 'x')\n"
+        "print('throughput:', len(notes.read_text()))"
+    )
+    benchmark = benchmark_of(tmp_path / "project", program)
+
+    results = [result_of(tmp_path, benchmark) for _ in range(2)]
+
+    # The warm-up writes the first letter.
+    assert [r["samples"] for r in results] == [[0.5, 0.333333]] * 2
+    assert not (tmp_path / "project" / "notes.txt").exists()
+
+
+def test_the_program_runs_in_the_environment_and_can_import_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    package = tmp_path / "project" / "src" / "demo"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("SPEED = 5")
+    program = (
+        "import demo, os, sys\nassert '/nowhere' not in sys.path\n"
+        f"assert os.environ['VIRTUAL_ENV'] == sys.prefix == {sys.prefix!r}\n"
+        "print('throughput:', demo.SPEED)"
+    )
+
+    result = result_of(tmp_path, benchmark_of(tmp_path / "project", program), runs=1)
+
+    assert (result["status"], result["samples"]) == ("ok", [0.2]), result
+
+
+def test_a_program_with_gigabytes_of_output_takes_little_memory_and_its_metric_is_read(tmp_path: Path) -> None:
+    program = "import sys\nfor _ in range(300): sys.stdout.write('x' * 1_000_000)\nprint('\\nthroughput: 4')"
+
+    end = run(tmp_path, benchmark_of(tmp_path / "project", program, warmup_runs=0), runs=1, memory_limit_bytes=2e8)
+
+    assert [r["samples"] for r in end.results] == [[0.25]]
+
+
+def test_the_identity_depends_on_everything_that_makes_results_comparable(tmp_path: Path) -> None:
+    benchmark = benchmark_of(tmp_path / "project", "print()")
+    same = replace(benchmark, directory=tmp_path, warmup_runs=2)
+    others = [
+        replace(benchmark, project="other"),
+        replace(benchmark, command=("python", "bench.py", "--fast")),
+        replace(benchmark, metric=Metric()),
+        replace(benchmark, files={"bench.py": "0"}),
+    ]
+
+    assert benchmark.identity == same.identity
+    assert len({benchmark.identity, *(other.identity for other in others)}) == 5
+
+
+def test_an_arm_is_given_up_after_two_consecutive_failures() -> None:
+    sink = Sink()
+    limit = FailureLimit(sink)
+
+    def failure(arm: int) -> Observation:
+        return replace(observation(), arm=arm, status="timed-out", samples=(), failure="output\nkilled after 5 seconds")
+
+    limit.add([failure(0), failure(1)])
+    assert (limit.reason(0), limit.reason(1)) == ("", "")
+    limit.add([replace(observation(), arm=0)])
+    limit.add([failure(0), failure(1)])
+
+    assert limit.reason(0) == ""
+    assert limit.reason(1) == "not run again after 2 failures: killed after 5 seconds"
+    assert len(sink.observations) == 5
