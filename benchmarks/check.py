@@ -49,7 +49,7 @@ def main() -> None:
         dependencies = ", ".join(f'"{root}"' for root in ROOTS)
         (folder / "pyproject.toml").write_text(
             f'[project]\nname = "p"\nversion = "1"\ndependencies = [{dependencies}]\n'
-            '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\nworkload = "equal"\n'
+            '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\nworkload = "cnn-inference"\n'
         )
         run("advise", "-o", "pylock.toml", folder=folder, cache=cache)
         shutil.copy(folder / "pylock.toml", folder / "pylock.base.toml")

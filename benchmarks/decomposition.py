@@ -1,214 +1,202 @@
 """Compare predicted with measured ratios of whole models between releases and settings.
 
-    python benchmarks/decomposition.py [--file OBSERVATIONS] [--framework NAME] [--pairs]
+    python -m benchmarks.decomposition [--file OBSERVATIONS] [--framework NAME] [--pairs]
 
 The truth is the measured log ratio of a whole model (indicator `model`) between an arm and the reference of its block.
 It is predicted
 
-- `operations`: by the sum of the times of its single operations in the same block: sum of calls x seconds;
-- `log mean`: by the mean of their log ratios, weighted by their FLOP (the method before times were added up);
-- `models`: by the Gaussian process, without any measurement of this model;
-- `sizes`: by the Gaussian process, without this size and mode of the model, but with its others;
-- `none`: no difference.
+- `none`: no difference;
+- `log mean`: by the mean of the log ratios of its single operations in the same block and arm, weighted by their FLOP
+  (the method before times were added up);
+- `operations`: by the sum of the times of these operations;
+- `models`: by the mean of the other models of the arm, in training or not;
+- `posterior, models`: by the Gaussian process without any measurement of this model;
+- `sizes`: by the same model and mode at other sizes, of the same arm;
+- `posterior, sizes`: by the Gaussian process without this size, but with the other sizes of the model.
 
-The standard deviation of `operations` contains a discrepancy between the sum and the whole, which is estimated from the
-other models of the framework. Sign errors count among the ratios that differ by more than 5 %.
+Standard deviations contain a discrepancy, which is estimated from the other models of the framework. Sign errors count
+among the ratios that differ by more than 5 %.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm, spearmanr
 
-from knowledge.domain.observation import IndicatorRun, Observation
-from knowledge.domain.observation_file import read_observations
+from knowledge.domain.model_part import PartOfModel
+from knowledge.domain.observation import Observation
+from knowledge.estimate.discrepancy import (
+    WHOLE_MODEL,
+    Residual,
+    discrepancy,
+    predictions_by_models,
+    predictions_by_operations,
+    predictions_by_sizes,
+    reference_seconds,
+    words_of,
+)
 from knowledge.estimate.evidence import Contrast, evidence_of
 from knowledge.estimate.gaussian_process import predict_held_out
+from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.indicators import INDICATORS
-from pi_runners.model_parts import operation_calls
+from pi_runners.model_parts import parts_of_run
 
-LEAST_COVERED = 0.5
-"""Smallest share of a model's FLOP of which single operations must be measured."""
 DIFFERENT = math.log(1.05)
 HALF = float(norm.ppf(0.95))
-METHODS = ("none", "log mean", "operations", "models", "sizes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """A whole model on two stacks.
+class Predictions(NamedTuple):
+    """Predictions of one method.
 
     Attributes:
-        contrast: The measured ratio.
-        predicted: Predicted log speed-up by method.
-        deviation: Standard deviation of the residual, with the noise of the measurement, by method.
+        truth: Measured log speed-ups (n,).
+        values: Predicted log speed-ups (n,).
+        deviations: Standard deviations of the residuals (n,); none if the method has none.
     """
 
-    contrast: Contrast
-    predicted: dict[str, float] = field(default_factory=dict)
-    deviation: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-        return model_of(self.contrast)
-
-    def residual(self, method: str) -> float:
-        """Return the predicted less the measured log speed-up."""
-        return self.predicted[method] - self.contrast.mean
+    truth: NDArray[np.float64]
+    values: NDArray[np.float64]
+    deviations: NDArray[np.float64] | None
 
 
-def model_of(contrast: Contrast) -> str:
-    """Return the model of a contrast of the indicator `model`."""
-    words = contrast.label.partition("[")[2].partition("]")[0].split(",")
-    return dict(word.partition("=")[::2] for word in words)["model"]
+def with_discrepancy(residuals: Sequence[Residual]) -> Predictions:
+    """Add the discrepancy of the other models, and the noise of both sides, to the deviations."""
+    names = [words_of(r.contrast.label)["model"] for r in residuals]
+    widths = {
+        name: discrepancy([r for r, other in zip(residuals, names, strict=True) if other != name] or residuals)
+        for name in set(names)
+    }
+    noise = [r.contrast.error**2 + r.deviation**2 for r in residuals]
+    return Predictions(
+        truth=np.array([r.contrast.mean for r in residuals]),
+        values=np.array([r.predicted for r in residuals]),
+        deviations=np.array([math.sqrt(widths[name] ** 2 + v) for name, v in zip(names, noise, strict=True)]),
+    )
 
 
-def reference_seconds(observations: Sequence[Observation]) -> dict[tuple[str, str], float]:
-    """Return the median seconds per call at the reference of each block, by block and label."""
-    samples: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for o in observations:
-        if o.reference and o.status == "ok":
-            samples[o.block, o.indicator.label].append(statistics.median(o.samples))
-    return {key: statistics.median(seconds) for key, seconds in samples.items()}
-
-
-def add_sums(pairs: Sequence[Pair], every: Sequence[Contrast], runs: Mapping[str, IndicatorRun],
-             seconds: Mapping[tuple[str, str], float]) -> None:
-    """Predict pairs by the single operations of the same block and arm."""
-    measured = {(c.block, c.arm, c.label): c for c in every if c.family != "model"}
-    for pair in pairs:
-        c = pair.contrast
-        calls = operation_calls(runs[c.label])
-        flops = {run.label: n * flops_of(run) for run, n in calls}
-        parts = [
-            (part, n * seconds[c.block, run.label], flops[run.label])
-            for run, n in calls
-            if (part := measured.get((c.block, c.arm, run.label))) and (c.block, run.label) in seconds
+def log_means(
+    contrasts: Sequence[Contrast], parts_of: Callable[[str], Sequence[PartOfModel]], whole: Sequence[Contrast]
+) -> Predictions:
+    """Predict whole models by the mean of the log ratios of their operations, weighted by FLOP."""
+    measured = {(c.block, c.arm, c.label): c.mean for c in contrasts if c.family != WHOLE_MODEL}
+    values = []
+    for c in whole:
+        known = [
+            (part.calls * part.flops, measured[c.block, c.arm, part.label])
+            for part in parts_of(c.label)
+            if (c.block, c.arm, part.label) in measured
         ]
-        if sum(amount for _, _, amount in parts) < LEAST_COVERED * sum(flops.values()):
-            continue
-        total = sum(time for _, time, _ in parts)
-        times = [time * math.exp(-part.mean) for part, time, _ in parts]
-        pair.predicted["operations"] = -math.log(sum(times) / total)
-        pair.deviation["operations"] = math.sqrt(
-            sum((time / sum(times) * part.error) ** 2 for time, (part, _, _) in zip(times, parts, strict=True))
-        )
-        amounts = sum(amount for _, _, amount in parts)
-        pair.predicted["log mean"] = sum(part.mean * amount for part, _, amount in parts) / amounts
+        values.append(sum(weight * mean for weight, mean in known) / sum(weight for weight, _ in known))
+    return Predictions(truth=np.array([c.mean for c in whole]), values=np.array(values), deviations=None)
 
 
-def flops_of(run: IndicatorRun) -> float:
-    """Return the floating-point operations of one call."""
-    indicator = INDICATORS[run.name]
-    return indicator.flops(indicator.complete({k: v for k, v in run.parameters.items() if k != "algorithm"}))
+def held_out(contrasts: Sequence[Contrast], key_of: Callable[[Contrast], str]) -> Predictions:
+    """Predict whole models by the Gaussian process, with all contrasts of one key held out at a time."""
+    folds: dict[str, list[Contrast]] = defaultdict(list)
+    for c in contrasts:
+        if c.family == WHOLE_MODEL and not c.is_control:
+            folds[key_of(c)].append(c)
+    truth, values, deviations = [], [], []
+    for key, members in folds.items():
+        training = [c for c in contrasts if c.family != WHOLE_MODEL or key_of(c) != key]
+        means, widths = predict_held_out(training, members)
+        truth += [c.mean for c in members]
+        values += list(means)
+        deviations += list(widths)
+    return Predictions(truth=np.array(truth), values=np.array(values), deviations=np.array(deviations))
 
 
-def add_discrepancy(pairs: Sequence[Pair]) -> None:
-    """Add the discrepancy of the other models, and the noise of the measurement, to the deviations of sums."""
-    summed = [pair for pair in pairs if "operations" in pair.predicted]
-    widths = {}
-    for model in {pair.model for pair in summed}:
-        others = [pair for pair in summed if pair.model != model] or summed
-        excess = [p.residual("operations") ** 2 - p.contrast.error**2 - p.deviation["operations"] ** 2 for p in others]
-        widths[model] = max(0.0, statistics.fmean(excess))
-    for pair in summed:
-        variance = widths[pair.model] + pair.contrast.error**2 + pair.deviation["operations"] ** 2
-        pair.deviation["operations"] = math.sqrt(variance)
+def predictions_of(contrasts: Sequence[Contrast], observations: Sequence[Observation]) -> dict[str, Predictions]:
+    """Return the predictions of every method for the whole models of one framework."""
+    runs = {o.indicator.label: o.indicator for o in observations}
+
+    def parts_of(label: str) -> Sequence[PartOfModel]:
+        return parts_of_run(runs[label])
+
+    summed = predictions_by_operations(contrasts, reference_seconds(observations), parts_of)
+    whole = [r.contrast for r in summed]
+    every = np.array([c.mean for c in contrasts if c.family == WHOLE_MODEL and not c.is_control])
+    return {
+        "none": Predictions(truth=every, values=np.zeros(len(every)), deviations=None),
+        "log mean": log_means(contrasts, parts_of, whole),
+        "operations": with_discrepancy(summed),
+        "models": with_discrepancy(predictions_by_models(contrasts)),
+        "posterior, models": held_out(contrasts, lambda c: words_of(c.label)["model"]),
+        "sizes": with_discrepancy(predictions_by_sizes(contrasts)),
+        "posterior, sizes": held_out(contrasts, lambda c: c.label),
+    }
 
 
-def add_held_out(pairs: Sequence[Pair], every: Sequence[Contrast]) -> None:
-    """Predict pairs by the Gaussian process, with the model held out, and with its size and mode held out."""
-    folds: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-    for pair in pairs:
-        folds["models", pair.model].append(pair)
-        folds["sizes", pair.contrast.label].append(pair)
-    for (method, key), members in folds.items():
-        training = [
-            c for c in every if c.family != "model" or (model_of(c) if method == "models" else c.label) != key
-        ]
-        if method == "sizes" and not any(c.family == "model" and model_of(c) == members[0].model for c in training):
-            continue
-        means, deviations = predict_held_out(training, [pair.contrast for pair in members])
-        for pair, mean, deviation in zip(members, means, deviations, strict=True):
-            pair.predicted[method], pair.deviation[method] = float(mean), float(deviation)
+def table_row(framework: str, method: str, predictions: Predictions) -> str:
+    """Return a row of the table: errors, beside those of predicting no difference for the same pairs."""
+    truth, values, deviations = predictions
+    errors = values - truth
+    different = np.abs(truth) > DIFFERENT
+    wrong = different & (values * truth < 0)
+    rank = f"{spearmanr(values, truth).statistic:.2f}" if len(values) > 2 and np.ptp(values) > 0 else "-"
+    inside = "-" if deviations is None else f"{np.mean(np.abs(errors) <= HALF * deviations):.0%}"
+    return (
+        f"| {framework} | {method} | {len(truth)} | {rms(errors):.3f} | {rms(truth):.3f} | {rank} "
+        f"| {wrong.sum()} of {different.sum()} | {inside} |"
+    )
 
 
-def table_rows(title: str, pairs: Sequence[Pair]) -> list[str]:
-    """Return a row for each method: errors over the pairs that the method predicts, and those of no difference."""
-    rows = []
-    for method in METHODS:
-        known = [pair for pair in pairs if method in pair.predicted]
-        if not known:
-            continue
-        truth = np.array([pair.contrast.mean for pair in known])
-        values = np.array([pair.predicted[method] for pair in known])
-        errors = values - truth
-        different = np.abs(truth) > DIFFERENT
-        wrong = different & (values * truth < 0)
-        rank = spearmanr(values, truth).statistic if np.ptp(values) > 0 and len(known) > 2 else math.nan
-        widths = np.array([pair.deviation.get(method, math.nan) for pair in known])
-        inside = np.nanmean(np.where(np.isnan(widths), math.nan, np.abs(errors) <= HALF * widths)) if any(
-            method in pair.deviation for pair in known
-        ) else math.nan
-        rows.append(
-            f"| {title} | {method} | {len(known)} | {rms(errors):.3f} | {rms(truth):.3f} | {rank:.2f} "
-            f"| {wrong.sum()} of {different.sum()} | {inside:.0%} |"
-        )
-    return rows
-
-
-def rms(values: np.ndarray) -> float:
+def rms(values: NDArray[np.float64]) -> float:
     """Return the root of the mean square."""
     return math.sqrt(float(np.mean(values**2)))
 
 
+def joined(every: Sequence[Predictions]) -> Predictions:
+    """Return the predictions of several frameworks as one."""
+    deviations = [p.deviations for p in every if p.deviations is not None]
+    return Predictions(
+        truth=np.concatenate([p.truth for p in every]),
+        values=np.concatenate([p.values for p in every]),
+        deviations=np.concatenate(deviations) if deviations else None,
+    )
+
+
 def main() -> None:
-    """Print the table for the shipped observations, or those of files."""
-    parser = argparse.ArgumentParser()
+    """Print the table for the shipped observations and those of files."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file", action="append", default=[], type=Path)
     parser.add_argument("--framework", action="append")
-    parser.add_argument("--pairs", action="store_true", help="also print every pair")
+    parser.add_argument("--pairs", action="store_true", help="also print every pair of the method `operations`")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
+        for path in options.file:
+            store.add(read_observations(read_lines(path.read_bytes(), where=path.name), where=path.name))
         observations = list(store.observations())
-    for path in options.file:
-        observations += read_observations(path)
-    blocks = {o.block for o in observations if o.indicator.name == "model"}
-    frameworks = {o.framework for o in observations if o.block in blocks}
-    runs = {o.indicator.label: o.indicator for o in observations}
+    blocks = {o.block for o in observations if o.indicator.name == WHOLE_MODEL and o.indicator.device == "cpu"}
+    frameworks = sorted({o.framework for o in observations if o.block in blocks})
     print("| framework | method | pairs | RMSE | RMSE of `none` | rank | sign errors | coverage |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    whole: list[Pair] = []
-    for framework in sorted(frameworks):
-        if options.framework and framework not in options.framework:
-            continue
+    every: dict[str, list[Predictions]] = defaultdict(list)
+    for framework in options.framework or frameworks:
         own = [o for o in observations if o.framework == framework and o.indicator.device == "cpu"]
-        every = evidence_of(own).contrasts
-        pairs = [Pair(contrast=c) for c in every if c.family == "model" and not c.is_control]
-        for pair in pairs:
-            pair.predicted["none"] = 0.0
-        add_sums(pairs, every, runs, reference_seconds(own))
-        add_discrepancy(pairs)
-        add_held_out(pairs, every)
-        print("\n".join(table_rows(framework, pairs)), flush=True)
-        whole += pairs
-    print("\n".join(table_rows("all", whole)))
-    if options.pairs:
-        for pair in whole:
-            c = pair.contrast
-            values = " ".join(f"{method} {pair.predicted[method]:+.3f}" for method in METHODS[1:] if method in pair.predicted)
-            print(f"{c.framework} {c.side.version} {dict(c.side.settings)} {c.label}: {c.mean:+.3f} +- {c.error:.3f} {values}")
+        contrasts = evidence_of(own).contrasts
+        for method, predictions in predictions_of(contrasts, own).items():
+            if len(predictions.truth):
+                print(table_row(framework, method, predictions), flush=True)
+                every[method].append(predictions)
+        if options.pairs:
+            runs = {o.indicator.label: o.indicator for o in own}
+            parts = {label: parts_of_run(run) for label, run in runs.items() if run.name == WHOLE_MODEL}
+            for r in predictions_by_operations(contrasts, reference_seconds(own), parts.__getitem__):
+                c = r.contrast
+                print(f"{c.side.version} {dict(c.side.settings)} {c.label}: {c.mean:+.3f} +- {c.error:.3f}", end="")
+                print(f", operations {r.predicted:+.3f} +- {r.deviation:.3f}")
+    for method, predictions_by_framework in every.items():
+        print(table_row("all", method, joined(predictions_by_framework)))
 
 
 if __name__ == "__main__":

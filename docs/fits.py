@@ -11,16 +11,27 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from knowledge.domain.model_part import PartOfModel
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
-from knowledge.estimate.evidence import load_evidence
+from knowledge.estimate.discrepancy import (
+    WHOLE_MODEL,
+    discrepancy,
+    predictions_by_models,
+    predictions_by_operations,
+    predictions_by_sizes,
+    reference_seconds,
+)
+from knowledge.estimate.evidence import Contrast, load_evidence
 from knowledge.estimate.model_cache import USUAL, framework_contrasts, frameworks_of
+from knowledge.estimate.workloads import MODELS, OPERATIONS, SIZES
 from knowledge.store.engine import open_knowledge_base
+from pi_runners.model_parts import parts_of_run
 
 TARGET = Path(str(files("knowledge.data"))) / "fits.json"
 
@@ -43,20 +54,52 @@ def usual(fitted: Sequence[Amplitudes]) -> Amplitudes:
         spans={},
         widening=mean(a.widening for a in fitted),
         likelihood=0.0,
+        discrepancies=usual_discrepancies([a.discrepancies for a in fitted]),
     )
+
+
+def usual_discrepancies(fitted: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the root of the mean square of each discrepancy over the frameworks that have it."""
+    bases = sorted({basis for discrepancies in fitted for basis in discrepancies})
+    values = {basis: [d[basis] for d in fitted if basis in d] for basis in bases}
+    return {basis: math.sqrt(sum(v**2 for v in listed) / len(listed)) for basis, listed in values.items()}
+
+
+def discrepancies_of(
+    contrasts: Sequence[Contrast],
+    seconds: Mapping[tuple[str, str], float],
+    parts: Mapping[str, Sequence[PartOfModel]],
+) -> dict[str, float]:
+    """Return the discrepancies of a framework; empty if no whole model was measured with it."""
+    residuals = {
+        OPERATIONS: predictions_by_operations(contrasts, seconds, parts.__getitem__),
+        MODELS: predictions_by_models(contrasts),
+        SIZES: predictions_by_sizes(contrasts),
+    }
+    return {basis: discrepancy(listed) for basis, listed in residuals.items() if listed}
 
 
 def main() -> None:
     """Fit and write."""
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         evidence = load_evidence(store)
+        models = list(store.observations(indicator=WHOLE_MODEL))
+        blocks = {o.block for o in models}
+        seconds = reference_seconds(o for block in sorted(blocks) for o in store.observations(block=block))
+    parts = {o.indicator.label: parts_of_run(o.indicator) for o in models}
     fitted: dict[str, Amplitudes] = {}
     for framework, device in frameworks_of(evidence):
         contrasts = framework_contrasts(evidence, framework, device)
         if any(c.side.version != c.reference.version for c in contrasts):
-            fitted[f"{framework}/{device}"] = fit_amplitudes(contrasts)
-    records: dict[str, Any] = {key: asdict(a) for key, a in fitted.items()}
-    records[USUAL] = asdict(usual(list(fitted.values())))
+            fitted[f"{framework}/{device}"] = replace(
+                fit_amplitudes(contrasts), discrepancies=discrepancies_of(contrasts, seconds, parts)
+            )
+    typical = usual(list(fitted.values()))
+    # A framework without whole models has the usual discrepancies.
+    records: dict[str, Any] = {
+        key: asdict(replace(a, discrepancies={**typical.discrepancies, **a.discrepancies})) for key, a in fitted.items()
+    }
+    records[USUAL] = asdict(typical)
     TARGET.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     print(f"{TARGET}: {', '.join(records)}")
 

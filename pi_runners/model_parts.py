@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from knowledge.domain.model_part import PartOfModel
 from knowledge.domain.observation import IndicatorRun
 from pi_runners.indicators import INDICATORS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.operations import operations
 
 
-def operation_calls(run: IndicatorRun) -> list[tuple[IndicatorRun, int]]:
-    """Return the single operations of a whole model on its backend and device, each with its calls in one of the model's.
+def parts_of_run(run: IndicatorRun) -> list[PartOfModel]:
+    """Return the single operations of a whole model, as runs on the same backend and device.
 
     Args:
         run: A run of the indicator `model`.
     """
     parameters = dict(run.parameters)
     network, mode = NETWORKS[str(parameters.pop("model"))], str(parameters.pop("mode"))
-    calls = []
+    parts = []
     for operation in operations(network, parameters, mode):
         indicator = INDICATORS[operation.indicator]
-        canonical = indicator.canonical(operation.parameters)
         single = IndicatorRun(
             name=indicator.name,
             version=indicator.version,
             backend=run.backend,
             device=run.device,
             dtype=run.dtype,
-            parameters=indicator.parameters_for(canonical, run.backend),
+            parameters=indicator.parameters_for(indicator.canonical(operation.parameters), run.backend),
         )
-        calls.append((single, operation.calls))
-    return calls
+        flops = indicator.flops(indicator.complete(operation.parameters))
+        parts.append(PartOfModel(label=single.label, calls=operation.calls, flops=flops))
+    return parts

@@ -45,7 +45,7 @@ def clone(index: PackageIndex, tmp_path: Path, network: None) -> Path:
     git(origin, "init", "-q", "-b", "main")
     (origin / "requirements.txt").write_text("tensorflow-cpu==2.15.1\nnumpy==1.26.4\n")
     (origin / "pyproject.toml").write_text(
-        f'[tool.uv]\nindex-url = "{index.url}"\n[tool.advisor]\nhardware = "cpu-zen4"\nworkload = "equal"\n'
+        f'[tool.uv]\nindex-url = "{index.url}"\n[tool.advisor]\nhardware = "cpu-zen4"\nworkload = "cnn-training"\n'
     )
     git(origin, "add", "-A")
     git(origin, "commit", "-qm", "base")

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from advisor.project.sources import Proposal
     from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
     from advisor.resolve.recommend import ResolutionRequest
+    from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.kinds import KindsEstimator
     from knowledge.estimate.posterior import PosteriorEstimator
+    from knowledge.estimate.workloads import Workload
     from knowledge.store.sql import SqlKnowledgeBase
 
 logger = logging.getLogger(__name__)
@@ -45,7 +47,9 @@ class TargetContext:
         objective: Name of the objective.
         min_age_days: Age below which objective ``stable`` avoids a release, in days.
         address: Address of the knowledge base, or none for the user's own.
-        workload: Name of the workload; none if nobody selected one and the sources suggest none.
+        workload: Name of the workload; none if nobody selected one, the project has no single profiled workload, and
+            the sources suggest none.
+        profile: The profiled workload of this name, if the project has one.
         proposal: The workload that the project's sources suggest, if nobody chose one.
         lock: Lock file of the target in the project's settings, or none.
         workers: Threads of the solver.
@@ -60,9 +64,34 @@ class TargetContext:
     min_age_days: int
     address: str | None
     workload: str | None
+    profile: ProfiledWorkload | None
     proposal: Proposal | None
     lock: Path | None
     workers: int
+
+    def find_workload(self) -> Workload | None:
+        """Return the workload that predictions are for: the project's profiled one of the name, or a shipped one.
+
+        Raises:
+            InputError: If there is no workload of the name.
+        """
+        from knowledge.estimate.workloads import find_workload, workload_of_profile
+        from pi_runners.vocabulary import MEASURED
+
+        if self.profile is not None:
+            return workload_of_profile(self.profile, backend=MEASURED.get(self.profile.framework, ""))
+        return find_workload(self.workload) if self.workload else None
+
+    @property
+    def benchmark_identity(self) -> str:
+        """Identity of the project's own benchmark; empty if it has none.
+
+        Raises:
+            InputError: If the definition of the benchmark is wrong.
+        """
+        from advisor.project.benchmark import read_benchmark
+
+        return read_benchmark(self.files.directory).identity if "benchmark" in self.project.settings else ""
 
     def request(self, client: IndexClient, estimator: Estimator, *, python: str | None = None) -> ResolutionRequest:
         """Resolve the baseline and prepare the search for the best stack.
@@ -188,7 +217,10 @@ def prepare_target(
         platform=choose("platform", options.platform, settings),
     )
     workload, proposal = choose("workload", resolution.workload, settings), None
-    if workload is None:
+    profile = _find_profile(files.directory, workload)
+    if profile is not None:
+        workload = profile.name
+    elif workload is None:
         proposal = propose_workload(files.directory)
         workload = proposal.workload if proposal else None
     min_age = resolution.min_age_days
@@ -202,10 +234,28 @@ def prepare_target(
         min_age_days=read_days(choose("min-age", None if min_age is None else str(min_age), settings) or ""),
         address=choose("knowledge", resolution.knowledge, settings),
         workload=workload,
+        profile=profile,
         proposal=proposal,
         lock=files.directory / own["lock"] if "lock" in own else None,
         workers=resolution.workers,
     )
+
+
+def _find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:
+    """Return the profiled workload of a name, or the only one of a project without a name; none if there is none."""
+    from advisor.project.workload_file import WORKLOAD_FILE, read_workloads
+
+    profiles = read_workloads(directory)
+    if name is None and len(profiles) > 1:
+        logger.warning(
+            "`%s` has %d workloads; select one with `--workload`: %s",
+            WORKLOAD_FILE,
+            len(profiles),
+            ", ".join(f"`{profile.name}`" for profile in profiles),
+        )
+    if name is None:
+        return profiles[0] if len(profiles) == 1 else None
+    return next((profile for profile in profiles if profile.name == name), None)
 
 
 def read_days(text: str) -> int:
@@ -347,13 +397,16 @@ def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator | Kind
     """
     from knowledge.estimate.kinds import make_estimator
     from knowledge.estimate.model_cache import ModelCache
-    from knowledge.estimate.workloads import find_workload
     from pi_runners.vocabulary import FRAMEWORKS
 
-    workload = find_workload(context.workload) if context.workload else None
+    workload = context.find_workload()
     with open_readable_store(context.address) as store:
         yield make_estimator(
-            ModelCache(store), hardware=context.target.hardware, workload=workload, frameworks=frozenset(FRAMEWORKS)
+            ModelCache(store),
+            hardware=context.target.hardware,
+            workload=workload,
+            frameworks=frozenset(FRAMEWORKS),
+            benchmark=context.benchmark_identity,
         )
 
 

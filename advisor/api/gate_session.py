@@ -256,7 +256,8 @@ def _open_predictor(context: TargetContext, client: IndexClient) -> Predictor:
         client.cache,
         address=readable_address(context.address),
         hardware=context.target.hardware,
-        workload=context.workload,
+        workload=context.find_workload(),
+        benchmark=context.benchmark_identity,
     )
 
 

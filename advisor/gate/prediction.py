@@ -20,9 +20,10 @@ from knowledge.estimate.interface import Effect, Evidence, KindPrediction, Predi
 if TYPE_CHECKING:
     from knowledge.estimate.kinds import KindsEstimator
     from knowledge.estimate.posterior import PosteriorEstimator
+    from knowledge.estimate.workloads import Workload
 
 _BUCKET = "predictions"
-_FORMAT = 3
+_FORMAT = 4
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
@@ -35,19 +36,29 @@ class Predictor:
     the program's version and the arguments. The knowledge base is opened only if a result is not cached.
     """
 
-    def __init__(self, cache: DiskCache, *, address: str, hardware: HardwareProfile, workload: str | None) -> None:
+    def __init__(
+        self,
+        cache: DiskCache,
+        *,
+        address: str,
+        hardware: HardwareProfile,
+        workload: Workload | None = None,
+        benchmark: str = "",
+    ) -> None:
         """Create a predictor; this reads nothing.
 
         Args:
             cache: Cache for results.
             address: Address of the knowledge base.
             hardware: The machine.
-            workload: Name of the workload; none for all kinds.
+            workload: The workload; none for all kinds.
+            benchmark: Identity of the project's own benchmark; empty if it has none.
         """
         self._cache = cache
         self._address = address
         self._hardware = hardware
         self._workload = workload
+        self._benchmark = benchmark
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
@@ -89,7 +100,8 @@ class Predictor:
             # A server, or the tables of an older program; opening it adds the observations that ship.
             store_state = content_hash([block.state for block in self._store.blocks()])
         program = [version_of_distribution("seshat-advisor"), catalogue_digest()]
-        return content_hash([_FORMAT, program, store_state, self._hardware.identity, self._workload])
+        workload = asdict(self._workload) if self._workload else None
+        return content_hash([_FORMAT, program, store_state, self._hardware.identity, workload, self._benchmark])
 
     def cached(self, query: Any, compute: Callable[[], Any]) -> Any:
         """Return the cached result of a query as JSON-ready values; compute and cache it if it is new."""
@@ -112,12 +124,15 @@ class Predictor:
         """The estimator that computes results which are not cached."""
         from knowledge.estimate.kinds import make_estimator
         from knowledge.estimate.model_cache import ModelCache
-        from knowledge.estimate.workloads import find_workload
         from pi_runners.vocabulary import FRAMEWORKS
 
-        workload = find_workload(self._workload) if self._workload else None
-        fits = ModelCache(self._store)
-        return make_estimator(fits, hardware=self._hardware, workload=workload, frameworks=frozenset(FRAMEWORKS))
+        return make_estimator(
+            ModelCache(self._store),
+            hardware=self._hardware,
+            workload=self._workload,
+            frameworks=frozenset(FRAMEWORKS),
+            benchmark=self._benchmark,
+        )
 
 
 def performance_versions(versions: Versions) -> dict[str, Version]:

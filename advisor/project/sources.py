@@ -52,9 +52,9 @@ _WORKLOADS = {
     ("transformer", True): "transformer-training",
     ("transformer", False): "transformer-inference",
     ("recurrent", True): "recurrent-training",
-    ("recurrent", False): "rnnt-inference",
+    ("recurrent", False): "recurrent-inference",
     ("recommender", True): "recommender-training",
-    ("recommender", False): "dlrm-inference",
+    ("recommender", False): "recommender-inference",
     ("volume", True): "unet3d-training",
     ("volume", False): "unet3d-inference",
 }
@@ -109,8 +109,6 @@ def propose_workload(directory: Path) -> Proposal | None:
             signs=tuple(f"{name} ({places[0]})" for name, places in ranked_signs),
             skipped=tuple(skipped),
         )
-    if "onnxruntime" in imports:
-        return Proposal(workload="inference", signs=("import onnxruntime",), skipped=tuple(skipped))
     if imports & _ARRAYS and not imports & _FRAMEWORKS:
         import_signs = tuple(f"import {name}" for name in sorted(imports & _ARRAYS))
         return Proposal(workload="numeric", signs=import_signs, skipped=tuple(skipped))

@@ -11,6 +11,7 @@ from typing import Any
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, workload_text
 from advisor.report.interface import changes, target_line
+from advisor.report.reasons import price_text
 from advisor.report.score import score_lines
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
@@ -160,6 +161,7 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
         overall=plot([_predicted("predicted speed over the baseline", prediction)]),
         evidence=plot(evidence_of(prediction.changes)),
         prices=prices,
+        price_text=price_text,
         price_plot=plot(_price_lines(prices)),
         tree=tree(required, {str(c.name): str(c.version) for c in stack}),
     )
@@ -184,7 +186,7 @@ def _price_lines(prices: Iterable[Price]) -> list[Interval]:
     return [
         _predicted(f"without {price.constraint}", price.prediction)
         for price in prices
-        if price.binds and price.prediction is not None and price.prediction.changes
+        if price.prediction is not None and price.prediction.changes
     ]
 
 

@@ -30,16 +30,30 @@ def _price_lines(prices: Sequence[Price]) -> Iterator[str]:
         yield "the project has no constraints: every requirement admits every version"
         return
     for price in prices:
-        if price.obstacle:
-            yield f"{price.constraint} ({price.origin}): {price.obstacle}"
-        elif price.constraint.startswith("Python "):
-            yield f"{price.constraint} ({price.origin}): {_difference(price, 'gain')}"
-            yield f"    with it: {_changes(price.changes)}"
-        elif price.binds:
-            yield f"`{price.constraint}` ({price.origin}): {_difference(price, 'cost')}"
-            yield f"    without it: {_changes(price.changes)}"
-        else:
-            yield f"`{price.constraint}` ({price.origin}): no cost, the score is not better without it"
+        yield f"{_quoted(price)} ({price.origin}): {price_text(price)}"
+        if price.changes:
+            yield f"    {'with' if _is_interpreter(price) else 'without'} it: {_changes(price.changes)}"
+
+
+def price_text(price: Price) -> str:
+    """Return what a constraint costs, what another interpreter gains, or why it is unknown."""
+    if price.obstacle:
+        return price.obstacle
+    if not price.changes:
+        return (
+            "no gain, the stack is the same with it"
+            if _is_interpreter(price)
+            else "no cost, the stack is the same without it"
+        )
+    return _difference(price, "gain" if _is_interpreter(price) else "cost")
+
+
+def _quoted(price: Price) -> str:
+    return price.constraint if price.obstacle or _is_interpreter(price) else f"`{price.constraint}`"
+
+
+def _is_interpreter(price: Price) -> bool:
+    return price.constraint.startswith("Python ")
 
 
 def _difference(price: Price, kind: str) -> str:

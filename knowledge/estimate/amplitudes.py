@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from knowledge.estimate.evidence import Contrast
@@ -53,6 +53,8 @@ class Amplitudes:
         widening: Factor on standard deviations that calibrates the intervals of held-out versions; at least 1, so that
             estimates are never more certain than the measurements.
         likelihood: Log marginal likelihood, including the priors.
+        discrepancies: Standard deviation of log ratios of whole programs beyond predictions from ``operations``, from
+            other ``models``, and from other ``sizes`` of a model (:mod:`knowledge.estimate.discrepancy`).
     """
 
     parts: tuple[float, ...]
@@ -64,6 +66,7 @@ class Amplitudes:
     spans: Spans
     widening: float
     likelihood: float
+    discrepancies: Mapping[str, float] = field(default_factory=dict)
 
 
 def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:

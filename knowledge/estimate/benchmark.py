@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.compare import Comparison, compare_block
+from knowledge.estimate.evidence import Contrast, contrast_of
 from knowledge.store.base import KnowledgeBase
 
 
@@ -23,3 +24,14 @@ def benchmark_comparisons(store: KnowledgeBase, identity: str) -> tuple[Comparis
     """
     observations = store.observations(indicator=BENCHMARK)
     return compare_block(o for o in observations if o.indicator.parameters.get("identity") == identity)
+
+
+def benchmark_contrasts(store: KnowledgeBase, identity: str) -> tuple[Contrast, ...]:
+    """Return the measured ratios of a benchmark as evidence for its project.
+
+    Args:
+        store: The knowledge base.
+        identity: Identity of the benchmark.
+    """
+    contrasts = (contrast_of(comparison, 0.0) for comparison in benchmark_comparisons(store, identity))
+    return tuple(contrast for contrast in contrasts if contrast is not None)

@@ -22,7 +22,7 @@ _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 FAILURE_TRUST = 0.5
 """Minimum trust in a source whose reports of versions that do not run are used."""
 _KIND = "evidence"
-FORMAT = 7
+FORMAT = 8
 """Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed."""
 _QUANTILE = 1.959964
 LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
@@ -179,13 +179,17 @@ def evidence_of(observations: Iterable[Observation]) -> BlockEvidence:
     """Return the evidence of observations; a project's own benchmark says nothing about other projects."""
     observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
     shares = common_shares(observations)
-    contrasts = (_contrast(c, shares.get(c.block, 0.0)) for c in compare_block(observations))
+    contrasts = (contrast_of(c, shares.get(c.block, 0.0)) for c in compare_block(observations))
     runs = {_run(o): None for o in observations if o.stack.version_of(o.framework) is not None}
     return BlockEvidence(contrasts=tuple(c for c in contrasts if c is not None), runs=tuple(runs))
 
 
-def _contrast(c: Comparison, common_share: float) -> Contrast | None:
+def contrast_of(c: Comparison, common_share: float) -> Contrast | None:
     """Return the contrast of a comparison.
+
+    Args:
+        c: The comparison.
+        common_share: Share of the error's variance that all indicators of the arm have in common.
 
     Returns:
         None if a version is unknown, the frameworks differ, the rounds are too few or too noisy, or the ratio

@@ -68,11 +68,15 @@ class Speeds(NamedTuple):
         means: Means (n,).
         sums: The parts' gains over the anchor, weighted by their shares of the time at each stack.
         widening: Factor of all standard deviations.
+        programs: Version and settings of each stack.
+        discrepancy: Standard deviation of the gain of one version or setting over another, beyond that of the parts.
     """
 
     means: Array
     sums: Sums
     widening: float
+    programs: Sequence[tuple[object, ...]]
+    discrepancy: float
 
     def gain(self, one: int, other: int) -> PredictedGain:
         """Return the gain of one stack over another; stacks are given by their indices."""
@@ -81,6 +85,8 @@ class Speeds(NamedTuple):
     def gains(self, ones: Sequence[int], others: Sequence[int]) -> list[PredictedGain]:
         """Return the gains of pairs of stacks."""
         variances = self.widening**2 * self.sums.variances(ones, others)
+        differ = [self.programs[one] != self.programs[other] for one, other in zip(ones, others, strict=True)]
+        variances[differ] += self.discrepancy**2
         means = self.means[list(ones)] - self.means[list(others)]
         return [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(means, variances, strict=True)]
 
@@ -89,7 +95,14 @@ class FrameworkModel:
     """Model of one framework, for a workload on a machine."""
 
     def __init__(
-        self, name: str, process: GaussianProcess, shares: Shares, machine: Machine, *, basis: str = OPERATIONS
+        self,
+        name: str,
+        process: GaussianProcess,
+        shares: Shares,
+        machine: Machine,
+        *,
+        basis: str = OPERATIONS,
+        discrepancy: float = 0.0,
     ) -> None:
         """Create the model.
 
@@ -99,12 +112,14 @@ class FrameworkModel:
             shares: Shares of the workload's time.
             machine: The machine that predictions are for.
             basis: List of the workload's parts that the shares come from.
+            discrepancy: Standard deviation of the gain of a whole program beyond that of the parts.
         """
         self._name = name
         self._process = process
         self._shares = shares
         self._machine = machine
         self.basis = basis
+        self._discrepancy = discrepancy
         self._representatives: dict[tuple[str, Version], str] = {}
 
     @cached_property
@@ -140,6 +155,7 @@ class FrameworkModel:
         """Return the speeds of stacks, for the workload or for other parts."""
         import numpy as np
 
+        discrepancy = 0.0 if shares else self._discrepancy
         shares = shares or self._shares
         posterior = self._process.posterior([*sides, self.anchor], list(shares), self._machine)
         levels = posterior.levels()
@@ -150,6 +166,8 @@ class FrameworkModel:
             means=-np.log(totals),
             sums=posterior.sums(np.vstack([weights, weights[:1]]), len(sides)),
             widening=self._process.amplitudes.widening,
+            programs=[(side.version, tuple(sorted(side.settings.items()))) for side in sides],
+            discrepancy=discrepancy,
         )
 
     def gains(

@@ -24,7 +24,7 @@ from knowledge.estimate.interface import (
     ScoreTerms,
 )
 from knowledge.estimate.posterior import PosteriorEstimator
-from knowledge.estimate.workloads import Workload, workload_catalogue
+from knowledge.estimate.workloads import Workload, workload_catalogue, workload_of_benchmark
 
 if TYPE_CHECKING:
     from knowledge.estimate.framework_model import FrameworkModel
@@ -96,12 +96,28 @@ class KindsEstimator:
 
 
 def make_estimator(
-    models: ModelCache, *, hardware: HardwareProfile, workload: Workload | None, frameworks: Collection[str]
+    models: ModelCache,
+    *,
+    hardware: HardwareProfile,
+    workload: Workload | None,
+    frameworks: Collection[str],
+    benchmark: str = "",
 ) -> PosteriorEstimator | KindsEstimator:
-    """Return the estimator for a workload, or for all kinds of workloads."""
+    """Return the estimator for a workload, or for all kinds of workloads.
+
+    Args:
+        models: Models of the frameworks.
+        hardware: The machine.
+        workload: The workload, if one is selected.
+        frameworks: Distributions that provide frameworks.
+        benchmark: Identity of the project's own benchmark, whose ratios come before every other measurement.
+    """
+    own = models.benchmark(benchmark) if benchmark else ()
+    if own:
+        workload = workload_of_benchmark(workload)
     if workload is None:
         return KindsEstimator(models, hardware=hardware, frameworks=frameworks)
-    return PosteriorEstimator(models, hardware=hardware, workload=workload, frameworks=frameworks)
+    return PosteriorEstimator(models, hardware=hardware, workload=workload, frameworks=frameworks, benchmark=own)
 
 
 def _least(every: Sequence[FrameworkGains]) -> FrameworkGains:

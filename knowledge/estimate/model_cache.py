@@ -16,6 +16,7 @@ from typing import Any
 
 from knowledge.domain.identity import content_hash
 from knowledge.estimate.amplitudes import Amplitudes
+from knowledge.estimate.benchmark import benchmark_contrasts
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
 from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, RunOutcome, Side, load_evidence
 from knowledge.estimate.gaussian_process import MOST_CONTRASTS, GaussianProcess
@@ -36,12 +37,22 @@ class ModelCache:
         self._store = store
         self._read: dict[str, dict[str, Any]] = {}
 
-    def process(self, framework: str, device: str) -> GaussianProcess | None:
-        """Return the Gaussian process of a framework; none if its versions were not compared."""
-        contrasts = _unpacked(self._record(framework, device)["contrasts"])
+    def process(self, framework: str, device: str, own: Sequence[Contrast] = ()) -> GaussianProcess | None:
+        """Return the Gaussian process of a framework; none if its versions were not compared.
+
+        Args:
+            framework: The framework.
+            device: ``cpu`` or ``cuda``.
+            own: Contrasts of a project's own benchmark, which are not in the cache.
+        """
+        contrasts = (*_unpacked(self._record(framework, device)["contrasts"]), *own)
         if not any(c.side.version != c.reference.version for c in contrasts):
             return None
         return GaussianProcess(contrasts, shipped_amplitudes(framework, device))
+
+    def benchmark(self, identity: str) -> tuple[Contrast, ...]:
+        """Return the measured ratios of a project's own benchmark, which are not cached."""
+        return benchmark_contrasts(self._store, identity)
 
     def runs(self, framework: str, device: str) -> tuple[RunOutcome, ...]:
         """Return which versions ran, and which failed."""

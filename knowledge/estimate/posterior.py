@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
-from knowledge.estimate.evidence import Machine, RunOutcome, machine_of
+from knowledge.estimate.evidence import Contrast, Machine, RunOutcome, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.interface import (
     CONFIDENCE,
@@ -38,12 +38,28 @@ class PosteriorEstimator:
     """The estimator for one machine and one workload; see :class:`knowledge.estimate.interface.Estimator`."""
 
     def __init__(
-        self, models: ModelCache, *, hardware: HardwareProfile, workload: Workload, frameworks: Collection[str]
+        self,
+        models: ModelCache,
+        *,
+        hardware: HardwareProfile,
+        workload: Workload,
+        frameworks: Collection[str],
+        benchmark: Sequence[Contrast] = (),
     ) -> None:
+        """Create the estimator.
+
+        Args:
+            models: Models of the frameworks.
+            hardware: The machine.
+            workload: The workload.
+            frameworks: Distributions that provide frameworks.
+            benchmark: Measured ratios of the project's own benchmark.
+        """
         self._models = models
         self._hardware = hardware
         self._workload = workload
         self._frameworks = frozenset(frameworks)
+        self._benchmark = benchmark
         self._modelled: dict[str, FrameworkModel | None] = {}
 
     def failures(self, name: str) -> Mapping[str, str]:
@@ -150,12 +166,21 @@ class PosteriorEstimator:
         if name not in self._modelled:
             device = self._device(name)
             machine = machine_of(self._hardware, device)
-            process = self._models.process(name, device)
+            own = [c for c in self._benchmark if c.framework == name]
+            process = self._models.process(name, device, own)
             self._modelled[name] = None
             if process:
                 basis, shares = time_shares(process.contrasts, self._workload, process.amplitudes, machine)
                 if shares:
-                    self._modelled[name] = FrameworkModel(name, process, shares, machine, basis=basis)
+                    discrepancies = process.amplitudes.discrepancies
+                    self._modelled[name] = FrameworkModel(
+                        name,
+                        process,
+                        shares,
+                        machine,
+                        basis=basis,
+                        discrepancy=discrepancies.get(self._workload.discrepancy(basis), 0.0),
+                    )
         return self._modelled[name]
 
 

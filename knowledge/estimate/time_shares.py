@@ -13,7 +13,7 @@ from typing import NamedTuple
 from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.kernel import PARTS
-from knowledge.estimate.workloads import Workload
+from knowledge.estimate.workloads import PROFILE, Part, Workload
 
 
 class TimeShares(NamedTuple):
@@ -21,6 +21,7 @@ class TimeShares(NamedTuple):
 
     Attributes:
         basis: List of the workload's parts that they come from, such as ``operations``; empty if nothing was compared.
+            In a ``profile``, shares of parts that were not compared are included.
         shares: Share of each indicator, by label and family; they sum to 1, or there are none.
     """
 
@@ -49,6 +50,8 @@ def time_shares(
         if (not workload.backends or c.backend in workload.backends) and c.side.version != c.reference.version
     ]
     for basis, parts in workload.parts.items():
+        if basis == PROFILE:
+            return TimeShares(basis, _profiled_shares(parts, contrasts) if rows else {})
         compared = [(part, [c for c in rows if part.matches(c.label, c.family)]) for part in parts]
         total = sum(part.share for part, members in compared if members)
         shares: dict[tuple[str, str], float] = {}
@@ -72,6 +75,30 @@ def time_shares(
         if shares:
             return TimeShares(basis, shares)
     return TimeShares("", {})
+
+
+def _profiled_shares(parts: Sequence[Part], contrasts: Sequence[Contrast]) -> dict[tuple[str, str], float]:
+    """Return the share of each part of a profile, by its exact label.
+
+    A part that was not compared has a label of its own: the Gaussian process predicts it from other sizes of its
+    indicator, from other indicators if there are none, and with the uncertainty of both.
+    """
+    measured: dict[tuple[str, str, str], str] = {}
+    versions: dict[str, str] = {}
+    for c in contrasts:
+        name, _, rest = c.label.partition("[")
+        sizes, _, rest = rest.partition("]")
+        words = ",".join(word for word in sizes.split(",") if not word.startswith("algorithm="))
+        measured[c.family, words, rest.split()[0]] = c.label
+        versions[c.family] = max(versions.get(c.family, name), name, key=lambda text: (len(text), text))
+    shares: dict[tuple[str, str], float] = {}
+    for part in parts:
+        words = ",".join(f"{name}={value}" for name, value in sorted(part.parameters.items()))
+        name = versions.get(part.indicator, part.indicator)
+        label = measured.get((part.indicator, words, part.dtype), f"{name}[{words}] {part.dtype}")
+        key = label, part.indicator
+        shares[key] = shares.get(key, 0.0) + part.share
+    return shares
 
 
 def _information(contrasts: Iterable[Contrast], amplitudes: Amplitudes, machine: Machine) -> float:

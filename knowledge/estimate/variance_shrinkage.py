@@ -18,9 +18,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_FEWEST = 6
+FEWEST = 6
 """Minimum number of variances from which their scatter is estimated."""
-_COMMON = 0.25
+ONE_REFERENCE = 0.25
 """Correlation of two variances of ratios to one reference that is as noisy as the arms: the ratios' own is 1/2."""
 
 
@@ -42,20 +42,21 @@ class Prior:
         return (self.degrees * self.variance + degrees * variance) / total, total
 
 
-def estimate_prior(variances: Sequence[tuple[float, float]]) -> Prior:
-    """Estimate the common prior of the variances of one indicator's arms, from the moments of their logarithms.
+def estimate_prior(variances: Sequence[tuple[float, float]], *, correlation: float = ONE_REFERENCE) -> Prior:
+    """Estimate the common prior of variances of ratios, from the moments of their logarithms.
 
     Args:
-        variances: Variances of ratios to one reference, each with its degrees of freedom; zeros are ignored.
+        variances: The variances, each with its degrees of freedom; zeros are ignored.
+        correlation: Correlation of two of them.
     """
     from scipy.special import digamma
 
     positive = [(v, d) for v, d in variances if v > 0 and d > 0]
-    if len(positive) < _FEWEST:
+    if len(positive) < FEWEST:
         return Prior()
     centred = [math.log(v) - float(digamma(d / 2)) + math.log(d / 2) for v, d in positive]
     chance = statistics.fmean(_trigamma(d / 2) for _, d in positive)
-    own, common = (1 - _COMMON) * chance, _COMMON * chance
+    own, common = (1 - correlation) * chance, correlation * chance
     excess = max(0.0, statistics.variance(centred) - own)
     # The log of a true variance differs from the mean of the logarithms by its own excess and by the error of the mean.
     half = _inverse_trigamma(excess + common + (own + excess) / len(positive))

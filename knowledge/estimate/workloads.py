@@ -11,9 +11,17 @@ from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import hash_of_text
+from knowledge.domain.observation import BENCHMARK
+from knowledge.domain.workload import ProfiledWorkload
 
-MODELS, STEPS, OPERATIONS = "models", "steps", "operations"
-"""Names of the lists of parts, in their order of preference."""
+OWN, MODELS, STEPS, OPERATIONS = "benchmark", "models", "steps", "operations"
+"""Names of the lists of parts, in their order of preference; the first is a project's own benchmark."""
+SIZES = "sizes"
+"""Name of the discrepancy between sizes of one model."""
+PROFILE = "profile"
+"""Name of the list of parts of a profiled workload."""
+UNATTRIBUTED = "unattributed"
+"""Indicator of the time of a profiled workload that no part stands for: nothing measures it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +32,13 @@ class Part:
         indicator: Name of the indicator that stands for it.
         parameters: Parameters that a size of the indicator must have, such as the model; empty for all sizes.
         share: Share of the workload's time.
+        dtype: Element type that it must have; empty for all.
     """
 
     indicator: str
     parameters: Mapping[str, str]
     share: float
+    dtype: str = ""
 
     def matches(self, label: str, family: str) -> bool:
         """Whether a size of an indicator stands for this part.
@@ -62,6 +72,18 @@ class Workload:
     backends: tuple[str, ...]
     source: str
     is_kind: bool = False
+
+    def discrepancy(self, basis: str) -> str:
+        """Return which discrepancy a prediction has; empty if the project's own benchmark was measured.
+
+        Args:
+            basis: List of the parts that the prediction comes from.
+        """
+        if basis == OWN:
+            return ""
+        if basis == MODELS:
+            return MODELS if self.is_kind else SIZES
+        return MODELS if basis == STEPS else OPERATIONS
 
 
 @lru_cache(maxsize=1)
@@ -98,6 +120,50 @@ def operation_parts(shares: Mapping[str, float]) -> tuple[Part, ...]:
     """Return single operations of any size as parts, from their shares of the time, which need not sum to 1."""
     total = sum(shares.values())
     return tuple(Part(indicator=name, parameters={}, share=share / total) for name, share in sorted(shares.items()))
+
+
+def workload_of_profile(profile: ProfiledWorkload, *, backend: str) -> Workload:
+    """Return a profiled workload as a workload; time that no part stands for belongs to no indicator.
+
+    Args:
+        profile: The profiled workload.
+        backend: Backend of its framework.
+    """
+    parts = [
+        Part(
+            indicator=part.indicator,
+            # Indicators without a parameter for it measure the forward pass.
+            parameters={k: str(v) for k, v in part.parameters.items()}
+            | ({"direction": "backward"} if part.direction == "backward" else {}),
+            share=part.share,
+            dtype=part.dtype or "float32",
+        )
+        for part in profile.parts
+    ]
+    parts.append(Part(indicator=UNATTRIBUTED, parameters={}, share=profile.unattributed))
+    return Workload(
+        name=profile.name,
+        summary=f"profile of {' '.join(profile.command) or profile.source}",
+        parts={PROFILE: tuple(part for part in parts if part.share > 0)},
+        backends=(backend,),
+        source="profile",
+    )
+
+
+def workload_of_benchmark(other: Workload | None) -> Workload:
+    """Return the workload of a project whose own benchmark was measured.
+
+    Args:
+        other: Workload of the frameworks that the benchmark was not measured with.
+    """
+    parts = {OWN: (Part(indicator=BENCHMARK, parameters={}, share=1.0),)}
+    return Workload(
+        name=BENCHMARK,
+        summary="the project's own benchmark",
+        parts={**parts, **(other.parts if other else {})},
+        backends=other.backends if other else (),
+        source="measured",
+    )
 
 
 def one_indicator(name: str) -> Workload:

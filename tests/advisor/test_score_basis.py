@@ -28,7 +28,7 @@ def stack(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_text_report_names_measured_and_unmeasured_packages(stack: Path, advisor_here: Advisor) -> None:
-    result = advisor_here(*ARGUMENTS, "--workload", "equal")
+    result = advisor_here(*ARGUMENTS)
 
     lines = result.stdout.splitlines()
     place = next(place for place, line in enumerate(lines) if line.startswith("score "))
@@ -41,7 +41,7 @@ def test_the_text_report_names_measured_and_unmeasured_packages(stack: Path, adv
 
 
 def test_the_json_report_lists_all_packages_of_the_stack(stack: Path, advisor_here: Advisor) -> None:
-    result = advisor_here(*ARGUMENTS, "--workload", "equal", "--format", "json")
+    result = advisor_here(*ARGUMENTS, "--format", "json")
 
     assert json.loads(result.stdout)["score"] == {
         "criteria": ["rules", "speed", "freshness-direct", "freshness"],
@@ -69,7 +69,7 @@ def test_an_objective_without_speed_is_reported(stack: Path, advisor_here: Advis
 
 
 def test_the_html_report_states_the_same(stack: Path, advisor_here: Advisor) -> None:
-    page = advisor_here(*ARGUMENTS, "--workload", "equal", "--format", "html").stdout
+    page = advisor_here(*ARGUMENTS, "--format", "html").stdout
 
     assert "<b>optimal for the score</b>" in page
     assert "<code>numpy</code>, <code>tensorflow-cpu</code> measured on comparable hardware" in page

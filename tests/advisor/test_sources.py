@@ -16,7 +16,6 @@ PROGRAMS = {
     "transformer-training": "import transformers\nt = transformers.Trainer(model=m)\n",
     "recommender-training": "import torch\ne = torch.nn.EmbeddingBag(4, 4)\nloss.backward()\n",
     "unet3d-training": "import torch\nc = torch.nn.Conv3d(1, 1, 3)\nloss(c).backward()\n",
-    "inference": "import onnxruntime\ns = onnxruntime.InferenceSession('m.onnx')\n",
     "numeric": "import numpy as np\nprint(np.zeros(3))\n",
 }
 
@@ -52,7 +51,13 @@ def test_shell_commands_and_text_of_a_notebook_are_ignored(tmp_path: Path) -> No
     proposal = propose_workload(tmp_path)
 
     assert proposal is not None
-    assert proposal.workload == "rnnt-inference"
+    assert proposal.workload == "recurrent-inference"
+
+
+def test_an_exported_graph_indicates_no_kind(tmp_path: Path) -> None:
+    (tmp_path / "serve.py").write_text("import onnxruntime\ns = onnxruntime.InferenceSession('m.onnx')\n")
+
+    assert propose_workload(tmp_path) is None
 
 
 def test_files_of_environments_and_tests_are_not_read(tmp_path: Path) -> None:

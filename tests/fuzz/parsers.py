@@ -87,7 +87,7 @@ def _read_project(folder: Path) -> None:
     target = TargetOptions(hardware="cpu-zen4", python="3.12", platform="manylinux_2_28_x86_64")
     project = load_project(files, report=False)
     select_targets(target, project)
-    context = prepare_target(files, project, target, ResolutionOptions(workload="equal"))
+    context = prepare_target(files, project, target, ResolutionOptions(workload="numeric"))
     read_project_policy(project, folder)
     read_switches(folder, project.settings.get("settings", {}))
     make_client(IndexOptions(cache_directory=folder / "cache", offline=True), folder, project).close()

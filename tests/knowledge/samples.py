@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import PackageVersion, make_stack
+from knowledge.hardware.profiles import find_profile
+from pi_runners.vocabulary import FRAMEWORKS
 
 MACHINE = HardwareProfile(
     name="made-up", cpu=Cpu(architecture="x86_64", microarchitecture="zen4", vendor="AuthenticAMD"), libc="glibc"
@@ -54,3 +57,24 @@ def block(ratios: dict[str, float], *, rounds: int = 6, drift: float = 0.0, name
         for arm, (version, ratio) in enumerate(ratios.items()):
             level = 1.0 + drift * number + noise[(number + 3 * arm) % len(noise)]
             yield observation(version, seconds=level / ratio, round=number, arm=arm, reference=arm == 0, block=name)
+
+
+def invented_blocks(framework: str, ratios: dict[str, float], *, device: str, hardware: str) -> Iterator[Observation]:
+    """Yield invented blocks in which versions of a framework have given ratios of speed, at several indicators.
+
+    Args:
+        framework: Distribution that provides the framework.
+        ratios: Speed of each version relative to the first one.
+        device: ``cpu`` or ``cuda``.
+        hardware: Name or file of a hardware profile.
+    """
+    machine = find_profile(hardware)
+    backend = FRAMEWORKS[framework]
+    for name in ("matmul", "sort", "elementwise", "training_step"):
+        run = IndicatorRun(name=name, version=1, backend=backend, device=device, dtype="float32", parameters={"m": 8})
+        for observation in block(ratios, rounds=8, name=f"made-up-{framework}-{name}"):
+            version = observation.stack.version_of("numpy") or ""
+            stack = make_stack(
+                [PackageVersion(name=framework, version=version)], python="3.12.0", platform="manylinux_2_28_x86_64"
+            )
+            yield replace(observation, indicator=run, framework=framework, stack=stack, hardware=machine)

@@ -11,37 +11,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from knowledge.domain.observation import IndicatorRun, Observation
-from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.model_cache import ModelCache
-from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.environment import find_uv
 from pi_runners.vocabulary import FRAMEWORKS
 from tests.conftest import Advisor
-from tests.knowledge.samples import block
+from tests.knowledge.samples import invented_blocks
 from tests.package_index import PackageIndex
 
 HERE = Path(__file__).parent
-
-
-def invented_blocks(framework: str, ratios: dict[str, float], *, device: str, hardware: str) -> Iterator[Observation]:
-    """Yield invented blocks in which versions of a framework have given ratios of speed."""
-    machine = find_profile(hardware)
-    for name in ("matmul", "sort", "elementwise", "training_step"):
-        run = IndicatorRun(name=name, version=1, backend=framework, device=device, dtype="float32", parameters={"m": 8})
-        for observation in block(ratios, rounds=8, name=f"made-up-{framework}-{name}"):
-            version = observation.stack.version_of("numpy") or ""
-            stack = make_stack(
-                [PackageVersion(name=framework, version=version)], python="3.12.0", platform="manylinux_2_28_x86_64"
-            )
-            yield replace(observation, indicator=run, framework=framework, stack=stack, hardware=machine)
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,12 @@ from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.client import IndexClient
 from advisor.project.locks import read_lock
+from knowledge.store.engine import open_knowledge_base
 from tests.advisor.factories import build_client, build_problem
 from tests.advisor.gate.lock_texts import SDIST, WHEEL, WINDOWS, Compare, Document, Found
 from tests.advisor.gate.steps import Run
 from tests.conftest import Advisor
+from tests.knowledge.samples import invented_blocks
 from tests.package_index import PackageIndex
 
 
@@ -45,6 +47,14 @@ def project(no_index_configuration: None, index: PackageIndex, tmp_path: Path, a
     result = advisor_here("advise")
     assert result.returncode == 0, result.stderr
     return folder
+
+
+@pytest.fixture
+def slow_tensorflow(advisor_here: Advisor, tmp_path: Path) -> None:
+    """Invented measurements in which TensorFlow 2.12 takes a fifth longer than 2.20, and 2.15 as long as that."""
+    ratios = {"2.20.0": 1.0, "2.12.1": 0.83, "2.15.1": 1.0}
+    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
+        store.add(invented_blocks("tensorflow", ratios, device="cpu", hardware="cpu-zen4"))
 
 
 @pytest.fixture

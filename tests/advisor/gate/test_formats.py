@@ -30,7 +30,7 @@ def failing(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "requirements.txt").write_text("tensorflow-cpu==2.15.1\nnumpy==2.0.2\n")
     (tmp_path / "pyproject.toml").write_text(
         f'[tool.uv]\nindex-url = "{index.url}"\n[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\n'
-        'workload = "equal"\n[tool.advisor.gate]\n'
+        'workload = "cnn-training"\n[tool.advisor.gate]\n'
         'ignore = [{ code = "ADV013", reason = "a | <b>, 100% \\"sure\\": & <script>alert(1)</script>" }]\n'
     )
     return tmp_path

@@ -14,17 +14,26 @@ from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
 RATIO = re.compile(r"\d\.\d{3}x")
-ARGUMENTS = ("--workload", "equal", "--current", "requirements.txt", "-r", "loose.txt", "--base", "before.txt")
+ARGUMENTS = (
+    "--workload",
+    "transformer-training",
+    "--current",
+    "requirements.txt",
+    "-r",
+    "loose.txt",
+    "--base",
+    "before.txt",
+)
 
 
 @pytest.fixture
-def stacks(project: Path, index: PackageIndex) -> Path:
+def stacks(project: Path, index: PackageIndex, slow_tensorflow: None) -> Path:
     """A project with TensorFlow and NumPy, which have been measured on its target."""
     for version in ("2.12.1", "2.15.1", "2.20.0"):
-        index.add("tensorflow-cpu", version, code="")
+        index.add("tensorflow", version, code="")
     for version in ("1.26.4", "2.0.2"):
         index.add("numpy", version, code="")
-    (project / "loose.txt").write_text("tensorflow-cpu\nnumpy\n")
+    (project / "loose.txt").write_text("tensorflow\nnumpy\n")
     return project
 
 
@@ -36,7 +45,7 @@ def write_locks(project: Path, *, before: str, after: str) -> None:
 
 @pytest.mark.parametrize("format", ["text", "markdown", "html"])
 def test_an_unchanged_lock_lists_no_ratios(stacks: Path, advisor_here: Advisor, format: str) -> None:
-    write_locks(stacks, before="tensorflow-cpu==2.20.0 numpy==2.0.2", after="tensorflow-cpu==2.20.0 numpy==2.0.2")
+    write_locks(stacks, before="tensorflow==2.20.0 numpy==2.0.2", after="tensorflow==2.20.0 numpy==2.0.2")
 
     report = advisor_here("check", *ARGUMENTS, "--format", format).stdout
 
@@ -46,7 +55,7 @@ def test_an_unchanged_lock_lists_no_ratios(stacks: Path, advisor_here: Advisor, 
 
 
 def test_a_significant_change_lists_its_ratios(stacks: Path, advisor_here: Advisor, check: Run) -> None:
-    write_locks(stacks, before="tensorflow-cpu==2.12.1 numpy==1.26.4", after="tensorflow-cpu==2.20.0 numpy==1.26.4")
+    write_locks(stacks, before="tensorflow==2.12.1 numpy==1.26.4", after="tensorflow==2.20.0 numpy==1.26.4")
 
     text = advisor_here("check", *ARGUMENTS).stdout
     comparison = check(*ARGUMENTS)["targets"][0]["base"]
@@ -58,7 +67,7 @@ def test_a_significant_change_lists_its_ratios(stacks: Path, advisor_here: Advis
 
 
 def test_a_lock_that_cannot_run_is_not_predicted(stacks: Path, advisor_here: Advisor, check: Run) -> None:
-    write_locks(stacks, before="tensorflow-cpu==2.20.0 numpy==2.0.2", after="tensorflow-cpu==2.15.1 numpy==2.0.2")
+    write_locks(stacks, before="tensorflow==2.20.0 numpy==2.0.2", after="tensorflow==2.15.1 numpy==2.0.2")
 
     text = advisor_here("check", *ARGUMENTS).stdout
     target = check(*ARGUMENTS)["targets"][0]
@@ -76,11 +85,11 @@ def test_a_lock_with_an_unmet_requirement_is_not_predicted(
     stacks: Path, advisor_here: Advisor, index: PackageIndex
 ) -> None:
     index.add("a", "3.0", ["numpy>=2.0"], code="")
-    (stacks / "loose.txt").write_text("tensorflow-cpu\nnumpy\na\n")
+    (stacks / "loose.txt").write_text("tensorflow\nnumpy\na\n")
     write_locks(
         stacks,
-        before="tensorflow-cpu==2.12.1 numpy==2.0.2 a==3.0",
-        after="tensorflow-cpu==2.12.1 numpy==1.26.4 a==3.0",
+        before="tensorflow==2.12.1 numpy==2.0.2 a==3.0",
+        after="tensorflow==2.12.1 numpy==1.26.4 a==3.0",
     )
 
     report = advisor_here("check", *ARGUMENTS, "--format", "markdown").stdout
@@ -90,7 +99,7 @@ def test_a_lock_with_an_unmet_requirement_is_not_predicted(
 
 
 def test_a_base_that_cannot_run_is_not_predicted(stacks: Path, advisor_here: Advisor, check: Run) -> None:
-    write_locks(stacks, before="tensorflow-cpu==2.15.1 numpy==2.0.2", after="tensorflow-cpu==2.20.0 numpy==2.0.2")
+    write_locks(stacks, before="tensorflow==2.15.1 numpy==2.0.2", after="tensorflow==2.20.0 numpy==2.0.2")
 
     text = advisor_here("check", *ARGUMENTS).stdout
     target = check(*ARGUMENTS)["targets"][0]
@@ -101,7 +110,7 @@ def test_a_base_that_cannot_run_is_not_predicted(stacks: Path, advisor_here: Adv
 
 
 def test_an_error_that_the_policy_ignores_does_not_prevent_a_prediction(stacks: Path, advisor_here: Advisor) -> None:
-    write_locks(stacks, before="tensorflow-cpu==2.20.0 numpy==2.0.2", after="tensorflow-cpu==2.15.1 numpy==2.0.2")
+    write_locks(stacks, before="tensorflow==2.20.0 numpy==2.0.2", after="tensorflow==2.15.1 numpy==2.0.2")
     with (stacks / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.gate]\nignore = [{ code = "ADV006", reason = "not imported" }]\n')
 
@@ -112,7 +121,7 @@ def test_an_error_that_the_policy_ignores_does_not_prevent_a_prediction(stacks: 
 
 
 def test_an_update_of_a_lock_that_cannot_run_has_no_prediction(stacks: Path, advisor_here: Advisor) -> None:
-    write_locks(stacks, before="", after="tensorflow-cpu==2.15.1 numpy==2.0.2")
+    write_locks(stacks, before="", after="tensorflow==2.15.1 numpy==2.0.2")
 
     result = advisor_here("advise", "--update", "--dry-run", *ARGUMENTS[:-2], "--pr-body", "body.md")
 
@@ -126,19 +135,28 @@ def test_the_findings_about_speed_say_which_findings_prevent_them(code: str) -> 
 
 
 def test_an_update_of_pins_is_checked_like_the_pins_without_unlisted_dependencies(
-    project: Path, index: PackageIndex, advisor_here: Advisor
+    project: Path, index: PackageIndex, advisor_here: Advisor, slow_tensorflow: None
 ) -> None:
     # TensorFlow 2.12 requires JAX, which the pins do not list: with it, the predicted gap is smaller than allowed.
-    index.add("tensorflow-cpu", "2.12.1", ["jax", "numpy<2"])
-    index.add("tensorflow-cpu", "2.20.0", ["numpy"])
+    index.add("tensorflow", "2.12.1", ["jax", "numpy<2"])
+    index.add("tensorflow", "2.20.0", ["numpy"])
     index.add("jax", "0.4.29")
     index.add("numpy", "1.26.4")
     index.add("numpy", "2.0.2")
     (project / "pyproject.toml").write_text("[tool.advisor.gate]\nmax-gap = 0.09\n")
     (project / "pylock.toml").unlink()
     pins = project / "requirements.txt"
-    pins.write_text("tensorflow-cpu==2.12.1\nnumpy==1.26.4\n")
-    options = ("--workload", "equal", "--hardware", "cpu-zen4", "--python", "3.12", "--index-url", index.url)
+    pins.write_text("tensorflow==2.12.1\nnumpy==1.26.4\n")
+    options = (
+        "--workload",
+        "transformer-training",
+        "--hardware",
+        "cpu-zen4",
+        "--python",
+        "3.12",
+        "--index-url",
+        index.url,
+    )
     before = advisor_here("check", ".", *options)
 
     update = advisor_here("advise", ".", "--update", *options)
@@ -146,6 +164,6 @@ def test_an_update_of_pins_is_checked_like_the_pins_without_unlisted_dependencie
 
     assert (before.returncode, "ADV008" in before.stdout) == (1, True), before.stdout + before.stderr
     assert update.returncode == 0, update.stderr
-    assert "tensorflow-cpu==2.20.0" in pins.read_text()
+    assert "tensorflow==2.20.0" in pins.read_text()
     assert "resolved ADV008" in update.stdout
     assert (after.returncode, "ADV008" in after.stdout) == (0, False)

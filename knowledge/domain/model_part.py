@@ -1,0 +1,20 @@
+"""A single operation of a whole model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartOfModel:
+    """A single operation of a whole model.
+
+    Attributes:
+        label: Label of its run.
+        calls: Calls in one call of the model.
+        flops: Floating-point operations of one call.
+    """
+
+    label: str
+    calls: int
+    flops: float

@@ -1,0 +1,155 @@
+"""How far the ratio of a whole model is from predictions by its parts, or by other models.
+
+A sum of the times of single operations leaves out what a framework does between them (fusion, memory, overhead), and
+one model is not another. The discrepancy is the standard deviation of the residuals beyond the noise of both sides. It
+is estimated from whole models whose parts were measured in the same block, and widens every prediction that has the
+same basis.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from knowledge.domain.model_part import PartOfModel
+from knowledge.domain.observation import Observation
+from knowledge.estimate.evidence import Contrast
+
+WHOLE_MODEL = "model"
+"""Name of the indicator of whole models."""
+LEAST_COVERED = 0.5
+"""Minimum share of a model's FLOP whose operations must have been measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """A prediction of the log speed-up of a whole model.
+
+    Attributes:
+        contrast: The measured ratio of the whole model.
+        predicted: Predicted log speed-up.
+        deviation: Standard deviation of the prediction that follows from the noise of the measured parts.
+    """
+
+    contrast: Contrast
+    predicted: float
+    deviation: float
+
+    @property
+    def excess(self) -> float:
+        """Squared residual less the variance of the noise."""
+        noise = self.contrast.error**2 + self.deviation**2
+        return (self.predicted - self.contrast.mean) ** 2 - noise
+
+
+def words_of(label: str) -> dict[str, str]:
+    """Return the parameters in the label of an indicator run, as text."""
+    words = label.partition("[")[2].partition("]")[0].split(",")
+    return dict(word.partition("=")[::2] for word in words)
+
+
+def reference_seconds(observations: Iterable[Observation]) -> dict[tuple[str, str], float]:
+    """Return the median seconds per call at the reference of each block, by block and label."""
+    medians: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for o in observations:
+        if o.reference and o.status == "ok":
+            medians[o.block, o.indicator.label].append(statistics.median(o.samples))
+    return {key: statistics.median(seconds) for key, seconds in medians.items()}
+
+
+def predictions_by_operations(
+    contrasts: Sequence[Contrast],
+    seconds: Mapping[tuple[str, str], float],
+    parts_of: Callable[[str], Sequence[PartOfModel]],
+) -> list[Residual]:
+    """Predict whole models by the sum of the times of their operations in the same block and arm.
+
+    Args:
+        contrasts: Contrasts of one framework.
+        seconds: Seconds at the references, as :func:`reference_seconds` returns them.
+        parts_of: Returns the operations of a whole model by the label of its run.
+
+    Returns:
+        Residuals of those whole models of which enough operations were measured.
+    """
+    measured = {(c.block, c.arm, c.label): c for c in contrasts if c.family != WHOLE_MODEL}
+    residuals = []
+    for whole in contrasts:
+        if whole.family != WHOLE_MODEL or whole.is_control:
+            continue
+        parts = parts_of(whole.label)
+        known = [
+            (part, measured[whole.block, whole.arm, part.label])
+            for part in parts
+            if (whole.block, whole.arm, part.label) in measured and (whole.block, part.label) in seconds
+        ]
+        covered = sum(part.calls * part.flops for part, _ in known)
+        if covered < LEAST_COVERED * sum(part.calls * part.flops for part in parts):
+            continue
+        before = [part.calls * seconds[whole.block, part.label] for part, _ in known]
+        after = [time * math.exp(-c.mean) for time, (_, c) in zip(before, known, strict=True)]
+        errors = [time / sum(after) * c.error for time, (_, c) in zip(after, known, strict=True)]
+        residuals.append(
+            Residual(
+                contrast=whole,
+                predicted=math.log(sum(before) / sum(after)),
+                deviation=math.sqrt(sum(error**2 for error in errors)),
+            )
+        )
+    return residuals
+
+
+def predictions_by_models(contrasts: Sequence[Contrast]) -> list[Residual]:
+    """Predict whole models by the mean of the other models of the same arm, in training or not.
+
+    Args:
+        contrasts: Contrasts of one framework.
+    """
+    return _predictions_by_others(
+        contrasts, lambda words: (words["mode"] == "training",), lambda words: (words["model"],)
+    )
+
+
+def predictions_by_sizes(contrasts: Sequence[Contrast]) -> list[Residual]:
+    """Predict whole models by the same model and mode at other sizes, of the same arm.
+
+    Args:
+        contrasts: Contrasts of one framework.
+    """
+    return _predictions_by_others(
+        contrasts, lambda words: (words["model"], words["mode"]), lambda words: tuple(sorted(words.items()))
+    )
+
+
+def _predictions_by_others(
+    contrasts: Sequence[Contrast],
+    group_of: Callable[[dict[str, str]], tuple[object, ...]],
+    member_of: Callable[[dict[str, str]], tuple[object, ...]],
+) -> list[Residual]:
+    """Predict whole models by the mean of the other members of their group in the same arm."""
+    groups: dict[tuple[object, ...], list[Contrast]] = defaultdict(list)
+    for c in contrasts:
+        if c.family == WHOLE_MODEL and not c.is_control:
+            groups[c.block, c.arm, group_of(words_of(c.label))].append(c)
+    residuals = []
+    for members in groups.values():
+        for whole in members:
+            own = member_of(words_of(whole.label))
+            others = [c for c in members if member_of(words_of(c.label)) != own]
+            if others:
+                deviation = math.sqrt(sum(c.error**2 for c in others)) / len(others)
+                mean = statistics.fmean(c.mean for c in others)
+                residuals.append(Residual(contrast=whole, predicted=mean, deviation=deviation))
+    return residuals
+
+
+def discrepancy(residuals: Sequence[Residual]) -> float:
+    """Return the standard deviation of residuals beyond the noise; 0 if the noise explains them.
+
+    Args:
+        residuals: At least one.
+    """
+    return math.sqrt(max(0.0, statistics.fmean(r.excess for r in residuals)))

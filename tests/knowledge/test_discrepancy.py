@@ -1,0 +1,92 @@
+"""Residuals of whole models, and the discrepancy that widens predictions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from packaging.version import Version
+
+from knowledge.domain.model_part import PartOfModel
+from knowledge.estimate.discrepancy import (
+    Residual,
+    discrepancy,
+    predictions_by_models,
+    predictions_by_operations,
+    predictions_by_sizes,
+)
+from knowledge.estimate.evidence import Contrast
+from knowledge.estimate.framework_model import FrameworkModel
+from knowledge.estimate.gaussian_process import GaussianProcess
+from tests.knowledge.test_gains import HERE, contrast, side
+
+NEW, OLD = side("2.9.0"), side("2.4.0")
+MATMUL, SORT = "matmul@1[n=4] float32 torch/cpu", "sort@1[n=8] float32 torch/cpu"
+
+
+def whole(mean: float, *, model: str = "resnet50", mode: str = "training", batch: int = 1) -> Contrast:
+    """Return the contrast of a whole model."""
+    label = f"model@1[batch={batch},mode={mode},model={model}] float32 torch/cpu"
+    return contrast(OLD, NEW, mean, 0.01, label=label)
+
+
+def test_a_model_is_predicted_by_the_sum_of_the_times_of_its_operations() -> None:
+    contrasts = [
+        whole(-0.5),
+        contrast(OLD, NEW, 0.0, 0.01, label=MATMUL),
+        contrast(OLD, NEW, -math.log(10), 0.01, label=SORT),
+    ]
+    seconds = {("b", MATMUL): 0.3, ("b", SORT): 0.1}
+    parts = [PartOfModel(label=MATMUL, calls=3, flops=1.0), PartOfModel(label=SORT, calls=1, flops=1.0)]
+
+    (residual,) = predictions_by_operations(contrasts, seconds, lambda _: parts)
+
+    # 0.9 s and 0.1 s become 0.9 s and 1 s.
+    assert residual.predicted == pytest.approx(-math.log(1.9))
+    assert residual.contrast is contrasts[0]
+
+
+def test_a_model_of_which_few_operations_were_measured_is_not_predicted() -> None:
+    contrasts = [whole(-0.5), contrast(OLD, NEW, 0.0, 0.01, label=MATMUL)]
+    parts = [PartOfModel(label=MATMUL, calls=1, flops=1.0), PartOfModel(label=SORT, calls=1, flops=2.0)]
+
+    assert predictions_by_operations(contrasts, {("b", MATMUL): 0.3}, lambda _: parts) == []
+
+
+def test_other_models_and_other_sizes_predict_a_model() -> None:
+    contrasts = [
+        whole(0.1),
+        whole(0.3, batch=8),
+        whole(0.5, model="gpt2"),
+        whole(9.0, model="gpt2", mode="decode"),
+        replace(whole(7.0, model="unet"), arm=2),
+    ]
+
+    by_models = {r.contrast: r.predicted for r in predictions_by_models(contrasts)}
+    by_sizes = {r.contrast: r.predicted for r in predictions_by_sizes(contrasts)}
+
+    assert by_models == {contrasts[0]: 0.5, contrasts[1]: 0.5, contrasts[2]: pytest.approx(0.2)}
+    assert by_sizes == {contrasts[0]: 0.3, contrasts[1]: 0.1}
+
+
+def test_noise_is_no_discrepancy() -> None:
+    noisy = Residual(contrast=whole(0.0), predicted=0.014, deviation=0.01)
+    wrong = Residual(contrast=whole(0.0), predicted=0.5, deviation=0.01)
+
+    assert discrepancy([noisy]) == 0.0
+    assert discrepancy([wrong]) == pytest.approx(0.5, abs=0.001)
+
+
+def test_a_discrepancy_widens_the_gain_of_another_version_but_not_of_the_same_or_of_one_indicator() -> None:
+    rows = [contrast(OLD, NEW, 0.2, 0.001, label=MATMUL)]
+    exact, wide = (
+        FrameworkModel("torch", GaussianProcess(rows), {(MATMUL, "matmul"): 1.0}, HERE, discrepancy=value)
+        for value in (0.0, 0.3)
+    )
+    old, new = ({"torch": Version(s.version)} for s in (OLD, NEW))
+
+    assert wide.gain(old, new).variance == pytest.approx(exact.gain(old, new).variance + 0.09)
+    assert wide.gain(old, new).mean == exact.gain(old, new).mean
+    assert wide.gain(old, old).variance == 0.0
+    assert wide.gain(old, new, {(MATMUL, "matmul"): 1.0}).variance == exact.gain(old, new).variance

@@ -1,0 +1,105 @@
+"""Profiled workloads and a project's own benchmark as the basis of predictions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from packaging.version import Version
+
+from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
+from knowledge.estimate.framework_model import FrameworkModel
+from knowledge.estimate.gaussian_process import GaussianProcess
+from knowledge.estimate.time_shares import time_shares
+from knowledge.estimate.workloads import (
+    MODELS,
+    OPERATIONS,
+    OWN,
+    PROFILE,
+    SIZES,
+    find_workload,
+    workload_of_benchmark,
+    workload_of_profile,
+)
+from tests.knowledge.test_gains import HERE, contrast, side
+
+NEW, OLD = side("2.9.0"), side("2.4.0")
+MEASURED, OTHER = "matmul@1[k=8,m=8,n=8] float32 torch/cpu", "matmul@1[k=9,m=9,n=9] float32 torch/cpu"
+BENCHMARK = "benchmark@1[identity=a] any torch/cpu"
+
+
+def profile(*parts: WorkloadPart) -> ProfiledWorkload:
+    """Return a profile of PyTorch; what its parts leave belongs to no indicator."""
+    return ProfiledWorkload(
+        name="train", framework="torch", parts=parts, unattributed=1 - sum(part.share for part in parts)
+    )
+
+
+def test_a_part_that_was_measured_with_its_parameters_counts_as_measured() -> None:
+    part = WorkloadPart(indicator="matmul", share=0.75, parameters={"n": 8, "m": 8, "k": 8}, dtype="float32")
+    process = GaussianProcess([contrast(OLD, NEW, -math.log(2), 1e-4, label=MEASURED)])
+
+    basis, shares = time_shares(
+        process.contrasts, workload_of_profile(profile(part), backend="torch"), process.amplitudes, HERE
+    )
+    model = FrameworkModel("torch", process, shares, HERE)
+
+    assert basis == PROFILE
+    assert shares[MEASURED, "matmul"] == 0.75
+    assert sum(shares.values()) == pytest.approx(1)
+    # Three quarters take twice as long; the rest is not known to change, and partly follows.
+    gain = model.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
+    assert 1 / 2 < math.exp(gain.mean) < 1 / 1.7
+
+
+def test_a_part_of_another_size_is_predicted_with_a_wider_interval() -> None:
+    exact, other = (
+        WorkloadPart(indicator="matmul", share=1.0, parameters={"n": n, "m": n, "k": n}, dtype="float32")
+        for n in (8, 9)
+    )
+    process = GaussianProcess([contrast(OLD, NEW, -math.log(2), 1e-4, label=MEASURED)])
+    gains = []
+    for part in (exact, other):
+        shares = time_shares(
+            process.contrasts, workload_of_profile(profile(part), backend="torch"), process.amplitudes, HERE
+        ).shares
+        model = FrameworkModel("torch", process, shares, HERE)
+        gains.append(model.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}))
+
+    assert gains[1].mean < 0
+    assert abs(gains[1].mean) < abs(gains[0].mean)
+    assert gains[1].variance > 2 * gains[0].variance
+
+
+def test_a_profile_of_another_framework_gives_no_shares() -> None:
+    part = WorkloadPart(indicator="matmul", share=1.0)
+    process = GaussianProcess([contrast(OLD, NEW, -1.0, 1e-4, label=MEASURED)])
+
+    workload = workload_of_profile(profile(part), backend="jax")
+
+    assert time_shares(process.contrasts, workload, process.amplitudes, HERE).shares == {}
+
+
+def test_the_benchmark_of_a_project_comes_before_every_other_measurement() -> None:
+    rows = [contrast(OLD, NEW, -0.1, 1e-3, label=MEASURED), contrast(OLD, NEW, 0.3, 1e-3, label=BENCHMARK)]
+    process = GaussianProcess(rows)
+
+    basis, shares = time_shares(
+        process.contrasts, workload_of_benchmark(find_workload("bert-training")), process.amplitudes, HERE
+    )
+    gain = FrameworkModel("torch", process, shares, HERE, basis=basis).gain(
+        {"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}
+    )
+
+    assert (basis, shares) == (OWN, {(BENCHMARK, "benchmark"): 1.0})
+    assert gain.mean == pytest.approx(0.3, abs=0.03)
+
+
+def test_the_discrepancy_depends_on_what_was_measured() -> None:
+    kind, model = find_workload("cnn-training"), find_workload("resnet50-training")
+
+    assert kind.discrepancy(MODELS) == MODELS
+    assert model.discrepancy(MODELS) == SIZES
+    assert model.discrepancy("steps") == MODELS
+    assert {kind.discrepancy(basis) for basis in (OPERATIONS, PROFILE)} == {OPERATIONS}
+    assert workload_of_benchmark(kind).discrepancy(OWN) == ""
