@@ -12,7 +12,7 @@ from functools import cache
 from knowledge.domain.observation import Observation
 from knowledge.estimate.conditions import differing_conditions
 from knowledge.estimate.paired_ratio import Location, locate, winsorised
-from knowledge.estimate.variance_shrinkage import FEWEST, ONE_REFERENCE, Prior, estimate_prior
+from knowledge.estimate.variance_shrinkage import Prior, estimate_prior
 
 WIDEST_FACTOR = 4.0
 """If the upper end of an interval is more than this many times its lower end, the comparison has no result."""
@@ -254,30 +254,16 @@ def _log_ratios(pair: _Pair) -> list[float]:
 def _priors(located: Sequence[tuple[_Key, Location]]) -> dict[_Key, Prior]:
     """Return the prior of the variances of each indicator's arms.
 
-    In one block the variances of different indicators differ by a factor of a hundred, so other indicators are used
-    only if an indicator has few arms, and only other sizes of it.
+    Other indicators are not used: in one block their variances differ by a factor of a hundred.
     """
-    by_label: dict[tuple[str, ...], list[tuple[_Key, Location]]] = defaultdict(list)
-    by_name: dict[tuple[str, ...], list[tuple[_Key, Location]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[tuple[_Key, Location]]] = defaultdict(list)
     for key, location in located:
-        by_label[key[:2]].append((key, location))
-        by_name[key[0], key[1].partition("[")[0]].append((key, location))
-    many = {label for label, members in by_label.items() if len(members) >= FEWEST}
-    groups = [
-        *((members, ONE_REFERENCE) for label, members in by_label.items() if label in many),
-        *(
-            # Variances at different sizes share no reference.
-            ([(key, location) for key, location in members if key[:2] not in many], 0.0)
-            for members in by_name.values()
-        ),
-    ]
+        groups[key[:2]].append((key, location))
     return {
         key: prior
-        for members, correlation in groups
-        for prior in [
-            estimate_prior([(location.variance, location.degrees) for _, location in members], correlation=correlation)
-        ]
-        for key, _ in members
+        for group in groups.values()
+        for prior in [estimate_prior([(location.variance, location.degrees) for _, location in group])]
+        for key, _ in group
     }
 
 

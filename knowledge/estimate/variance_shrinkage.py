@@ -18,9 +18,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-FEWEST = 6
-"""Minimum number of variances from which their scatter is estimated."""
-ONE_REFERENCE = 0.25
+_FEWEST = 5
+"""Minimum number of variances from which their scatter is estimated; with four, intervals are too short."""
+_COMMON = 0.25
 """Correlation of two variances of ratios to one reference that is as noisy as the arms: the ratios' own is 1/2."""
 
 
@@ -42,21 +42,20 @@ class Prior:
         return (self.degrees * self.variance + degrees * variance) / total, total
 
 
-def estimate_prior(variances: Sequence[tuple[float, float]], *, correlation: float = ONE_REFERENCE) -> Prior:
-    """Estimate the common prior of variances of ratios, from the moments of their logarithms.
+def estimate_prior(variances: Sequence[tuple[float, float]]) -> Prior:
+    """Estimate the common prior of the variances of one indicator's arms, from the moments of their logarithms.
 
     Args:
-        variances: The variances, each with its degrees of freedom; zeros are ignored.
-        correlation: Correlation of two of them.
+        variances: Variances of ratios to one reference, each with its degrees of freedom; zeros are ignored.
     """
     from scipy.special import digamma
 
     positive = [(v, d) for v, d in variances if v > 0 and d > 0]
-    if len(positive) < FEWEST:
+    if len(positive) < _FEWEST:
         return Prior()
     centred = [math.log(v) - float(digamma(d / 2)) + math.log(d / 2) for v, d in positive]
     chance = statistics.fmean(_trigamma(d / 2) for _, d in positive)
-    own, common = (1 - correlation) * chance, correlation * chance
+    own, common = (1 - _COMMON) * chance, _COMMON * chance
     excess = max(0.0, statistics.variance(centred) - own)
     # The log of a true variance differs from the mean of the logarithms by its own excess and by the error of the mean.
     half = _inverse_trigamma(excess + common + (own + excess) / len(positive))

@@ -37,7 +37,8 @@ LEVELS = (0.01, 0.01, 0.01, 0.01, 0.05)
 
 
 @pytest.mark.parametrize(
-    ("arms", "rounds", "blocks"), [(2, 8, 200), (2, 3, 300), (3, 4, 160), (3, 8, 120), (8, 3, 160), (8, 8, 100)]
+    ("arms", "rounds", "blocks"),
+    [(2, 8, 200), (2, 3, 300), (3, 4, 160), (3, 8, 120), (6, 6, 120), (8, 3, 160), (8, 8, 100)],
 )
 def test_intervals_have_their_nominal_coverage_at_every_level_of_noise(arms: int, rounds: int, blocks: int) -> None:
     outside_by_level: dict[float, list[bool]] = {deviation: [] for deviation in LEVELS}

@@ -63,11 +63,11 @@ def test_other_models_and_other_sizes_predict_a_model() -> None:
         replace(whole(7.0, model="unet"), arm=2),
     ]
 
-    by_models = {r.contrast: r.predicted for r in predictions_by_models(contrasts)}
-    by_sizes = {r.contrast: r.predicted for r in predictions_by_sizes(contrasts)}
+    by_models = [(r.contrast.mean, r.predicted) for r in predictions_by_models(contrasts)]
+    by_sizes = [(r.contrast.mean, r.predicted) for r in predictions_by_sizes(contrasts)]
 
-    assert by_models == {contrasts[0]: 0.5, contrasts[1]: 0.5, contrasts[2]: pytest.approx(0.2)}
-    assert by_sizes == {contrasts[0]: 0.3, contrasts[1]: 0.1}
+    assert by_models == [(0.1, 0.5), (0.3, 0.5), (0.5, pytest.approx(0.2))]
+    assert by_sizes == [(0.1, 0.3), (0.3, 0.1)]
 
 
 def test_noise_is_no_discrepancy() -> None:

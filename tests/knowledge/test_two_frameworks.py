@@ -36,7 +36,7 @@ class Models:
         self._contrasts = contrasts
         self._widening = widening
 
-    def process(self, framework: str, device: str) -> GaussianProcess | None:
+    def process(self, framework: str, device: str, own: Sequence[Contrast] = ()) -> GaussianProcess | None:
         contrasts = [c for c in self._contrasts if c.framework == framework]
         amplitudes = replace(shipped_amplitudes("torch", "cpu"), widening=self._widening)
         return GaussianProcess(contrasts, amplitudes) if contrasts and device == "cpu" else None

@@ -147,7 +147,7 @@ def test_a_setting_measured_as_slow_is_reported_in_the_sources(project: Path, ch
     (project / "freeze.txt").write_text("tensorflow-cpu==2.20.0\n")
     (project / "train.py").write_text('import os\n\nos.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"\n')
 
-    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "cnn-training")
+    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "segmentation-training")
 
     assert ("ADV016", "train.py", 3) in places(report)
 
@@ -158,7 +158,7 @@ def test_a_setting_in_the_project_table_is_checked(project: Path, check: Run, in
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.settings]\nonednn = "off"\n')
 
-    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "cnn-training")
+    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "segmentation-training")
 
     assert [(f["code"], f["path"]) for f in report["findings"] if f["code"] == "ADV016"] == [
         ("ADV016", "pyproject.toml")
