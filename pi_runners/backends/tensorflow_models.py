@@ -293,6 +293,8 @@ def build(
             optimiser = keras.optimizers.SGD(0.01, momentum=0.9)
         options = {"jit_compile": backend.settings["xla"] == "on"} if "xla" in backend.settings else {}
         model.compile(optimizer=optimiser, loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), **options)
+        # With its variables made here and not by the first step, TensorFlow traces the step once instead of twice.
+        optimiser.build(model.trainable_variables)
         packed, shaped = _pack(batch), _shape_labels(model, labels)
 
         def step() -> Any:
