@@ -13,7 +13,7 @@ from typing import NamedTuple
 from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.kernel import PARTS
-from knowledge.estimate.workloads import PROFILE, Part, Workload
+from knowledge.estimate.workloads import PROFILE, TimePart, Workload
 
 
 class TimeShares(NamedTuple):
@@ -77,7 +77,7 @@ def time_shares(
     return TimeShares("", {})
 
 
-def _profiled_shares(parts: Sequence[Part], contrasts: Sequence[Contrast]) -> dict[tuple[str, str], float]:
+def _profiled_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast]) -> dict[tuple[str, str], float]:
     """Return the share of each part of a profile, by its exact label.
 
     A part that was not compared has a label of its own: the Gaussian process predicts it from other sizes of its

@@ -25,7 +25,7 @@ UNATTRIBUTED = "unattributed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TimePart:
     """A part of a workload.
 
     Attributes:
@@ -68,7 +68,7 @@ class Workload:
 
     name: str
     summary: str
-    parts: Mapping[str, tuple[Part, ...]]
+    parts: Mapping[str, tuple[TimePart, ...]]
     backends: tuple[str, ...]
     source: str
     is_kind: bool = False
@@ -112,14 +112,14 @@ def _workload(name: str, entry: Mapping[str, Any]) -> Workload:
     )
 
 
-def _equal_parts(parts: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[Part, ...]:
-    return tuple(Part(indicator=name, parameters=parameters, share=1 / len(parts)) for name, parameters in parts)
+def _equal_parts(parts: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[TimePart, ...]:
+    return tuple(TimePart(indicator=name, parameters=parameters, share=1 / len(parts)) for name, parameters in parts)
 
 
-def operation_parts(shares: Mapping[str, float]) -> tuple[Part, ...]:
+def operation_parts(shares: Mapping[str, float]) -> tuple[TimePart, ...]:
     """Return single operations of any size as parts, from their shares of the time, which need not sum to 1."""
     total = sum(shares.values())
-    return tuple(Part(indicator=name, parameters={}, share=share / total) for name, share in sorted(shares.items()))
+    return tuple(TimePart(indicator=name, parameters={}, share=share / total) for name, share in sorted(shares.items()))
 
 
 def workload_of_profile(profile: ProfiledWorkload, *, backend: str) -> Workload:
@@ -130,7 +130,7 @@ def workload_of_profile(profile: ProfiledWorkload, *, backend: str) -> Workload:
         backend: Backend of its framework.
     """
     parts = [
-        Part(
+        TimePart(
             indicator=part.indicator,
             # Indicators without a parameter for it measure the forward pass.
             parameters={k: str(v) for k, v in part.parameters.items()}
@@ -140,7 +140,7 @@ def workload_of_profile(profile: ProfiledWorkload, *, backend: str) -> Workload:
         )
         for part in profile.parts
     ]
-    parts.append(Part(indicator=UNATTRIBUTED, parameters={}, share=profile.unattributed))
+    parts.append(TimePart(indicator=UNATTRIBUTED, parameters={}, share=profile.unattributed))
     return Workload(
         name=profile.name,
         summary=f"profile of {' '.join(profile.command) or profile.source}",
@@ -156,7 +156,7 @@ def workload_of_benchmark(other: Workload | None) -> Workload:
     Args:
         other: Workload of the frameworks that the benchmark was not measured with.
     """
-    parts = {OWN: (Part(indicator=BENCHMARK, parameters={}, share=1.0),)}
+    parts = {OWN: (TimePart(indicator=BENCHMARK, parameters={}, share=1.0),)}
     return Workload(
         name=BENCHMARK,
         summary="the project's own benchmark",

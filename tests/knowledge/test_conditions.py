@@ -175,7 +175,7 @@ def test_different_variances_are_not_pooled() -> None:
 
 def test_too_few_variances_are_not_pooled() -> None:
     assert estimate_prior([(0.1, 3), (0.2, 3)]).degrees == 0
-    assert estimate_prior([(0.1, 3)] * 5).degrees == 0
+    assert estimate_prior([(0.1, 3)] * 4).degrees == 0
     assert estimate_prior([(0.1, 3)] * 6).degrees > 0
     assert estimate_prior([(0.0, 3)] * 10).degrees == 0
 
