@@ -90,12 +90,12 @@ def log_means(
     measured = {(c.block, c.arm, c.label): c.mean for c in contrasts if c.family != WHOLE_MODEL}
     values = []
     for c in whole:
-        known = [
+        rows = [
             (part.calls * part.flops, measured[c.block, c.arm, part.label])
             for part in parts_of(c.label)
             if (c.block, c.arm, part.label) in measured
         ]
-        values.append(sum(weight * mean for weight, mean in known) / sum(weight for weight, _ in known))
+        values.append(sum(weight * mean for weight, mean in rows) / sum(weight for weight, _ in rows))
     return Predictions(truth=np.array([c.mean for c in whole]), values=np.array(values), deviations=None)
 
 
@@ -137,7 +137,7 @@ def predictions_of(contrasts: Sequence[Contrast], observations: Sequence[Observa
 
 
 def table_row(framework: str, method: str, predictions: Predictions) -> str:
-    """Return a row of the table: errors, beside those of predicting no difference for the same pairs."""
+    """Return a row of the table: errors, with those of predicting no difference for the same pairs."""
     truth, values, deviations = predictions
     errors = values - truth
     different = np.abs(truth) > DIFFERENT

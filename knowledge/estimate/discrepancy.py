@@ -81,17 +81,17 @@ def predictions_by_operations(
         if whole.family != WHOLE_MODEL or whole.is_control:
             continue
         parts = parts_of(whole.label)
-        known = [
+        rows = [
             (part, measured[whole.block, whole.arm, part.label])
             for part in parts
             if (whole.block, whole.arm, part.label) in measured and (whole.block, part.label) in seconds
         ]
-        covered = sum(part.calls * part.flops for part, _ in known)
+        covered = sum(part.calls * part.flops for part, _ in rows)
         if covered < LEAST_COVERED * sum(part.calls * part.flops for part in parts):
             continue
-        before = [part.calls * seconds[whole.block, part.label] for part, _ in known]
-        after = [time * math.exp(-c.mean) for time, (_, c) in zip(before, known, strict=True)]
-        errors = [time / sum(after) * c.error for time, (_, c) in zip(after, known, strict=True)]
+        before = [part.calls * seconds[whole.block, part.label] for part, _ in rows]
+        after = [time * math.exp(-c.mean) for time, (_, c) in zip(before, rows, strict=True)]
+        errors = [time / sum(after) * c.error for time, (_, c) in zip(after, rows, strict=True)]
         residuals.append(
             Residual(
                 contrast=whole,

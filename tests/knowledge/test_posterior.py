@@ -24,7 +24,7 @@ from knowledge.estimate.kernel import distances
 from knowledge.estimate.model_cache import ModelCache, framework_contrasts, frameworks_of, shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.time_shares import time_shares
-from knowledge.estimate.workloads import Part, find_workload
+from knowledge.estimate.workloads import TimePart, find_workload
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.every_operation import EVERY_OPERATION
@@ -214,7 +214,7 @@ def test_the_shipped_amplitudes_are_reproduced_from_the_shipped_observations() -
 
 
 def test_only_sizes_of_the_model_of_the_workload_count() -> None:
-    part = Part(indicator="inference", parameters={"model": "cnn"}, share=1.0)
+    part = TimePart(indicator="inference", parameters={"model": "cnn"}, share=1.0)
 
     assert part.matches("inference@1[batch=1,model=cnn] float32 torch/cpu", "inference")
     assert not part.matches("inference@1[batch=1,model=transformer] float32 torch/cpu", "inference")
