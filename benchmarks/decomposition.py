@@ -9,6 +9,7 @@ It is predicted
 - `log mean`: by the mean of the log ratios of its single operations in the same block and arm, weighted by their FLOP
   (the method before times were added up);
 - `operations`: by the sum of the times of these operations;
+- `blocks`: by the sum of the times of its blocks, of any size, measured with the same stacks;
 - `models`: by the mean of the other models of the arm, in training or not;
 - `posterior, models`: by the Gaussian process without any measurement of this model;
 - `sizes`: by the same model and mode at other sizes, of the same arm;
@@ -38,6 +39,7 @@ from knowledge.estimate.discrepancy import (
     WHOLE_MODEL,
     Residual,
     discrepancy,
+    predictions_by_blocks,
     predictions_by_models,
     predictions_by_operations,
     predictions_by_sizes,
@@ -48,7 +50,7 @@ from knowledge.estimate.evidence import Contrast, evidence_of
 from knowledge.estimate.gaussian_process import predict_held_out
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.model_parts import parts_of_run
+from pi_runners.model_parts import blocks_of_model, parts_of_run
 
 DIFFERENT = math.log(1.05)
 HALF = float(norm.ppf(0.95))
@@ -122,13 +124,15 @@ def predictions_of(contrasts: Sequence[Contrast], observations: Sequence[Observa
     def parts_of(label: str) -> Sequence[PartOfModel]:
         return parts_of_run(runs[label])
 
-    summed = predictions_by_operations(contrasts, reference_seconds(observations), parts_of)
+    seconds = reference_seconds(observations)
+    summed = predictions_by_operations(contrasts, seconds, parts_of)
     whole = [r.contrast for r in summed]
     every = np.array([c.mean for c in contrasts if c.family == WHOLE_MODEL and not c.is_control])
     return {
         "none": Predictions(truth=every, values=np.zeros(len(every)), deviations=None),
         "log mean": log_means(contrasts, parts_of, whole),
         "operations": with_discrepancy(summed),
+        "blocks": with_discrepancy(predictions_by_blocks(contrasts, seconds, blocks_of_model)),
         "models": with_discrepancy(predictions_by_models(contrasts)),
         "posterior, models": held_out(contrasts, lambda c: words_of(c.label)["model"]),
         "sizes": with_discrepancy(predictions_by_sizes(contrasts)),
@@ -176,13 +180,13 @@ def main() -> None:
         for path in options.file:
             store.add(read_observations(read_lines(path.read_bytes(), where=path.name), where=path.name))
         observations = list(store.observations())
-    blocks = {o.block for o in observations if o.indicator.name == WHOLE_MODEL and o.indicator.device == "cpu"}
-    frameworks = sorted({o.framework for o in observations if o.block in blocks})
+    observations = [o for o in observations if o.indicator.device == "cpu"]
+    frameworks = sorted({o.framework for o in observations if o.indicator.name == WHOLE_MODEL})
     print("| framework | method | pairs | RMSE | RMSE of `none` | rank | sign errors | coverage |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     every: dict[str, list[Predictions]] = defaultdict(list)
     for framework in options.framework or frameworks:
-        own = [o for o in observations if o.framework == framework and o.indicator.device == "cpu"]
+        own = [o for o in observations if o.framework == framework]
         contrasts = evidence_of(own).contrasts
         for method, predictions in predictions_of(contrasts, own).items():
             if len(predictions.truth):

@@ -20,8 +20,11 @@ from typing import Any
 from knowledge.domain.model_part import PartOfModel
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.discrepancy import (
+    BLOCK_OF_MODEL,
     WHOLE_MODEL,
     discrepancy,
+    misleads,
+    predictions_by_blocks,
     predictions_by_models,
     predictions_by_operations,
     predictions_by_sizes,
@@ -29,9 +32,9 @@ from knowledge.estimate.discrepancy import (
 )
 from knowledge.estimate.evidence import Contrast, load_evidence
 from knowledge.estimate.model_cache import USUAL, framework_contrasts, frameworks_of
-from knowledge.estimate.workloads import MODELS, OPERATIONS, SIZES
+from knowledge.estimate.workloads import BLOCKS, MODELS, OPERATIONS, SIZES
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.model_parts import parts_of_run
+from pi_runners.model_parts import blocks_of_model, parts_of_run
 
 TARGET = Path(str(files("knowledge.data"))) / "fits.json"
 
@@ -65,18 +68,24 @@ def usual_discrepancies(fitted: Sequence[Mapping[str, float]]) -> dict[str, floa
     return {basis: math.sqrt(sum(v**2 for v in listed) / len(listed)) for basis, listed in values.items()}
 
 
-def discrepancies_of(
+def with_discrepancies(
+    amplitudes: Amplitudes,
     contrasts: Sequence[Contrast],
     seconds: Mapping[tuple[str, str], float],
     parts: Mapping[str, Sequence[PartOfModel]],
-) -> dict[str, float]:
-    """Return the discrepancies of a framework; empty if no whole model was measured with it."""
+) -> Amplitudes:
+    """Return amplitudes with the discrepancies of their framework; with none if no whole model was measured with it."""
     residuals = {
         OPERATIONS: predictions_by_operations(contrasts, seconds, parts.__getitem__),
+        BLOCKS: predictions_by_blocks(contrasts, seconds, blocks_of_model),
         MODELS: predictions_by_models(contrasts),
         SIZES: predictions_by_sizes(contrasts),
     }
-    return {basis: discrepancy(listed) for basis, listed in residuals.items() if listed}
+    return replace(
+        amplitudes,
+        discrepancies={basis: discrepancy(listed) for basis, listed in residuals.items() if listed},
+        refused=tuple(basis for basis, listed in residuals.items() if listed and misleads(listed)),
+    )
 
 
 def main() -> None:
@@ -84,16 +93,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         evidence = load_evidence(store)
         models = list(store.observations(indicator=WHOLE_MODEL))
-        blocks = {o.block for o in models}
+        blocks = {o.block for o in (*models, *store.observations(indicator=BLOCK_OF_MODEL))}
         seconds = reference_seconds(o for block in sorted(blocks) for o in store.observations(block=block))
     parts = {o.indicator.label: parts_of_run(o.indicator) for o in models}
     fitted: dict[str, Amplitudes] = {}
     for framework, device in frameworks_of(evidence):
         contrasts = framework_contrasts(evidence, framework, device)
         if any(c.side.version != c.reference.version for c in contrasts):
-            fitted[f"{framework}/{device}"] = replace(
-                fit_amplitudes(contrasts), discrepancies=discrepancies_of(contrasts, seconds, parts)
-            )
+            fitted[f"{framework}/{device}"] = with_discrepancies(fit_amplitudes(contrasts), contrasts, seconds, parts)
     typical = usual(list(fitted.values()))
     # A framework without whole models has the usual discrepancies.
     records: dict[str, Any] = {

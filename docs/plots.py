@@ -28,6 +28,9 @@ mpl.use("svg")
 mpl.rcParams.update({"svg.hashsalt": "seshat", "svg.fonttype": "none", "font.size": 8})
 
 
+_SIZES = ("batch", "size", "length")
+
+
 def shipped() -> list[Observation]:
     """Return the shipped observations of this project."""
     observations: list[Observation] = []
@@ -42,6 +45,8 @@ def short(o: Observation) -> str:
     p = o.indicator.parameters
     if o.indicator.name == "training_step":
         return f"training {p.get('model', 'v1')}"
+    if o.indicator.name == "model":
+        return " ".join([str(p["model"]), str(p["mode"]), "x".join(str(p[k]) for k in _SIZES if p.get(k))])
     words = [
         str(p[k]) for k in ("kind", "cell", "scenario", "direction", "roof") if k in p and p[k] not in ("forward",)
     ]
@@ -55,8 +60,8 @@ def version_of(o: Observation) -> Version:
     return Version(str(o.stack.version_of(o.framework)))
 
 
-def draw_versions(framework: str, comparisons: Sequence[Comparison]) -> None:
-    """Draw how fast each version is against the newest, by indicator."""
+def draw_versions(framework: str, comparisons: Sequence[Comparison], name: str) -> None:
+    """Draw how fast each version is against the reference, by indicator, and write it under a name."""
     rows = [c for c in comparisons if c.observation.framework == framework and not c.observation.settings]
     versions = sorted({version_of(c.observation) for c in rows if not c.is_control}, reverse=True)
     names = sorted({short(c.observation) for c in rows})
@@ -81,41 +86,41 @@ def draw_versions(framework: str, comparisons: Sequence[Comparison]) -> None:
         f"{framework}: speed over {version_of(rows[0].reference)} (above 1 is faster, * significant, ? no result)"
     )
     figure.colorbar(image, ax=axes, label="log ratio", fraction=0.03)
-    save(figure, f"versions-{framework}")
+    save(figure, f"{name}-{framework}")
 
 
-def draw_settings(comparisons: Sequence[Comparison]) -> None:
-    """Draw what each switch does to the reference stack, one point an indicator."""
+def draw_settings(comparisons: Sequence[Comparison], name: str) -> None:
+    """Draw what each switch does to the reference stack, one point an indicator, and write it under a name."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for c in comparisons:
         o = c.observation
         if o.settings and o.stack.identity == c.reference.stack.identity:
             switches = " ".join(f"{k}={v}" for k, v in sorted(o.settings.items()))
             groups[f"{o.framework} {version_of(o).public} {switches}"].append(c)
-    names = sorted(groups, reverse=True)
-    if not names:
+    switched = sorted(groups, reverse=True)
+    if not switched:
         return
-    figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.3 * len(names)))
+    figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.3 * len(switched)))
     print("| switch | median ratio | slowest | fastest | significant |")
     print("| --- | --- | --- | --- | --- |")
-    for place, name in enumerate(names):
-        ordered = sorted(groups[name], key=lambda c: c.mean)
+    for place, switch in enumerate(switched):
+        ordered = sorted(groups[switch], key=lambda c: c.mean)
         ratios = [math.exp(c.mean) for c in ordered]
         axes.plot(ratios, [place] * len(ratios), "o", markersize=3, alpha=0.6, color="tab:blue")
         axes.plot([statistics.median(ratios)], [place], "|", markersize=12, color="black")
         low, high = ordered[0], ordered[-1]
         print(
-            f"| `{name}` | {statistics.median(ratios):.2f} | {short(low.observation)} {ratios[0]:.2f} | "
+            f"| `{switch}` | {statistics.median(ratios):.2f} | {short(low.observation)} {ratios[0]:.2f} | "
             f"{short(high.observation)} {ratios[-1]:.2f} | {sum(c.significant for c in ordered)} of {len(ordered)} |"
         )
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(switched)), switched)
     axes.axvline(1.0, color="grey", linewidth=0.5)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("speed over the same stack without the switch, one point an indicator")
-    save(figure, "settings")
+    save(figure, name)
 
 
 def draw_startup(observations: Iterable[Observation]) -> None:
@@ -202,10 +207,20 @@ def main() -> None:
         f"{sum(c.significant and c.is_control for c in comparisons)} are significant\n"
     )
     for framework in sorted({o.framework for o in campaign}):
-        draw_versions(framework, comparisons)
+        draw_versions(framework, comparisons, "versions")
     print_versions(comparisons)
     print()
-    draw_settings(comparisons)
+    wholes = compare_block([o for o in observations if o.block.startswith("models-")])
+    models, others = ([c for c in wholes if (c.observation.indicator.name == "model") == own] for own in (True, False))
+    for framework in sorted({c.observation.framework for c in models}):
+        draw_versions(framework, models, "models")
+    for named, group in (("whole models", models), ("their operations", others)):
+        print(f"{named}:\n")
+        print_versions(group)
+        print()
+    draw_settings(models, "model-settings")
+    print()
+    draw_settings(comparisons, "settings")
     print()
     draw_startup(campaign)
     print()

@@ -1,12 +1,19 @@
-"""The runs of single operations whose times add up to the time of a whole model."""
+"""The parts of whole models: runs of single operations, and blocks."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from knowledge.domain.model_part import PartOfModel
 from knowledge.domain.observation import IndicatorRun
 from pi_runners.indicators import INDICATORS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.operations import operations
+
+
+def blocks_of_model(name: str) -> Mapping[str, int]:
+    """Return the number of each block of a whole model; none if no block stands for its parts."""
+    return NETWORKS[name].blocks
 
 
 def parts_of_run(run: IndicatorRun) -> list[PartOfModel]:

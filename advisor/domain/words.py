@@ -24,9 +24,16 @@ def quoted(names: Collection[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def unmeasured_text(names: Collection[str]) -> str:
-    """Return that packages have not been measured on comparable hardware."""
-    return f"{quoted(names)} {'has' if len(names) == 1 else 'have'} not been measured on comparable hardware"
+def unmeasured_text(names: Collection[str], refused: Collection[str] = ()) -> str:
+    """Return that packages have not been measured on comparable hardware, or only single operations of some of them."""
+    rest, singles = [n for n in names if n not in refused], [n for n in names if n in refused]
+    parts = []
+    if rest:
+        parts.append(f"{quoted(rest)} {'has' if len(rest) == 1 else 'have'} not been measured on comparable hardware")
+    if singles:
+        measured = f"with {quoted(singles)}, only single operations of the workload were measured on comparable hardware"
+        parts.append(f"{measured}, and they do not predict whole models")
+    return "; ".join(parts)
 
 
 def workload_text(prediction: Prediction) -> str:
@@ -45,6 +52,13 @@ def range_text(prediction: Prediction) -> str:
 
 
 def operations_text(prediction: Prediction) -> str:
-    """Return that a prediction comes from single operations only, to be appended to it; empty if it does not."""
+    """Return what a prediction comes from, to be appended to it: single operations, a profile; empty if neither."""
     names = [change.package for change in prediction.changes if change.package in prediction.operations_only]
-    return f"; from single operations only: no whole model was measured with {quoted(names)}" if names else ""
+    parts = [f"from single operations only: no whole model was measured with {quoted(names)}"] if names else []
+    for coverage in prediction.coverage:
+        rest = max(0.0, 1 - coverage.exact - coverage.related)
+        parts.append(
+            f"of the profile's time, {coverage.exact:.0%} was measured with `{coverage.framework}`, "
+            f"{coverage.related:.0%} at other sizes, {rest:.0%} not"
+        )
+    return "".join(f"; {part}" for part in parts)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from packaging.version import Version
 
+from advisor.domain.words import unmeasured_text
 from advisor.gate.findings import Cause, Finding
 from advisor.gate.prediction import Predictor
 from advisor.gate.scope import Scope
@@ -71,7 +72,8 @@ def _check_observations(scope: Scope, predictor: Predictor, measured: Mapping[st
                 package=name,
                 cause=Cause.of({name: version}),
             )
-    for name in predictor.predict(measured, measured).unmeasured if measured else ():
-        yield scope.finding(
-            "ADV017", f"`{name}` has not been measured on comparable hardware: its speed is not predicted", package=name
-        )
+    if measured:
+        prediction = predictor.predict(measured, measured)
+        for name in prediction.unmeasured:
+            message = f"{unmeasured_text([name], prediction.refused)}: its speed is not predicted"
+            yield scope.finding("ADV017", message, package=name)

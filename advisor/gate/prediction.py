@@ -15,7 +15,14 @@ from packaging.version import Version
 from advisor.index.cache import DiskCache
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json, content_hash
-from knowledge.estimate.interface import Effect, Evidence, KindPrediction, PredictedChange, Prediction
+from knowledge.estimate.interface import (
+    Effect,
+    Evidence,
+    KindPrediction,
+    PredictedChange,
+    Prediction,
+    ProfileCoverage,
+)
 
 if TYPE_CHECKING:
     from knowledge.estimate.kinds import KindsEstimator
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from knowledge.estimate.workloads import Workload
 
 _BUCKET = "predictions"
-_FORMAT = 4
+_FORMAT = 5
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
@@ -157,7 +164,9 @@ def _prediction(document: dict[str, Any]) -> Prediction:
             **document,
             "changes": changes,
             "unmeasured": tuple(document["unmeasured"]),
+            "refused": tuple(document["refused"]),
             "operations_only": tuple(document["operations_only"]),
+            "coverage": tuple(ProfileCoverage(**coverage) for coverage in document["coverage"]),
             "kinds": tuple(KindPrediction(**kind) for kind in document["kinds"]),
         }
     )

@@ -54,7 +54,7 @@ def _lines(report: AdviceResult) -> Iterator[str]:
 def _prediction(prediction: Prediction) -> str:
     if not prediction.changes:
         if prediction.unmeasured:
-            return f"none: {unmeasured_text(prediction.unmeasured)}"
+            return f"none: {unmeasured_text(prediction.unmeasured, prediction.refused)}"
         return "same speed as the baseline for every workload: no measured package differs"
     ratio = (
         f"{prediction.speedup:.3f}x the speed of the baseline [{prediction.low:.3f}, {prediction.high:.3f}] at "

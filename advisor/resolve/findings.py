@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from advisor.domain.words import unmeasured_text
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
 from advisor.resolve.optimise import Optimum
 from advisor.resolve.problem import Candidate
@@ -73,7 +74,7 @@ def collect_findings(
             message = f"`{package}` does not provide the extra `{extra}`"
             findings.append(AdviceFinding(code="ADV104", severity="warning", message=message, package=package))
     for package in prediction.unmeasured:
-        message = f"`{package}` has not been measured on comparable hardware: its speed is not predicted"
+        message = f"{unmeasured_text([package], prediction.refused)}: its speed is not predicted"
         findings.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
     if not optimum.proven:
         gaps = ", ".join(f"{b.objective} {b.gap}" for b in optimum.bounds if b.gap)

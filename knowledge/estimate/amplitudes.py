@@ -55,6 +55,7 @@ class Amplitudes:
         likelihood: Log marginal likelihood, including the priors.
         discrepancies: Standard deviation of log ratios of whole programs beyond predictions from ``operations``, from
             other ``models``, and from other ``sizes`` of a model (:mod:`knowledge.estimate.discrepancy`).
+        refused: Those of them whose predictions mislead: no speed is predicted from them.
     """
 
     parts: tuple[float, ...]
@@ -67,6 +68,7 @@ class Amplitudes:
     widening: float
     likelihood: float
     discrepancies: Mapping[str, float] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
 
 
 def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:

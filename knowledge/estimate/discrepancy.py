@@ -20,6 +20,10 @@ from knowledge.estimate.evidence import Contrast
 
 WHOLE_MODEL = "model"
 """Name of the indicator of whole models."""
+BLOCK_OF_MODEL = "block"
+"""Name of the indicator of blocks of models."""
+HARMLESS = 0.05
+"""Discrepancy up to which a number is reported, even where predicting no difference would have been as good."""
 LEAST_COVERED = 0.5
 """Minimum share of a model's FLOP whose operations must have been measured."""
 
@@ -89,17 +93,63 @@ def predictions_by_operations(
         covered = sum(part.calls * part.flops for part, _ in rows)
         if covered < LEAST_COVERED * sum(part.calls * part.flops for part in parts):
             continue
-        before = [part.calls * seconds[whole.block, part.label] for part, _ in rows]
-        after = [time * math.exp(-c.mean) for time, (_, c) in zip(before, rows, strict=True)]
-        errors = [time / sum(after) * c.error for time, (_, c) in zip(after, rows, strict=True)]
-        residuals.append(
-            Residual(
-                contrast=whole,
-                predicted=math.log(sum(before) / sum(after)),
-                deviation=math.sqrt(sum(error**2 for error in errors)),
-            )
-        )
+        residuals.append(_summed(whole, [(part.calls * seconds[whole.block, part.label], c) for part, c in rows]))
     return residuals
+
+
+def predictions_by_blocks(
+    contrasts: Sequence[Contrast],
+    seconds: Mapping[tuple[str, str], float],
+    blocks_of: Callable[[str], Mapping[str, int]],
+) -> list[Residual]:
+    """Predict whole models by the sum of the times of their blocks, of any size, with the same stacks and machine.
+
+    Args:
+        contrasts: Contrasts of one framework.
+        seconds: Seconds at the references, as :func:`reference_seconds` returns them.
+        blocks_of: Returns the number of each block of a model, by its name.
+
+    Returns:
+        Residuals of those whole models of which all blocks were measured; not of decoding, which has no blocks.
+    """
+    measured: dict[tuple[object, ...], list[Contrast]] = defaultdict(list)
+    for c in contrasts:
+        if c.family == BLOCK_OF_MODEL and not c.is_control and (c.block, c.label) in seconds:
+            words = words_of(c.label)
+            measured[words["block"], words["mode"], *_stacks(c)].append(c)
+    residuals = []
+    for whole in contrasts:
+        if whole.family != WHOLE_MODEL or whole.is_control:
+            continue
+        words = words_of(whole.label)
+        mode = {"prefill": "inference"}.get(words["mode"], words["mode"])
+        rows = {name: measured.get((name, mode, *_stacks(whole)), []) for name in blocks_of(words["model"])}
+        if rows and all(rows.values()):
+            times = [
+                (blocks_of(words["model"])[name] / len(listed) * seconds[c.block, c.label], c)
+                for name, listed in rows.items()
+                for c in listed
+            ]
+            residuals.append(_summed(whole, times))
+    return residuals
+
+
+def _stacks(c: Contrast) -> tuple[object, ...]:
+    """Return the machine, and the stack and settings of both sides."""
+    sides = [(s.version, *sorted(s.companions.items()), *sorted(s.settings.items())) for s in (c.side, c.reference)]
+    return c.machine.identity, *sides
+
+
+def _summed(whole: Contrast, parts: Sequence[tuple[float, Contrast]]) -> Residual:
+    """Predict a whole model by parts, each with its time at the reference."""
+    before = sum(time for time, _ in parts)
+    after = [(time * math.exp(-c.mean), c.error) for time, c in parts]
+    total = sum(time for time, _ in after)
+    return Residual(
+        contrast=whole,
+        predicted=math.log(before / total),
+        deviation=math.sqrt(sum((time / total * error) ** 2 for time, error in after)),
+    )
 
 
 def predictions_by_models(contrasts: Sequence[Contrast]) -> list[Residual]:
@@ -144,6 +194,16 @@ def _predictions_by_others(
                 mean = statistics.fmean(c.mean for c in others)
                 residuals.append(Residual(contrast=whole, predicted=mean, deviation=deviation))
     return residuals
+
+
+def misleads(residuals: Sequence[Residual]) -> bool:
+    """Whether predictions were no better than predicting no difference, by more than noise and trifles.
+
+    Args:
+        residuals: At least one.
+    """
+    squares = statistics.fmean((r.predicted - r.contrast.mean) ** 2 for r in residuals)
+    return squares >= statistics.fmean(r.contrast.mean**2 for r in residuals) and discrepancy(residuals) > HARMLESS
 
 
 def discrepancy(residuals: Sequence[Residual]) -> float:

@@ -29,6 +29,7 @@ from knowledge.estimate.interface import (
     FrameworkGains,
     PredictedChange,
     PredictedGain,
+    ProfileCoverage,
 )
 from knowledge.estimate.workloads import OPERATIONS
 
@@ -103,6 +104,7 @@ class FrameworkModel:
         *,
         basis: str = OPERATIONS,
         discrepancy: float = 0.0,
+        coverage: ProfileCoverage | None = None,
     ) -> None:
         """Create the model.
 
@@ -113,6 +115,7 @@ class FrameworkModel:
             machine: The machine that predictions are for.
             basis: List of the workload's parts that the shares come from.
             discrepancy: Standard deviation of the gain of a whole program beyond that of the parts.
+            coverage: How much of a profile's time was measured.
         """
         self._name = name
         self._process = process
@@ -120,6 +123,7 @@ class FrameworkModel:
         self._machine = machine
         self.basis = basis
         self._discrepancy = discrepancy
+        self.coverage = coverage
         self._representatives: dict[tuple[str, Version], str] = {}
 
     @cached_property

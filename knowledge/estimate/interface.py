@@ -172,6 +172,21 @@ class KindPrediction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileCoverage:
+    """How much of a profile's time was measured with a framework; the rest of the time is not.
+
+    Attributes:
+        framework: The framework.
+        exact: Share of the time in operations that were measured at these sizes.
+        related: Share of the time in operations that were measured at other sizes.
+    """
+
+    framework: str
+    exact: float
+    related: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """Predicted speed-up of a stack over the baseline.
 
@@ -184,8 +199,11 @@ class Prediction:
         workload: Name of the workload; without a selected one, that of the kind for which the stack gains least.
         changes: Predicted changes by package.
         unmeasured: Frameworks of the stack that have not been measured on comparable hardware.
+        refused: Those of them of which only single operations of the workload were measured, where these do not predict
+            whole models.
         operations_only: Frameworks whose prediction comes from single operations only: no whole model of the workload
             was measured.
+        coverage: With a profiled workload, how much of its time was measured with each framework; otherwise empty.
         kinds: Without a selected workload, the predictions for each kind; otherwise empty.
     """
 
@@ -197,7 +215,9 @@ class Prediction:
     workload: str
     changes: tuple[PredictedChange, ...]
     unmeasured: tuple[str, ...]
+    refused: tuple[str, ...] = ()
     operations_only: tuple[str, ...] = ()
+    coverage: tuple[ProfileCoverage, ...] = ()
     kinds: tuple[KindPrediction, ...] = ()
 
 

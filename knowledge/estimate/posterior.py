@@ -25,10 +25,11 @@ from knowledge.estimate.interface import (
     PredictedChange,
     PredictedGain,
     Prediction,
+    ProfileCoverage,
     ScoreTerms,
 )
-from knowledge.estimate.time_shares import time_shares
-from knowledge.estimate.workloads import OPERATIONS, Workload
+from knowledge.estimate.time_shares import TimeShares, time_shares
+from knowledge.estimate.workloads import OPERATIONS, PROFILE, Workload
 
 if TYPE_CHECKING:
     from knowledge.estimate.model_cache import ModelCache
@@ -61,6 +62,7 @@ class PosteriorEstimator:
         self._frameworks = frozenset(frameworks)
         self._benchmark = benchmark
         self._modelled: dict[str, FrameworkModel | None] = {}
+        self._refused: set[str] = set()
 
     def failures(self, name: str) -> Mapping[str, str]:
         """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
@@ -107,6 +109,8 @@ class PosteriorEstimator:
         mean = sum(g.mean for g in gains)
         half = NORMAL_QUANTILE * math.sqrt(max(0.0, sum(g.variance for g in gains)))
         counted = {name for name in self._measured(stack) if name in baseline}
+        unmeasured = sorted(n for n in self._frameworks & set(stack) - counted if self._counts(n))
+        models = [(name, modelled) for name in sorted(counted) if (modelled := self.model(name))]
         return Prediction(
             speedup=math.exp(mean),
             low=math.exp(mean - half),
@@ -115,13 +119,11 @@ class PosteriorEstimator:
             confidence=CONFIDENCE,
             workload=self._workload.name,
             changes=tuple(changes),
-            unmeasured=tuple(sorted(n for n in self._frameworks & set(stack) - counted if self._counts(n))),
-            operations_only=tuple(sorted(n for n in counted if self._basis(n) == OPERATIONS)),
+            unmeasured=tuple(unmeasured),
+            refused=tuple(n for n in unmeasured if n in self._refused),
+            operations_only=tuple(n for n, modelled in models if modelled.basis == OPERATIONS),
+            coverage=tuple(m.coverage for _, m in models if m.coverage),
         )
-
-    def _basis(self, name: str) -> str:
-        modelled = self.model(name)
-        return modelled.basis if modelled else ""
 
     def effects(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> tuple[Effect, ...]:
         """Predict the speed-up of a stack over the baseline at each indicator of the workload, by package and label."""
@@ -162,7 +164,7 @@ class PosteriorEstimator:
         return "cuda" if self._hardware.gpu and framework != "numpy" else "cpu"
 
     def model(self, name: str) -> FrameworkModel | None:
-        """Return the model of a framework; none if its versions were not compared at an indicator of the workload."""
+        """Return the model of a framework; none if its versions were not compared at the workload, or not usefully."""
         if name not in self._modelled:
             device = self._device(name)
             machine = machine_of(self._hardware, device)
@@ -170,18 +172,27 @@ class PosteriorEstimator:
             process = self._models.process(name, device, own)
             self._modelled[name] = None
             if process:
-                basis, shares = time_shares(process.contrasts, self._workload, process.amplitudes, machine)
-                if shares:
-                    discrepancies = process.amplitudes.discrepancies
+                times = time_shares(process.contrasts, self._workload, process.amplitudes, machine)
+                if times.refused:
+                    self._refused.add(name)
+                if times.shares:
+                    kind = self._workload.discrepancy(times.basis)
                     self._modelled[name] = FrameworkModel(
                         name,
                         process,
-                        shares,
+                        times.shares,
                         machine,
-                        basis=basis,
-                        discrepancy=discrepancies.get(self._workload.discrepancy(basis), 0.0),
+                        basis=times.basis,
+                        discrepancy=process.amplitudes.discrepancies.get(kind, 0.0),
+                        coverage=_coverage(name, times),
                     )
         return self._modelled[name]
+
+
+def _coverage(framework: str, times: TimeShares) -> ProfileCoverage | None:
+    if times.basis != PROFILE:
+        return None
+    return ProfileCoverage(framework=framework, exact=times.exact, related=times.related)
 
 
 def find_failures(runs: Iterable[RunOutcome], machine: Machine) -> dict[str, str]:

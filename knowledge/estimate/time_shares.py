@@ -23,16 +23,24 @@ class TimeShares(NamedTuple):
         basis: List of the workload's parts that they come from, such as ``operations``; empty if nothing was compared.
             In a ``profile``, shares of parts that were not compared are included.
         shares: Share of each indicator, by label and family; they sum to 1, or there are none.
+        exact: In a ``profile``, the share of parts that were measured at these sizes.
+        related: In a ``profile``, the share of parts that were measured at other sizes.
+        refused: Whether there are no shares because what was measured does not predict whole models.
     """
 
     basis: str
     shares: dict[tuple[str, str], float]
+    exact: float = 0.0
+    related: float = 0.0
+    refused: bool = False
 
 
 def time_shares(
     contrasts: Sequence[Contrast], workload: Workload, amplitudes: Amplitudes, machine: Machine
 ) -> TimeShares:
     """Return the shares of the time, by the first list of parts of which versions were compared.
+
+    Lists that do not predict whole models with this framework do not count.
 
     A part counts only if versions were compared at it. Its share is divided evenly among its sizes and element types
     that ship with the program for this framework and device. If none ships, it is divided among the compared ones in
@@ -49,9 +57,12 @@ def time_shares(
         for c in contrasts
         if (not workload.backends or c.backend in workload.backends) and c.side.version != c.reference.version
     ]
+    refused = False
     for basis, parts in workload.parts.items():
+        is_refused = workload.discrepancy(basis) in amplitudes.refused
         if basis == PROFILE:
-            return TimeShares(basis, _profiled_shares(parts, contrasts) if rows else {})
+            times = TimeShares(basis, {}, refused=bool(rows))
+            return _profiled_shares(parts, contrasts) if rows and not is_refused else times
         compared = [(part, [c for c in rows if part.matches(c.label, c.family)]) for part in parts]
         total = sum(part.share for part, members in compared if members)
         shares: dict[tuple[str, str], float] = {}
@@ -72,12 +83,13 @@ def time_shares(
             for label, weight in weights.items():
                 key = label, part.indicator
                 shares[key] = shares.get(key, 0.0) + part.share / total * weight / sum(weights.values())
-        if shares:
+        if shares and not is_refused:
             return TimeShares(basis, shares)
-    return TimeShares("", {})
+        refused = refused or bool(shares)
+    return TimeShares("", {}, refused=refused)
 
 
-def _profiled_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast]) -> dict[tuple[str, str], float]:
+def _profiled_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast]) -> TimeShares:
     """Return the share of each part of a profile, by its exact label.
 
     A part that was not compared has a label of its own: the Gaussian process predicts it from other sizes of its
@@ -92,13 +104,16 @@ def _profiled_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast]) -
         measured[c.family, words, rest.split()[0]] = c.label
         versions[c.family] = max(versions.get(c.family, name), name, key=lambda text: (len(text), text))
     shares: dict[tuple[str, str], float] = {}
+    exact = related = 0.0
     for part in parts:
         words = ",".join(f"{name}={value}" for name, value in sorted(part.parameters.items()))
         name = versions.get(part.indicator, part.indicator)
-        label = measured.get((part.indicator, words, part.dtype), f"{name}[{words}] {part.dtype}")
-        key = label, part.indicator
-        shares[key] = shares.get(key, 0.0) + part.share
-    return shares
+        key = part.indicator, words, part.dtype
+        exact += part.share if key in measured else 0.0
+        related += part.share if key not in measured and part.indicator in versions else 0.0
+        label = measured.get(key, f"{name}[{words}] {part.dtype}")
+        shares[label, part.indicator] = shares.get((label, part.indicator), 0.0) + part.share
+    return TimeShares(PROFILE, shares, exact, related)
 
 
 def _information(contrasts: Iterable[Contrast], amplitudes: Amplitudes, machine: Machine) -> float:

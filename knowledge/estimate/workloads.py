@@ -14,12 +14,14 @@ from knowledge.domain.identity import hash_of_text
 from knowledge.domain.observation import BENCHMARK
 from knowledge.domain.workload import ProfiledWorkload
 
-OWN, MODELS, STEPS, OPERATIONS = "benchmark", "models", "steps", "operations"
+OWN, MODELS, BLOCKS, STEPS, OPERATIONS = "benchmark", "models", "blocks", "steps", "operations"
 """Names of the lists of parts, in their order of preference; the first is a project's own benchmark."""
 SIZES = "sizes"
 """Name of the discrepancy between sizes of one model."""
 PROFILE = "profile"
 """Name of the list of parts of a profiled workload."""
+INDICATOR = "indicator"
+"""Name of the list of parts of a workload that is one indicator."""
 UNATTRIBUTED = "unattributed"
 """Indicator of the time of a profiled workload that no part stands for: nothing measures it."""
 
@@ -74,16 +76,16 @@ class Workload:
     is_kind: bool = False
 
     def discrepancy(self, basis: str) -> str:
-        """Return which discrepancy a prediction has; empty if the project's own benchmark was measured.
+        """Return which discrepancy a prediction has; empty if the workload itself was measured.
 
         Args:
             basis: List of the parts that the prediction comes from.
         """
-        if basis == OWN:
+        if basis in (OWN, INDICATOR):
             return ""
         if basis == MODELS:
             return MODELS if self.is_kind else SIZES
-        return MODELS if basis == STEPS else OPERATIONS
+        return {BLOCKS: BLOCKS, STEPS: MODELS}.get(basis, OPERATIONS)
 
 
 @lru_cache(maxsize=1)
@@ -97,11 +99,12 @@ def workload_catalogue() -> Mapping[str, Workload]:
 
 
 def _workload(name: str, entry: Mapping[str, Any]) -> Workload:
-    models = [("model", {k: str(v) for k, v in part.items()}) for part in entry.get(MODELS, ())]
-    steps = [
-        (part["indicator"], {k: str(v) for k, v in part.items() if k != "indicator"}) for part in entry.get(STEPS, ())
-    ]
-    parts = {MODELS: _equal_parts(models), STEPS: _equal_parts(steps), OPERATIONS: operation_parts(entry[OPERATIONS])}
+    parts = {
+        MODELS: _parts(entry.get(MODELS, ()), "model"),
+        BLOCKS: _parts(entry.get(BLOCKS, ()), "block"),
+        STEPS: _parts(entry.get(STEPS, ())),
+        OPERATIONS: operation_parts(entry[OPERATIONS]),
+    }
     return Workload(
         name=name,
         summary=entry["summary"],
@@ -112,8 +115,17 @@ def _workload(name: str, entry: Mapping[str, Any]) -> Workload:
     )
 
 
-def _equal_parts(parts: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[TimePart, ...]:
-    return tuple(TimePart(indicator=name, parameters=parameters, share=1 / len(parts)) for name, parameters in parts)
+def _parts(entries: Sequence[Mapping[str, Any]], indicator: str = "") -> tuple[TimePart, ...]:
+    """Return parts with their shares, which are equal if there are none."""
+    total = sum(entry.get("share", 1) for entry in entries)
+    return tuple(
+        TimePart(
+            indicator=entry.get("indicator", indicator),
+            parameters={k: str(v) for k, v in entry.items() if k not in ("indicator", "share")},
+            share=entry.get("share", 1) / total,
+        )
+        for entry in entries
+    )
 
 
 def operation_parts(shares: Mapping[str, float]) -> tuple[TimePart, ...]:
@@ -169,7 +181,7 @@ def workload_of_benchmark(other: Workload | None) -> Workload:
 def one_indicator(name: str) -> Workload:
     """Return a workload of one indicator, at all its sizes."""
     return Workload(
-        name=name, summary=name, parts={OPERATIONS: operation_parts({name: 1.0})}, backends=(), source="request"
+        name=name, summary=name, parts={INDICATOR: operation_parts({name: 1.0})}, backends=(), source="request"
     )
 
 

@@ -109,7 +109,9 @@ def test_measured_stacks_are_compared_and_others_predicted(options: dict[str, An
     knowledge = options["resolution"].knowledge
 
     standings = advisor.api.compare("sort", framework="numpy", knowledge=knowledge)
-    predicted = advisor.api.estimate("numpy==1.26.4", against="numpy==2.0.2", hardware="cpu-zen4", knowledge=knowledge)
+    predicted = advisor.api.estimate(
+        "numpy==1.26.4", against="numpy==2.0.2", hardware="cpu-zen4", workload="numeric", knowledge=knowledge
+    )
 
     assert standings.comparisons
     assert predicted.estimate.low < predicted.estimate.speedup < predicted.estimate.high

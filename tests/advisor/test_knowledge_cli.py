@@ -131,7 +131,10 @@ def test_comparing_stacks_of_different_blocks_is_refused_with_the_reason(advisor
         (("import-mlperf", "nowhere"), "`nowhere` cannot be read"),
         (("estimate", "--stack", "numpy"), "`numpy` does not name a version"),
         (("estimate", "--stack", ""), "the stack is empty"),
-        (("estimate", "--stack", "torch==2.13.0"), "versions of `torch` were not compared"),
+        (
+            ("estimate", "--stack", "torch==2.13.0", "--workload", "cnn-training", "--hardware", "a100"),
+            "versions of `torch` were not compared",
+        ),
         (("estimate", "--stack", "numpy==2.0.0", "--indicator", "juggling"), "indicator `juggling`"),
         (("prune",), "nothing says what to remove"),
         (("prune", "--block", "frameworks-ea93ceac-1-nump"), "there is no block"),

@@ -64,17 +64,26 @@ def invented_blocks(framework: str, ratios: dict[str, float], *, device: str, ha
 
     Args:
         framework: Distribution that provides the framework.
-        ratios: Speed of each version relative to the first one.
+        ratios: Speed of each version relative to the first one; settings follow a version, as in ``2.20.0 xla=on``.
         device: ``cpu`` or ``cuda``.
         hardware: Name or file of a hardware profile.
     """
     machine = find_profile(hardware)
     backend = FRAMEWORKS[framework]
+    arms = list(ratios)
+    numbered = {str(number): ratio for number, ratio in enumerate(ratios.values())}
     for name in ("matmul", "sort", "elementwise", "training_step"):
         run = IndicatorRun(name=name, version=1, backend=backend, device=device, dtype="float32", parameters={"m": 8})
-        for observation in block(ratios, rounds=8, name=f"made-up-{framework}-{name}"):
-            version = observation.stack.version_of("numpy") or ""
+        for observation in block(numbered, rounds=8, name=f"made-up-{framework}-{name}"):
+            version, *settings = arms[observation.arm].split()
             stack = make_stack(
                 [PackageVersion(name=framework, version=version)], python="3.12.0", platform="manylinux_2_28_x86_64"
             )
-            yield replace(observation, indicator=run, framework=framework, stack=stack, hardware=machine)
+            yield replace(
+                observation,
+                indicator=run,
+                framework=framework,
+                stack=stack,
+                hardware=machine,
+                settings=dict(setting.split("=") for setting in settings),
+            )

@@ -12,6 +12,8 @@ from knowledge.domain.model_part import PartOfModel
 from knowledge.estimate.discrepancy import (
     Residual,
     discrepancy,
+    misleads,
+    predictions_by_blocks,
     predictions_by_models,
     predictions_by_operations,
     predictions_by_sizes,
@@ -47,6 +49,20 @@ def test_a_model_is_predicted_by_the_sum_of_the_times_of_its_operations() -> Non
     assert residual.contrast is contrasts[0]
 
 
+def test_a_model_is_predicted_by_its_blocks_of_any_size_in_other_campaigns() -> None:
+    def block(mean: float, length: int, *, mode: str = "training") -> Contrast:
+        label = f"block@1[batch=1,block=encoder_block,length={length},mode={mode}] float32 torch/cpu"
+        return replace(contrast(OLD, NEW, mean, 0.01, label=label), block="another")
+
+    blocks = [block(-0.2, 8), block(-0.2, 16), block(3.0, 8, mode="inference")]
+    seconds = {("another", c.label): 1.0 for c in blocks}
+    models = [whole(-0.5), whole(0.1, model="unet"), whole(0.4, model="gpt2", mode="decode")]
+
+    residuals = predictions_by_blocks([*models, *blocks], seconds, lambda name: {"encoder_block": 12})
+
+    assert [(r.contrast.mean, round(r.predicted, 9)) for r in residuals] == [(-0.5, -0.2), (0.1, -0.2)]
+
+
 def test_a_model_of_which_few_operations_were_measured_is_not_predicted() -> None:
     contrasts = [whole(-0.5), contrast(OLD, NEW, 0.0, 0.01, label=MATMUL)]
     parts = [PartOfModel(label=MATMUL, calls=1, flops=1.0), PartOfModel(label=SORT, calls=1, flops=2.0)]
@@ -76,6 +92,18 @@ def test_noise_is_no_discrepancy() -> None:
 
     assert discrepancy([noisy]) == 0.0
     assert discrepancy([wrong]) == pytest.approx(0.5, abs=0.001)
+
+
+def test_predictions_mislead_if_predicting_no_difference_is_as_good() -> None:
+    worse, better, trifle = (
+        Residual(contrast=whole(mean), predicted=predicted, deviation=0.01)
+        for mean, predicted in ((0.1, 0.4), (0.4, 0.1), (0.01, 0.03))
+    )
+
+    assert misleads([worse])
+    assert not misleads([better])
+    assert not misleads([worse, better, better])
+    assert not misleads([trifle])
 
 
 def test_a_discrepancy_widens_the_gain_of_another_version_but_not_of_the_same_or_of_one_indicator() -> None:

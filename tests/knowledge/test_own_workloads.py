@@ -39,7 +39,7 @@ def test_a_part_that_was_measured_with_its_parameters_counts_as_measured() -> No
     part = WorkloadPart(indicator="matmul", share=0.75, parameters={"n": 8, "m": 8, "k": 8}, dtype="float32")
     process = GaussianProcess([contrast(OLD, NEW, -math.log(2), 1e-4, label=MEASURED)])
 
-    basis, shares = time_shares(
+    basis, shares, *_ = time_shares(
         process.contrasts, workload_of_profile(profile(part), backend="torch"), process.amplitudes, HERE
     )
     model = FrameworkModel("torch", process, shares, HERE)
@@ -71,6 +71,21 @@ def test_a_part_of_another_size_is_predicted_with_a_wider_interval() -> None:
     assert gains[1].variance > 2 * gains[0].variance
 
 
+def test_the_time_of_a_profile_is_divided_into_what_was_measured_and_what_was_not() -> None:
+    exact, other = (
+        WorkloadPart(indicator="matmul", share=share, parameters={"n": n, "m": n, "k": n}, dtype="float32")
+        for n, share in ((8, 0.5), (9, 0.2))
+    )
+    never = WorkloadPart(indicator="sort", share=0.1, parameters={"n": 8}, dtype="float32")
+    process = GaussianProcess([contrast(OLD, NEW, -0.1, 1e-3, label=MEASURED)])
+
+    workload = workload_of_profile(profile(exact, other, never), backend="torch")
+    times = time_shares(process.contrasts, workload, process.amplitudes, HERE)
+
+    assert (times.exact, times.related) == (0.5, 0.2)
+    assert sum(times.shares.values()) == pytest.approx(1)
+
+
 def test_a_profile_of_another_framework_gives_no_shares() -> None:
     part = WorkloadPart(indicator="matmul", share=1.0)
     process = GaussianProcess([contrast(OLD, NEW, -1.0, 1e-4, label=MEASURED)])
@@ -84,7 +99,7 @@ def test_the_benchmark_of_a_project_comes_before_every_other_measurement() -> No
     rows = [contrast(OLD, NEW, -0.1, 1e-3, label=MEASURED), contrast(OLD, NEW, 0.3, 1e-3, label=BENCHMARK)]
     process = GaussianProcess(rows)
 
-    basis, shares = time_shares(
+    basis, shares, *_ = time_shares(
         process.contrasts, workload_of_benchmark(find_workload("bert-training")), process.amplitudes, HERE
     )
     gain = FrameworkModel("torch", process, shares, HERE, basis=basis).gain(

@@ -20,6 +20,7 @@ from knowledge.estimate.compare import common_shares
 from knowledge.estimate.evidence import Side, evidence_of, load_evidence
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
+from knowledge.estimate.interface import Prediction
 from knowledge.estimate.kernel import distances
 from knowledge.estimate.model_cache import ModelCache, framework_contrasts, frameworks_of, shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
@@ -224,8 +225,8 @@ def test_only_sizes_of_the_model_of_the_workload_count() -> None:
 
 def test_the_weight_of_a_family_is_shared_by_its_sizes(store: SqlKnowledgeBase) -> None:
     contrasts = load_evidence(store).contrasts
-    amplitudes = shipped_amplitudes("torch", "cpu")
-    basis, shares = time_shares(contrasts, find_workload("transformer-training"), amplitudes, MACHINE_SEEN)
+    amplitudes = replace(shipped_amplitudes("torch", "cpu"), scales={})
+    basis, shares, *_ = time_shares(contrasts, find_workload("transformer-training"), amplitudes, MACHINE_SEEN)
 
     assert basis == "operations"
     assert len(shares) == 4
@@ -251,6 +252,28 @@ def test_distances_of_calendar_versions_do_not_depend_on_the_selected_versions()
     many = distances([*apart, Version("2022.1.0"), Version("2023.2.0"), Version("0.1")], {})
 
     assert few[0, 1] == many[0, 1] == 3 * 4 - 4
+
+
+def test_no_speed_is_predicted_from_operations_that_do_not_predict_whole_models(
+    store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, old = ({"torch": Version(v)} for v in ("2.7.0", "2.4.0"))
+
+    def predict() -> Prediction:
+        return PosteriorEstimator(
+            ModelCache(store),
+            hardware=MACHINE,
+            workload=find_workload("transformer-training"),
+            frameworks=("torch",),
+        ).predict(old, new)
+
+    predicted = predict()
+    refused = replace(shipped_amplitudes("torch", "cpu"), refused=("operations",))
+    monkeypatch.setattr("knowledge.estimate.model_cache.shipped_amplitudes", lambda *_: refused)
+    not_predicted = predict()
+
+    assert (len(predicted.changes), predicted.operations_only, predicted.unmeasured) == (1, ("torch",), ())
+    assert (not_predicted.changes, not_predicted.unmeasured, not_predicted.refused) == ((), ("torch",), ("torch",))
 
 
 def test_an_unmeasured_version_keeps_its_prior_uncertainty(store: SqlKnowledgeBase) -> None:

@@ -102,7 +102,9 @@ def _prediction(prediction: Prediction | None) -> dict[str, Any] | None:
         "high": prediction.high,
         "confidence": prediction.confidence,
         "unmeasured": list(prediction.unmeasured),
+        "refused": list(prediction.refused),
         "operations_only": list(prediction.operations_only),
+        "coverage": [asdict(coverage) for coverage in prediction.coverage],
         "kinds": [asdict(kind) for kind in prediction.kinds],
     }
 

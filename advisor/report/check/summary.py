@@ -42,7 +42,7 @@ def describe_prediction(prediction: Prediction | None, not_predicted: str = "") 
         )
         return ratio if is_significant(prediction) else f"no significant difference: {ratio}"
     if prediction.unmeasured:
-        return f"not predicted: {unmeasured_text(prediction.unmeasured)}"
+        return f"not predicted: {unmeasured_text(prediction.unmeasured, prediction.refused)}"
     return "no significant difference for any workload: no measured package differs"
 
 

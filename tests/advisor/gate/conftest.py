@@ -58,6 +58,14 @@ def slow_tensorflow(advisor_here: Advisor, tmp_path: Path) -> None:
 
 
 @pytest.fixture
+def slow_without_onednn(advisor_here: Advisor, tmp_path: Path) -> None:
+    """Invented measurements in which TensorFlow takes twice as long without oneDNN."""
+    ratios = {"2.20.0": 1.0, "2.20.0 onednn=off": 0.5, "2.15.1": 1.0}
+    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
+        store.add(invented_blocks("tensorflow", ratios, device="cpu", hardware="cpu-zen4"))
+
+
+@pytest.fixture
 def check(advisor_here: Advisor) -> Run:
     """Run the gate and return its JSON report."""
 

@@ -142,23 +142,27 @@ def test_indexes_of_the_policy_replace_those_of_the_project(project: Path, check
     assert {code for code, _, _ in places(check())} == {"ADV015"}
 
 
-def test_a_setting_measured_as_slow_is_reported_in_the_sources(project: Path, check: Run, index: PackageIndex) -> None:
-    index.add("tensorflow-cpu", "2.20.0", code="")
-    (project / "freeze.txt").write_text("tensorflow-cpu==2.20.0\n")
+def test_a_setting_measured_as_slow_is_reported_in_the_sources(
+    project: Path, check: Run, index: PackageIndex, slow_without_onednn: None
+) -> None:
+    index.add("tensorflow", "2.20.0", code="")
+    (project / "freeze.txt").write_text("tensorflow==2.20.0\n")
     (project / "train.py").write_text('import os\n\nos.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"\n')
 
-    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "segmentation-training")
+    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "transformer-training")
 
     assert ("ADV016", "train.py", 3) in places(report)
 
 
-def test_a_setting_in_the_project_table_is_checked(project: Path, check: Run, index: PackageIndex) -> None:
-    index.add("tensorflow-cpu", "2.20.0", code="")
-    (project / "freeze.txt").write_text("tensorflow-cpu==2.20.0\n")
+def test_a_setting_in_the_project_table_is_checked(
+    project: Path, check: Run, index: PackageIndex, slow_without_onednn: None
+) -> None:
+    index.add("tensorflow", "2.20.0", code="")
+    (project / "freeze.txt").write_text("tensorflow==2.20.0\n")
     with (project / "pyproject.toml").open("a") as file:
         file.write('[tool.advisor.settings]\nonednn = "off"\n')
 
-    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "segmentation-training")
+    report = check("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "transformer-training")
 
     assert [(f["code"], f["path"]) for f in report["findings"] if f["code"] == "ADV016"] == [
         ("ADV016", "pyproject.toml")
