@@ -28,7 +28,7 @@ def shapes_of(name: str, indicator: str) -> Sequence[Mapping[str, Any]]:
         indicator: Name of the indicator.
 
     Raises:
-        InputError: If there is no such list.
+        InputError: If there is no such list, or it has no shape for the indicator.
     """
     lists = {**published_shapes(), **model_shapes()}
     keys = [key for key in lists if key == name or (key.startswith(f"{name}-") and not key.endswith("-device"))]
@@ -36,6 +36,11 @@ def shapes_of(name: str, indicator: str) -> Sequence[Mapping[str, Any]]:
         groups = dict.fromkeys(key.rsplit("-", 1)[0] for key in lists if not key.endswith(("-server", "-device")))
         raise InputError(f"there are no shapes `{name}`", hint=f"use one of {', '.join([*groups, *lists])}")
     shapes = {tuple(sorted(shape.items())): shape for key in keys for shape in lists[key].get(indicator, ())}
+    if not shapes:
+        indicators = sorted({other for key in keys for other in lists[key]})
+        raise InputError(
+            f"the shapes `{name}` have none for indicator `{indicator}`", hint=f"they have {', '.join(indicators)}"
+        )
     return list(shapes.values())
 
 

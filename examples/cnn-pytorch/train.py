@@ -1,6 +1,7 @@
 """Trains a small convolutional network on random images: a program for `advisor workload profile`."""
 
 import argparse
+import time
 
 import torch
 from torch import nn
@@ -36,7 +37,7 @@ def build(classes: int) -> nn.Module:
 
 
 def main() -> None:
-    """Train, and print the loss of each epoch."""
+    """Train, and print the loss of each epoch and the throughput of the last one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=32)
@@ -45,13 +46,17 @@ def main() -> None:
     data = TensorDataset(torch.randn(1024, 3, 32, 32), torch.randint(10, (1024,)))
     model = build(classes=10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    seconds = 0.0
     for epoch in range(options.epochs):
+        started = time.perf_counter()
         for images, labels in DataLoader(data, options.batch, shuffle=True):
             loss = nn.functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+        seconds = time.perf_counter() - started
         print(f"epoch {epoch}: loss {loss.item():.3f}", flush=True)
+    print(f"throughput: {len(data) / seconds:.1f} images/s", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pi_runners.indicators.recurrent import Recurrent
 from pi_runners.indicators.row_operations import Elementwise, Embedding, Fft, Reduction, Softmax, Sort
 from pi_runners.indicators.startup import Startup
 from pi_runners.indicators.training import TimeToQuality, TrainingStep
-from pi_runners.indicators.whole_model import WholeModel
+from pi_runners.indicators.whole_model import ModelBlock, WholeModel
 
 INDICATORS: Dict[str, Indicator] = {
     indicator.name: indicator
@@ -40,6 +40,7 @@ INDICATORS: Dict[str, Indicator] = {
         TimeToQuality(),
         Inference(),
         WholeModel(),
+        ModelBlock(),
         Memory(),
         Transfer(),
         Roofline(),

@@ -19,6 +19,7 @@ class Bert(Network):
     published = Published(
         109_483_778, 0, {"batch": 1, "length": 128}, "https://huggingface.co/google-bert/bert-base-uncased"
     )
+    blocks = {"encoder_block": 12}  # noqa: RUF012
     parameters = {"batch": BATCH, "length": Parameter("tokens of a sequence", most=512)}  # noqa: RUF012
     optimiser = "adamw"
     sets = {  # noqa: RUF012
@@ -61,6 +62,7 @@ class Gpt2(Network):
         {"batch": 1, "length": 128},
         "https://github.com/karpathy/llm.c/blob/836ec640f39a9bf6148ee96fc1c5445f4abeeeb7/README.md (`num_parameters`)",
     )
+    blocks = {"encoder_block": 12, "word_classifier": 1}  # noqa: RUF012
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "length": Parameter("tokens of a sequence; when decoding, of the sequence so far", most=1023),
@@ -128,6 +130,7 @@ class SequenceToSequence(Network):
     name = "seq2seq"
     summary = "LSTM sequence-to-sequence with attention: translation"
     source = "https://arxiv.org/abs/1508.04025 section 3 (dot attention), https://arxiv.org/abs/1409.3215 (depth)"
+    blocks = {"recurrent_block": 4, "word_classifier": 1}  # noqa: RUF012
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "length": Parameter("tokens of a sentence", most=1024),

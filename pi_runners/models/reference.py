@@ -1,6 +1,7 @@
 """Whole models in NumPy, in double precision: the results that every framework must agree with.
 
-``python -m pi_runners.models.reference`` computes the expected results of all models and writes ``expected.json``.
+``python -m pi_runners.models.reference`` computes the expected results of all models and blocks, and writes
+``expected.json``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from pi_runners.harness.contract import Array, Parameters
+from pi_runners.models.blocks import BLOCKS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.layers import (
     InitialWeight,
@@ -260,4 +262,5 @@ def _inputs(network: Network, p: Parameters, mode: str) -> List[Any]:
 
 
 if __name__ == "__main__":
-    EXPECTED.write_text(json.dumps({n: expected_results(network) for n, network in NETWORKS.items()}, indent=1) + "\n")
+    networks = {**NETWORKS, **BLOCKS}
+    EXPECTED.write_text(json.dumps({n: expected_results(network) for n, network in networks.items()}, indent=1) + "\n")

@@ -19,6 +19,7 @@ class _ImageNetwork(Network):
 
     parameters = {"batch": BATCH, "size": _SIZE}  # noqa: RUF012
     probe = {"batch": 4, "size": 64}  # noqa: RUF012
+    multiples = {"size": 32}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         """Return RGB images."""
@@ -36,6 +37,7 @@ class ResNet50(_ImageNetwork):
     summary = "ResNet-50 v1.5: image classification"
     source = "https://arxiv.org/abs/1512.03385 table 1"
     published = Published(25_557_032, 4.09e9, {"batch": 1, "size": 224}, _TORCHVISION.format("resnet50"))
+    blocks = {"residual_block": 16}  # noqa: RUF012
     sets = {  # noqa: RUF012
         "small": {"training": {"batch": 4, "size": 64}, "inference": {"batch": 1, "size": 128}},
         "medium": {"training": {"batch": 8, "size": 128}, "inference": {"batch": 4, "size": 224}},
@@ -69,6 +71,7 @@ class MobileNetV2(_ImageNetwork):
     summary = "MobileNetV2: image classification with depthwise convolutions"
     source = "https://arxiv.org/abs/1801.04381 table 2"
     published = Published(3_504_872, 0.30e9, {"batch": 1, "size": 224}, _TORCHVISION.format("mobilenet_v2"))
+    blocks = {"inverted_residual_block": 17}  # noqa: RUF012
     sets = {  # noqa: RUF012
         "small": {"training": {"batch": 8, "size": 64}, "inference": {"batch": 1, "size": 224}},
         "medium": {"training": {"batch": 16, "size": 128}, "inference": {"batch": 8, "size": 224}},
@@ -115,6 +118,7 @@ class VisionTransformer(_ImageNetwork):
     summary = "ViT-B/16: image classification with a transformer"
     source = "https://arxiv.org/abs/2010.11929 table 1"
     published = Published(86_567_656, 17.56e9, {"batch": 1, "size": 224}, _TORCHVISION.format("vit_b_16"))
+    blocks = {"encoder_block": 12}  # noqa: RUF012
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "size": Parameter("height and width of an image, a multiple of 32", least=32, most=224),
@@ -151,6 +155,7 @@ class UNet(Network):
         "https://github.com/milesial/Pytorch-UNet (three channels, two classes, transposed convolutions; "
         "without the biases of the convolutions before a normalisation)",
     )
+    blocks = {"convolution_block": 9}  # noqa: RUF012
     parameters = {"batch": BATCH, "size": _SIZE}  # noqa: RUF012
     sets = {  # noqa: RUF012
         "small": {"training": {"batch": 1, "size": 32}, "inference": {"batch": 1, "size": 64}},
@@ -158,6 +163,7 @@ class UNet(Network):
         "large": {"training": {"batch": 16, "size": 512}, "inference": {"batch": 32, "size": 512}},
     }
     probe = {"batch": 2, "size": 32}  # noqa: RUF012
+    multiples = {"size": 32}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         """Return RGB images."""

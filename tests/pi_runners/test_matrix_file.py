@@ -9,12 +9,14 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+import knowledge
 from knowledge.domain.errors import InputError
 from pi_runners.harness.settings import apply_settings, parse_number_list
 from pi_runners.matrix import expand_settings, fitting
 from pi_runners.matrix_file import Matrix, read_matrix
 from pi_runners.vocabulary import SETTINGS, setting_error
 
+SHIPPED = sorted((Path(knowledge.__file__).parent / "data" / "matrices").glob("*.toml"))
 INDEX_VERSIONS = [Version(v) for v in ("2.4.1", "2.4.0", "2.3.5", "1.26.4", "1.26.3")]
 
 
@@ -39,6 +41,14 @@ def test_a_range_expands_to_the_newest_version_of_each_minor_release(tmp_path: P
     matrix = write_matrix(tmp_path, SMALL + '[[stack]]\nframework = "numpy>=1.26"\nwith = ["scipy"]\n')
 
     assert labels(matrix) == ["numpy==2.4.1 scipy", "numpy==2.3.5 scipy", "numpy==1.26.4 scipy"]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_the_matrix_files_of_shipped_measurements_are_valid(path: Path) -> None:
+    combinations = read_matrix(path).combinations(lambda *_: [Version("1")], ("3.11",), max_runs=10**6)
+
+    assert combinations
+    assert all(c.cases for c in combinations)
 
 
 def test_versions_all_and_newest_select_all_versions_and_the_newest(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from advisor.campaign.directory import (
     plan_document,
     read_plan,
 )
-from advisor.campaign.engines import open_engine
 from advisor.campaign.status import campaign_status
 from advisor.campaign.worker import UnsuitableNodeError, cell_line, cells_in, check_node
 from knowledge.domain.errors import InputError
@@ -377,25 +376,3 @@ def test_a_task_number_outside_the_plan_is_refused(advisor_here: Advisor, tmp_pa
 
     assert (beyond.returncode, "has no task 7" in beyond.stderr) == (2, True)
     assert (nothing.returncode, "is not the directory of a campaign" in nothing.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("engine", "memory", "gigabytes"),
-    [
-        ("slurm", "16G", "15.462"),
-        ("slurm", "1000", "0.944"),
-        ("slurm", "2T", "1979.121"),
-        ("kubernetes", "8Gi", "7.731"),
-        ("kubernetes", "8G", "7.200"),
-        ("kubernetes", "500M", "0.450"),
-    ],
-)
-def test_the_memory_limit_of_a_process_is_90_percent_of_its_task(
-    directory: CampaignDirectory, engine: str, memory: str, gigabytes: str
-) -> None:
-    options = {"memory": memory, "image": "x"} if engine == "kubernetes" else {"memory": memory}
-    command = open_engine(engine, options, directory, build_plan()).command
-
-    assert command[command.index("--memory-limit") + 1] == gigabytes
-    with pytest.raises(InputError, match="is not a valid memory size"):
-        open_engine(engine, {**options, "memory": "much"}, directory, build_plan())
