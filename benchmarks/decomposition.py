@@ -10,7 +10,7 @@ It is predicted
   (the method before times were added up);
 - `operations`: by the sum of the times of these operations;
 - `blocks`: by the sum of the times of its blocks, of any size, measured with the same stacks;
-- `models`: by the mean of the other models of the arm, in training or not;
+- `models`: by the mean of the other models of the arm with the same architecture and mode;
 - `posterior, models`: by the Gaussian process without any measurement of this model;
 - `sizes`: by the same model and mode at other sizes, of the same arm;
 - `posterior, sizes`: by the Gaussian process without this size, but with the other sizes of the model.
@@ -50,7 +50,7 @@ from knowledge.estimate.evidence import Contrast, evidence_of
 from knowledge.estimate.gaussian_process import predict_held_out
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.model_parts import blocks_of_model, parts_of_run
+from pi_runners.model_parts import architecture_of_model, blocks_of_model, parts_of_run
 
 DIFFERENT = math.log(1.05)
 HALF = float(norm.ppf(0.95))
@@ -133,7 +133,7 @@ def predictions_of(contrasts: Sequence[Contrast], observations: Sequence[Observa
         "log mean": log_means(contrasts, parts_of, whole),
         "operations": with_discrepancy(summed),
         "blocks": with_discrepancy(predictions_by_blocks(contrasts, seconds, blocks_of_model)),
-        "models": with_discrepancy(predictions_by_models(contrasts)),
+        "models": with_discrepancy(predictions_by_models(contrasts, architecture_of_model)),
         "posterior, models": held_out(contrasts, lambda c: words_of(c.label)["model"]),
         "sizes": with_discrepancy(predictions_by_sizes(contrasts)),
         "posterior, sizes": held_out(contrasts, lambda c: c.label),

@@ -31,7 +31,9 @@ def unmeasured_text(names: Collection[str], refused: Collection[str] = ()) -> st
     if rest:
         parts.append(f"{quoted(rest)} {'has' if len(rest) == 1 else 'have'} not been measured on comparable hardware")
     if singles:
-        measured = f"with {quoted(singles)}, only single operations of the workload were measured on comparable hardware"
+        measured = (
+            f"with {quoted(singles)}, only single operations of the workload were measured on comparable hardware"
+        )
         parts.append(f"{measured}, and they do not predict whole models")
     return "; ".join(parts)
 

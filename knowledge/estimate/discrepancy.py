@@ -22,8 +22,12 @@ WHOLE_MODEL = "model"
 """Name of the indicator of whole models."""
 BLOCK_OF_MODEL = "block"
 """Name of the indicator of blocks of models."""
+_MODES = {"prefill": "inference"}
+"""Mode that others compare with."""
 HARMLESS = 0.05
-"""Discrepancy up to which a number is reported, even where predicting no difference would have been as good."""
+"""Discrepancy up to which a number is reported in any case."""
+LARGEST_UNEXPLAINED = 0.5
+"""Maximum share of the squared differences between stacks that predictions may leave unexplained."""
 LEAST_COVERED = 0.5
 """Minimum share of a model's FLOP whose operations must have been measured."""
 
@@ -122,7 +126,7 @@ def predictions_by_blocks(
         if whole.family != WHOLE_MODEL or whole.is_control:
             continue
         words = words_of(whole.label)
-        mode = {"prefill": "inference"}.get(words["mode"], words["mode"])
+        mode = _MODES.get(words["mode"], words["mode"])
         rows = {name: measured.get((name, mode, *_stacks(whole)), []) for name in blocks_of(words["model"])}
         if rows and all(rows.values()):
             times = [
@@ -152,15 +156,18 @@ def _summed(whole: Contrast, parts: Sequence[tuple[float, Contrast]]) -> Residua
     )
 
 
-def predictions_by_models(contrasts: Sequence[Contrast]) -> list[Residual]:
-    """Predict whole models by the mean of the other models of the same arm, in training or not.
+def predictions_by_models(contrasts: Sequence[Contrast], architecture_of: Callable[[str], str]) -> list[Residual]:
+    """Predict whole models by the mean of the other models of the same arm and kind: architecture and mode.
 
     Args:
         contrasts: Contrasts of one framework.
+        architecture_of: Returns the architecture of a model, by its name.
     """
-    return _predictions_by_others(
-        contrasts, lambda words: (words["mode"] == "training",), lambda words: (words["model"],)
-    )
+
+    def kind_of(words: dict[str, str]) -> tuple[object, ...]:
+        return architecture_of(words["model"]), _MODES.get(words["mode"], words["mode"])
+
+    return _predictions_by_others(contrasts, kind_of, lambda words: (words["model"],))
 
 
 def predictions_by_sizes(contrasts: Sequence[Contrast]) -> list[Residual]:
@@ -197,13 +204,14 @@ def _predictions_by_others(
 
 
 def misleads(residuals: Sequence[Residual]) -> bool:
-    """Whether predictions were no better than predicting no difference, by more than noise and trifles.
+    """Whether predictions left more than half of the squared differences unexplained, which are more than trifles.
 
     Args:
         residuals: At least one.
     """
     squares = statistics.fmean((r.predicted - r.contrast.mean) ** 2 for r in residuals)
-    return squares >= statistics.fmean(r.contrast.mean**2 for r in residuals) and discrepancy(residuals) > HARMLESS
+    differences = statistics.fmean(r.contrast.mean**2 for r in residuals)
+    return squares > LARGEST_UNEXPLAINED * differences and discrepancy(residuals) > HARMLESS
 
 
 def discrepancy(residuals: Sequence[Residual]) -> float:

@@ -89,7 +89,9 @@ def shipped_amplitudes(framework: str, device: str) -> Amplitudes:
     records = _shipped()
     record = records.get(f"{framework}/{device}", records[USUAL])
     spans = {name: {int(major): count for major, count in majors.items()} for name, majors in record["spans"].items()}
-    return Amplitudes(**{**record, "parts": tuple(record["parts"]), "refused": tuple(record["refused"]), "spans": spans})
+    return Amplitudes(
+        **{**record, "parts": tuple(record["parts"]), "refused": tuple(record["refused"]), "spans": spans}
+    )
 
 
 @cache

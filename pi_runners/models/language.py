@@ -14,6 +14,7 @@ class Bert(Network):
     """The encoder of BERT-base with its pooler and a classifier of two classes, as for fine-tuning."""
 
     name = "bert_base"
+    architecture = "transformer"
     summary = "BERT-base encoder: classification of sentences"
     source = "https://arxiv.org/abs/1810.04805 section 3"
     published = Published(
@@ -54,6 +55,7 @@ class Gpt2(Network):
     """GPT-2 small: training on all tokens; inference as prefill of a prompt and as decoding of one token."""
 
     name = "gpt2"
+    architecture = "transformer"
     summary = "GPT-2 small: language model"
     source = "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf"
     published = Published(
@@ -128,6 +130,7 @@ class SequenceToSequence(Network):
     """LSTM encoder and decoder with attention to the encoder."""
 
     name = "seq2seq"
+    architecture = "recurrent"
     summary = "LSTM sequence-to-sequence with attention: translation"
     source = "https://arxiv.org/abs/1508.04025 section 3 (dot attention), https://arxiv.org/abs/1409.3215 (depth)"
     blocks = {"recurrent_block": 4, "word_classifier": 1}  # noqa: RUF012

@@ -41,6 +41,7 @@ class Network(ABC):
         sets: Parameters by size and mode; without the mode.
         optimiser: ``sgd`` (momentum 0.9, learning rate 0.01) or ``adamw`` (learning rate 1e-5, decay 0.01).
         probe: Parameters of a small case with the same weights, for which expected results ship.
+        architecture: What it mostly consists of: ``convolutional``, ``transformer``, ``recurrent`` or ``recommender``.
         blocks: Number of its blocks by name (:mod:`pi_runners.models.blocks`); none if no block stands for its parts.
         multiples: What a parameter must be a multiple of, by name.
         backends: Backends that can express it.
@@ -55,6 +56,7 @@ class Network(ABC):
     sets: Dict[str, Dict[str, Parameters]] = {}  # noqa: RUF012
     optimiser = "sgd"
     probe: Parameters = {}  # noqa: RUF012
+    architecture = ""
     blocks: Dict[str, int] = {}  # noqa: RUF012
     multiples: Dict[str, int] = {}  # noqa: RUF012
     backends: Tuple[str, ...] = ("jax", "onnxruntime", "tensorflow", "torch")
