@@ -68,6 +68,15 @@ def usual_discrepancies(fitted: Sequence[Mapping[str, float]]) -> dict[str, floa
     return {basis: math.sqrt(sum(v**2 for v in listed) / len(listed)) for basis, listed in values.items()}
 
 
+def is_eager(key: str) -> bool:
+    """Whether a framework runs each operation when it is called, without compiling a graph of several.
+
+    Args:
+        key: Framework and device.
+    """
+    return key.split("/")[0] in ("numpy", "torch")
+
+
 def with_discrepancies(
     amplitudes: Amplitudes,
     contrasts: Sequence[Contrast],
@@ -102,10 +111,12 @@ def main() -> None:
         if any(c.side.version != c.reference.version for c in contrasts):
             fitted[f"{framework}/{device}"] = with_discrepancies(fit_amplitudes(contrasts), contrasts, seconds, parts)
     typical = usual(list(fitted.values()))
-    # A framework without whole models has the usual discrepancies.
-    records: dict[str, Any] = {
-        key: asdict(replace(a, discrepancies={**typical.discrepancies, **a.discrepancies})) for key, a in fitted.items()
-    }
+    # A framework without whole models has the usual discrepancies of those that run operations in the same way.
+    records: dict[str, Any] = {}
+    for key, a in fitted.items():
+        alike = [o.discrepancies for name, o in fitted.items() if is_eager(name) == is_eager(key)]
+        discrepancies = {**typical.discrepancies, **usual_discrepancies(alike), **a.discrepancies}
+        records[key] = asdict(replace(a, discrepancies=discrepancies))
     records[USUAL] = asdict(typical)
     TARGET.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     print(f"{TARGET}: {', '.join(records)}")
