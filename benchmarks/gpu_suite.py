@@ -62,7 +62,7 @@ GROUPS = (
     ),
     Group(
         name="training",
-        indicators=("training_step",),
+        indicators=("training_step", "block"),
         arms=(_EVERYTHING, *_TF32, *_MIXED, _IMAGES, _CONTROL),
         cpu_arms=_ON_CPU,
     ),
