@@ -83,8 +83,9 @@ class Design:
         self._scales = np.array([scales.get(p.label, 1.0) for p in points])
         self._sides = codes(_side_key(p.side) for p in points)
         self._labels = codes(p.label for p in points)
-        # Versions of one indicator measure different things, so they are different families.
-        self._families = codes((p.family, p.label.partition("[")[0]) for p in points)
+        # Versions of one indicator measure different things, so they are different families. So are training and
+        # inference of whole models and blocks.
+        self._families = codes((p.family, p.label.partition("[")[0], "mode=training" in p.label) for p in points)
         self._kinds = codes(p.machine.kind for p in points)
         self._machines = codes(p.machine.identity for p in points)
         sides = list({_side_key(p.side): p.side for p in points}.values())

@@ -38,7 +38,7 @@ class Models:
 
     def process(self, framework: str, device: str, own: Sequence[Contrast] = ()) -> GaussianProcess | None:
         contrasts = [c for c in self._contrasts if c.framework == framework]
-        amplitudes = replace(shipped_amplitudes("torch", "cpu"), widening=self._widening)
+        amplitudes = replace(shipped_amplitudes("torch", "cpu"), widening=self._widening, discrepancies={}, refused=())
         return GaussianProcess(contrasts, amplitudes) if contrasts and device == "cpu" else None
 
     def runs(self, framework: str, device: str) -> tuple[RunOutcome, ...]:

@@ -1,7 +1,7 @@
 """The gate on good and bad pull requests to three example repositories.
 
-The metadata of the packages is recorded from the real index (`record.py`); a server on loopback serves it. The speed of
-TensorFlow on CPUs is measured by this project; the speeds of PyTorch and NumPy are invented for these tests.
+The metadata of the packages is recorded from the real index (`record.py`); a server on loopback serves it. The
+speeds of some versions of TensorFlow, PyTorch and NumPy are invented for these tests.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ def knowledge(first_knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -
         store.add(invented_blocks("torch", {"2.10.0": 1.0, "2.8.0": 0.7, "2.15.0": 1.0}, device="cuda", hardware=node))
         store.add(
             invented_blocks("numpy", {"2.2.6": 1.0, "1.26.4": 0.6, "2.0.2": 1.0}, device="cpu", hardware="cpu-zen4")
+        )
+        store.add(
+            invented_blocks(
+                "tensorflow-cpu", {"2.20.0": 1.0, "2.12.1": 0.4, "2.15.1": 1.0}, device="cpu", hardware="cpu-zen4"
+            )
         )
         for framework in FRAMEWORKS:
             for device in ("cpu", "cuda"):
@@ -98,7 +103,6 @@ def git(folder: Path, *arguments: str) -> None:
 @pytest.fixture
 def open_repository(
     served: PackageIndex,
-    first_knowledge: Path,
     knowledge: Path,
     advisor_here: Advisor,
     tmp_path: Path,
@@ -118,9 +122,7 @@ def open_repository(
         folder = tmp_path / name
         shutil.copytree(HERE / name, folder)
         monkeypatch.chdir(folder)
-        knowledge_path = shutil.copy(
-            first_knowledge if name == "image-classifier" else knowledge, tmp_path / "known.sqlite"
-        )
+        knowledge_path = shutil.copy(knowledge, tmp_path / "known.sqlite")
         monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{knowledge_path}")
 
         def check() -> list[dict[str, Any]]:
@@ -201,7 +203,7 @@ def test_a_pinned_cuda_too_new_for_the_driver_is_stopped_at_its_line(classifier:
     assert "550.54.14" in findings[0]["message"]
 
 
-def test_a_pinned_slower_tensorflow_is_stopped_by_shipped_measurements(classifier: Repository) -> None:
+def test_a_pinned_slower_tensorflow_is_stopped_by_measurements(classifier: Repository) -> None:
     classifier.edit("requirements.txt", "tensorflow-cpu==2.20.0", "tensorflow-cpu==2.12.1")
     classifier.edit("requirements.txt", "numpy==2.2.6", "numpy==1.23.5")
 
