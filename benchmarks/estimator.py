@@ -27,10 +27,12 @@ from scipy.stats import norm, spearmanr
 
 from advisor.resolve.objectives import SPEED_STEP, speed_steps
 from knowledge.domain.observation import Observation
+from knowledge.estimate.discrepancy import WHOLE_MODEL
 from knowledge.estimate.evidence import Contrast, Machine, Side, evidence_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
 from knowledge.estimate.mlperf import score_submissions, software_gains
+from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.workloads import Workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base
 
@@ -48,11 +50,6 @@ def plain(contrast: Contrast) -> bool:
     return not (contrast.side.settings or contrast.reference.settings or contrast.is_control)
 
 
-def place(version: str) -> Version:
-    """Return the sort key of a version."""
-    return Version(version)
-
-
 def newest(training: Sequence[Contrast], targets: Sequence[Contrast]) -> Array:
     """Predict that no version differs."""
     return np.zeros(len(targets))
@@ -60,7 +57,7 @@ def newest(training: Sequence[Contrast], targets: Sequence[Contrast]) -> Array:
 
 def nearest(training: Sequence[Contrast], targets: Sequence[Contrast]) -> Array:
     """Predict the effect of the nearest training version at the same indicator; that of the reference is zero."""
-    every = sorted({v for c in [*training, *targets] for v in (c.side.version, c.reference.version)}, key=place)
+    every = sorted({v for c in [*training, *targets] for v in (c.side.version, c.reference.version)}, key=Version)
     order = {v: i for i, v in enumerate(every)}
     predictions = []
     for target in targets:
@@ -85,7 +82,7 @@ def mean_of_package(training: Sequence[Contrast], targets: Sequence[Contrast]) -
 
 def ridge(training: Sequence[Contrast], targets: Sequence[Contrast]) -> Array:
     """Predict by ridge regression on the version's distance from the reference, by indicator and family."""
-    every = sorted({v for c in [*training, *targets] for v in (c.side.version, c.reference.version)}, key=place)
+    every = sorted({v for c in [*training, *targets] for v in (c.side.version, c.reference.version)}, key=Version)
     order = {v: i / len(every) for i, v in enumerate(every)}
     labels = sorted({c.label for c in [*training, *targets]})
     families = sorted({c.family for c in [*training, *targets]})
@@ -177,7 +174,7 @@ def errors_of_held_out_versions(groups: dict[str, list[Contrast]]) -> None:
     whole: dict[str, list[float]] = defaultdict(list)
     for framework, contrasts in groups.items():
         references = {c.reference.version for c in contrasts}
-        versions = sorted({c.side.version for c in contrasts if plain(c)} - references, key=place)
+        versions = sorted({c.side.version for c in contrasts if plain(c)} - references, key=Version)
         predictions = predict_groups(contrasts, [hide_version(v) for v in versions])
         if predictions:
             report(f"versions of {framework}", predictions)
@@ -267,7 +264,7 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
     The even rounds of every block are the training data, and the odd ones are the truth: otherwise, noise of the
     training data would count as truth.
     """
-    losses: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    losses: dict[str, dict[str, list[tuple[float, bool]]]] = defaultdict(lambda: defaultdict(list))
     generator = random.Random(20261121)
     even_rounds = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
     odd_rounds = by_framework(evidence_of(o for o in observations if o.round % 2).contrasts)
@@ -275,25 +272,29 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
         for block in sorted({c.block for c in odd_rounds[framework] if plain(c)}):
             inside = [c for c in odd_rounds[framework] if c.block == block and plain(c)]
             references = {c.reference.version for c in inside}
-            versions = sorted({c.side.version for c in inside} | references, key=place)
+            versions = sorted({c.side.version for c in inside} | references, key=Version)
             if len(versions) < 4:
                 continue
+            has_models = any(c.family == WHOLE_MODEL for c in inside)
+            groups = ("all", f"whole models, {framework}", "whole models") if has_models else ("all",)
             for _ in range(draws):
                 hidden = set(generator.sample([v for v in versions if v not in references], max(1, len(versions) // 4)))
                 training = [c for c in every if not hidden & {c.side.version, c.reference.version}]
                 for name, value in regret_of_choices(inside, training, versions, risks).items():
-                    losses[name] += value
-    print("\n| method | choices | choices other than the newest | mean regret | 90th percentile | worst |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for name, choices in losses.items():
-        values, changes = [value for value, _ in choices], sum(moved for _, moved in choices)
-        mean, high = statistics.fmean(values), float(np.quantile(values, 0.9))
-        print(f"| {name} | {len(values)} | {changes} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
+                    for group in groups:
+                        losses[group][name] += value
+    for group, by_method in losses.items():
+        print(f"\n{group}:\n\n| method | choices | not the newest | mean regret | 90th percentile | worst |")
+        print("| --- | --- | --- | --- | --- | --- |")
+        for name, choices in by_method.items():
+            values, changes = [value for value, _ in choices], sum(moved for _, moved in choices)
+            mean, high = statistics.fmean(values), float(np.quantile(values, 0.9))
+            print(f"| {name} | {len(values)} | {changes} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
 
 
-def even_shares(workload: Workload, labels: Sequence[tuple[str, str]]) -> dict[str, float]:
-    """Return the share of each label, by the first list of parts that some stand for; evenly among a part's labels."""
-    for parts in workload.parts.values():
+def even_shares(workload: Workload, labels: Sequence[tuple[str, str]]) -> tuple[str, dict[str, float]]:
+    """Return the first list of parts that labels stand for, and the share of each, evenly among a part's labels."""
+    for basis, parts in workload.parts.items():
         matching = [(part, [la for la, family in labels if part.matches(la, family)]) for part in parts]
         total = sum(part.share for part, members in matching if members)
         share: dict[str, float] = {}
@@ -301,15 +302,15 @@ def even_shares(workload: Workload, labels: Sequence[tuple[str, str]]) -> dict[s
             for label in members:
                 share[label] = share.get(label, 0.0) + part.share / total / len(members)
         if share:
-            return share
-    return {}
+            return basis, share
+    return "", {}
 
 
 def regret_of_choices(
     inside: Sequence[Contrast], training: Sequence[Contrast], versions: Sequence[str], risks: Sequence[float]
 ) -> dict[str, list[tuple[float, bool]]]:
     """Return the regret of each method's choice for each workload, and whether it is not the newest version."""
-    process = GaussianProcess(training)
+    process, shipped = GaussianProcess(training), shipped_amplitudes(inside[0].framework, "cpu")
     losses: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     simple = [c for c in training if plain(c)]
     reference = inside[0].reference
@@ -320,9 +321,10 @@ def regret_of_choices(
         # Only indicators that all versions were measured at: without one, a version seems as fast as the reference.
         complete = {c.label for c in inside if sum(d.label == c.label for d in inside) == len(versions) - 1}
         labels = sorted({(c.label, c.family) for c in inside if c.label in complete})
-        share = even_shares(workload, labels)
+        basis, share = even_shares(workload, labels)
         relevant = [c for c in inside if c.label in share]
-        if not relevant:
+        # Without a prediction, the advice is the newest version.
+        if not relevant or workload.discrepancy(basis) in shipped.refused:
             continue
         times, doubt = dict.fromkeys(versions, 0.0), dict.fromkeys(versions, 0.0)
         times[reference.version] = 1.0
@@ -338,15 +340,19 @@ def regret_of_choices(
             losses[name].append((math.expm1(best - truth[version]), version != versions[-1]))
 
         shares = {(label, family): share[label] for label, family in labels if label in share}
-        speeds = FrameworkModel("", process, shares, inside[0].machine).speeds([sides[v] for v in versions])
+        width = shipped.discrepancies.get(workload.discrepancy(basis), 0.0)
+        model = FrameworkModel("", process, shares, inside[0].machine, discrepancy=width)
+        speeds = model.speeds([sides[v] for v in versions])
         # The advice is relative to the newest version.
         gains = speeds.gains(range(len(versions)), [len(versions) - 1] * len(versions))
-        # A gain of less than a step counts as none, as in the advice.
-        steps = {
-            f"model, risk {risk:g}": np.trunc([(g.mean - risk / 2 * g.variance) / SPEED_STEP for g in gains])
-            for risk in risks
-        }
         comparisons = len({c.side.version for c in training} & set(versions[:-1]))
+        significant = np.array([g.is_significant(comparisons) for g in gains])
+        steps = {}
+        for risk in risks:
+            # A gain of less than a step counts as none, as in the advice.
+            counted = np.trunc([(g.mean - risk / 2 * g.variance) / SPEED_STEP for g in gains])
+            steps[f"risk {risk:g}"] = counted
+            steps[f"risk {risk:g}, significant"] = np.where(significant | (counted < 0), counted, 0)
         steps["as shipped"] = np.array([speed_steps(gain, comparisons) for gain in gains])
         for name, counted in steps.items():
             index = max((float(step), i) for i, step in enumerate(counted))[1]
@@ -357,7 +363,7 @@ def regret_of_choices(
             predicted[reference.version] = 1.0
             for c, value in zip(relevant, BASELINES[name](simple, relevant), strict=True):
                 predicted[c.side.version] += share[c.label] * math.exp(-value)
-            version = max(versions, key=lambda v: (-predicted[v], place(v)))
+            version = max(versions, key=lambda v: (-predicted[v], Version(v)))
             note(name, version)
     return losses
 
@@ -387,7 +393,7 @@ def main() -> None:
     if options.only in (None, "mlperf"):
         errors_on_mlperf(observations)
     if options.only in (None, "advice"):
-        regret(observations, draws=options.draws, risks=(0, 1, 4, 16, 64, 256))
+        regret(observations, draws=options.draws, risks=(0, 16, 64, 256))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,10 @@ from typing import Protocol
 
 from packaging.version import Version
 
-RISK = 64.0
-"""Risk aversion: weight of the variance against a gain. Together with the rule that a gain must be significant and at
-least one step of 1 %, a log speed-up of 0.05 counts if its standard deviation is at most 0.025, one of 0.20 if it is at
-most 0.077. By `python -m benchmarks.estimator --only advice`, smaller values follow the noise of few rounds, and much
-larger ones ignore all measurements."""
+RISK = 16.0
+"""Risk aversion: weight of the variance against a gain. A gain must also be significant and at least one step of 1 %: a
+log speed-up of 0.05 counts if its standard deviation is at most 0.025, one of 0.60 if it is at most 0.27. By `python -m
+benchmarks.estimator --only advice`, much larger values ignore measurements, and smaller ones make no difference."""
 CONFIDENCE = 0.95
 NORMAL_QUANTILE = 1.959963984540054
 """Number of standard deviations on both sides that contain :data:`CONFIDENCE` of a normal distribution."""

@@ -84,7 +84,7 @@ def test_no_package_leaves_the_baseline_for_a_gain_that_is_not_significant() -> 
     assert speed_steps(clear, 10) == 0
 
 
-@pytest.mark.parametrize(("mean", "counts", "too_doubtful"), [(0.05, 0.025, 0.026), (0.20, 0.077, 0.078)])
+@pytest.mark.parametrize(("mean", "counts", "too_doubtful"), [(0.05, 0.025, 0.026), (0.60, 0.271, 0.272)])
 def test_a_gain_counts_from_the_documented_significance(mean: float, counts: float, too_doubtful: float) -> None:
     assert speed_steps(PredictedGain(mean=mean, variance=counts**2), 1) > 0
     assert speed_steps(PredictedGain(mean=mean, variance=too_doubtful**2), 1) == 0
