@@ -49,7 +49,9 @@ def predicted_gain(
         frameworks=frozenset(FRAMEWORKS),
     )
     model = estimator.model(contrast.framework)
-    return model and model.gain(stack_of(contrast, contrast.side), stack_of(contrast, contrast.reference))
+    if model is None:
+        return None
+    return model.gain(stack_of(contrast, contrast.side), stack_of(contrast, contrast.reference))
 
 
 def ratio_text(mean: float, half: float) -> str:

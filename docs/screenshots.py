@@ -30,7 +30,7 @@ PROJECTS = {
             "requirements.txt": "tensorflow-cpu==2.12.1\nnumpy==2.0.2\n",
             "before.txt": "tensorflow-cpu==2.20.0\nnumpy==2.0.2\n",
         },
-        ["check", "--base", "before.txt", "--hardware", "cpu-zen4", "--python", "3.11", "--workload", "equal"],
+        ["check", "--base", "before.txt", "--hardware", "cpu-zen4", "--python", "3.11", "--workload", "cnn-training"],
     ),
 }
 """For each report the files of a project, and the command that makes it."""

@@ -282,10 +282,10 @@ def test_an_unmeasured_version_keeps_its_prior_uncertainty(store: SqlKnowledgeBa
     shares = dict.fromkeys({(c.label, c.family) for c in process.contrasts}, 1.0)
     sides = [Side(version="2.7.0", companions={}, settings={}), Side(version="9.0.0", companions={}, settings={})]
 
-    known = FrameworkModel("torch", process, shares, MACHINE_SEEN)
+    model = FrameworkModel("torch", process, shares, MACHINE_SEEN)
 
-    near = known.speeds([sides[0], replace(sides[0], version="2.6.0")]).gain(0, 1)
-    far = known.speeds(sides).gain(0, 1)
+    near = model.speeds([sides[0], replace(sides[0], version="2.6.0")]).gain(0, 1)
+    far = model.speeds(sides).gain(0, 1)
 
     assert far.variance > near.variance > 0
 

@@ -41,9 +41,9 @@ def name_of(value: Any) -> str:
 
 
 def test_every_model_consists_of_known_blocks() -> None:
-    named = {name for network in NETWORKS.values() for name in network.blocks}
+    blocks = {name for network in NETWORKS.values() for name in network.blocks}
 
-    assert named == set(BLOCKS)
+    assert blocks == set(BLOCKS)
 
 
 @pytest.mark.parametrize("name", BLOCKS)
