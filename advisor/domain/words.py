@@ -40,9 +40,10 @@ def unmeasured_text(names: Collection[str], refused: Collection[str] = ()) -> st
 
 def workload_text(prediction: Prediction) -> str:
     """Return which workload a prediction is for: the selected one, or the kind for which the stack gains least."""
-    if not prediction.kinds:
-        return f"workload `{prediction.workload}`" if prediction.workload else "no workload selected"
-    return f"workload `{prediction.workload}`, the least of {count(len(prediction.kinds), 'kind')}"
+    if not prediction.workload:
+        return "no workload selected"
+    least = f", the least of {len(prediction.kinds)} kinds" if len(prediction.kinds) > 1 else ""
+    return f"workload `{prediction.workload}`{least}"
 
 
 def range_text(prediction: Prediction) -> str:
