@@ -56,7 +56,8 @@ def main() -> None:
             optimizer.step()
         seconds = time.perf_counter() - started
         print(f"epoch {epoch}: loss {loss.item():.3f}", flush=True)
-    print(f"throughput: {len(data) / seconds:.1f} images/s", flush=True)
+    if seconds:
+        print(f"throughput: {len(data) / seconds:.1f} images/s", flush=True)
 
 
 if __name__ == "__main__":

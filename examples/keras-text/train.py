@@ -36,7 +36,8 @@ def main() -> None:
         started = time.perf_counter()
         model.fit(texts, labels, batch_size=options.batch, verbose=2)
         seconds = time.perf_counter() - started
-    print(f"throughput: {len(texts) / seconds:.1f} texts/s", flush=True)
+    if seconds:
+        print(f"throughput: {len(texts) / seconds:.1f} texts/s", flush=True)
 
 
 if __name__ == "__main__":
