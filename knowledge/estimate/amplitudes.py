@@ -246,6 +246,11 @@ def _noise_parts(contrasts: Sequence[Contrast]) -> tuple[Array, Array, Array]:
 
 def noise_of(contrasts: Sequence[Contrast], amplitudes: Amplitudes) -> Array:
     """Return the covariance (n, n) of the noise: everything that is not an effect of a stack."""
-    sampling, label, arm = _noise_parts(contrasts)
-    total: Array = amplitudes.noise * sampling + amplitudes.label * label + amplitudes.arm * arm
+    sampling, label, total = _noise_parts(contrasts)
+    # In place: these are the largest arrays of an advice.
+    total *= amplitudes.arm
+    sampling *= amplitudes.noise
+    total += sampling
+    label *= amplitudes.label
+    total += label
     return total

@@ -129,8 +129,8 @@ class FrameworkModel:
     @cached_property
     def versions(self) -> frozenset[Version]:
         """Versions of the framework that were compared."""
-        sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
-        return frozenset(Version(side.version) for side in sides)
+        texts = {side.version for c in self._process.contrasts for side in (c.side, c.reference)}
+        return frozenset(Version(text) for text in texts)
 
     @property
     def sizes(self) -> int:

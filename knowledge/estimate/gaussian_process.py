@@ -151,9 +151,8 @@ class GaussianProcess:
         from scipy.linalg import solve_triangular
 
         if self._solved is None:
-            total = noise_of(self.contrasts, self.amplitudes)
-            for variance, matrix in zip(self.amplitudes.parts, design.contrasts(arms, references), strict=True):
-                total += variance * matrix
+            total = design.covariance(arms, references, self.amplitudes.parts)
+            total += noise_of(self.contrasts, self.amplitudes)
             factor = np.linalg.cholesky(total)
             first, kind = design.distinct(arms, references)
             membership = (kind[:, None] == np.arange(len(first))).astype(float)
@@ -290,11 +289,8 @@ def predict_held_out(fitted: Sequence[Contrast], held_out: Sequence[Contrast]) -
 
     amplitudes = fit_amplitudes(fitted)
     contrasts = [*fitted, *held_out]
-    total = noise_of(contrasts, amplitudes)
     design = Design(points_of(contrasts), length=amplitudes.length, scales=amplitudes.scales, spans=amplitudes.spans)
-    arms, references = places(len(contrasts))
-    for variance, matrix in zip(amplitudes.parts, design.contrasts(arms, references), strict=True):
-        total += variance * matrix
+    total = design.covariance(*places(len(contrasts)), amplitudes.parts) + noise_of(contrasts, amplitudes)
     count = len(fitted)
     factor = np.linalg.cholesky(total[:count, :count])
     gain = cho_solve((factor, True), total[:count, count:]).T

@@ -153,11 +153,35 @@ class Design:
 
         Arm and reference of a contrast are at the same indicator on the same machine.
         """
-        kernels = {
-            effect: self._differences(effect, arms, references) for effect in sorted({part[0] for part in PARTS})
-        }
+        pairs, kernels = self._pair_kernels(arms, references)
         for part in PARTS:
-            yield kernels[part[0]] * self.sharing(part, arms, arms)
+            yield kernels[part[0]][pairs[:, None], pairs[None, :]] * self.sharing(part, arms, arms)
+
+    def covariance(self, arms: Array, references: Array, variances: Sequence[float]) -> Array:
+        """Return the covariance (n, n) of contrasts, for a variance of each part."""
+        import numpy as np
+
+        pairs, kernels = self._pair_kernels(arms, references)
+        # Effects that are shared by the same indicators and machines are added up before they are looked up.
+        shared: dict[tuple[str, str], Array] = {}
+        for part, variance in zip(PARTS, variances, strict=True):
+            shared[part[1:]] = shared.get(part[1:], 0.0) + variance * kernels[part[0]]
+        total = np.zeros((len(arms), len(arms)))
+        for (indicators, machines), kernel in shared.items():
+            total += kernel[pairs[:, None], pairs[None, :]] * self.sharing(("", indicators, machines), arms, arms)
+        return total
+
+    def _pair_kernels(self, arms: Array, references: Array) -> tuple[Array, dict[str, Array]]:
+        """Return the pair of stacks of each contrast (n,), and the kernel of each effect between pairs.
+
+        There are few pairs: it is faster to compute the kernels for them than for each contrast.
+        """
+        import numpy as np
+
+        pairs = codes(zip(self._sides[arms], self._sides[references], strict=True))
+        _, first = np.unique(pairs, return_index=True)
+        effects = sorted({part[0] for part in PARTS})
+        return pairs, {effect: self._differences(effect, arms[first], references[first]) for effect in effects}
 
     def _differences(self, effect: str, arms: Array, references: Array) -> Array:
         a, r = arms[:, None], references[:, None]

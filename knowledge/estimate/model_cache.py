@@ -36,6 +36,7 @@ class ModelCache:
         """Create the cache; the knowledge base is read on first use."""
         self._store = store
         self._read: dict[str, dict[str, Any]] = {}
+        self._processes: dict[tuple[str, str], GaussianProcess | None] = {}
 
     def process(self, framework: str, device: str, own: Sequence[Contrast] = ()) -> GaussianProcess | None:
         """Return the Gaussian process of a framework; none if its versions were not compared.
@@ -45,6 +46,14 @@ class ModelCache:
             device: ``cpu`` or ``cuda``.
             own: Contrasts of a project's own benchmark, which are not in the cache.
         """
+        if own:
+            return self._make(framework, device, own)
+        key = framework, device
+        if key not in self._processes:
+            self._processes[key] = self._make(framework, device, ())
+        return self._processes[key]
+
+    def _make(self, framework: str, device: str, own: Sequence[Contrast]) -> GaussianProcess | None:
         contrasts = (*_unpacked(self._record(framework, device)["contrasts"]), *own)
         if not any(c.side.version != c.reference.version for c in contrasts):
             return None
