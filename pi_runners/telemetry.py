@@ -148,8 +148,8 @@ class _ProcessTree:
         return self._sum(lambda p: float(p.memory_info().rss))
 
     def cpu_seconds(self) -> float:
-        """Return their processor time."""
-        return self._sum(lambda p: float(sum(p.cpu_times()[:2])))
+        """Return their processor time, with that of their children that have ended."""
+        return self._sum(lambda p: float(sum(p.cpu_times()[:4])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,9 @@ class InputPipeline(Operation):
 
     name = "input"
     summary = "the input of a training: images decoded from JPEG and augmented, batches from a loader, tokens of texts"
-    corresponds = "the input pipelines of MLPerf Training (https://mlcommons.org/benchmarks/training/), from memory"
+    corresponds = (
+        "the input pipelines of MLPerf Training (https://mlcommons.org/benchmarks/training/), with the files in memory"
+    )
     flops_formula = "0: the indicator measures time only"
     bytes_formula = "count (3 height width + 12 224^2) (decode), count 15 size^2 (loader), bytes of the texts (tokens)"
     source = "counted from the definition"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Parameters
 from pi_runners.harness.random_inputs import product
@@ -135,3 +135,8 @@ class _RecordingLayers(CountingLayers):
         batch, length, width = queries.shape
         self._record("attention", batch=batch, heads=1, length=length, width=width)
         return super().attend(queries, memory)
+
+    def pairwise_products(self, vectors: Sequence[Array]) -> Array:
+        batch, width = vectors[0].shape
+        self._product(len(vectors), len(vectors), width, batch)
+        return super().pairwise_products(vectors)

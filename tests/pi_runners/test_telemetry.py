@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pi_runners.telemetry import Reading, Sampler, _read_gpus, summarise
+from pi_runners.telemetry import Reading, Sampler, _ProcessTree, _read_gpus, summarise
 
 
 def test_readings_of_an_interval_are_summarised() -> None:
@@ -113,3 +113,16 @@ def test_a_process_that_has_ended_has_no_readings() -> None:
         pass
 
     assert sampler.readings == []
+
+
+def test_the_processor_time_of_ended_children_counts() -> None:
+    burn = "import time\nwhile time.process_time() < 0.4: pass"
+    run = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}]); print(1, flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", run], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+
+        seconds = _ProcessTree(process.pid).cpu_seconds()
+
+        process.communicate(b"\n")
+    assert seconds >= 0.4
