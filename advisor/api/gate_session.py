@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from advisor.api.context import TargetContext, load_project, make_problem, open_indexes, prepare_target, select_targets
+from advisor.api.context import TargetContext, load_project, make_problem, prepare_target, select_targets
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.resources import open_indexes
 from advisor.gate.base import export_commit, has_commit, read_file_at
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
 from advisor.gate.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache

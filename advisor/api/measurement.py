@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.api.context import make_client, open_writable_store
 from advisor.api.options import IndexOptions
+from advisor.api.resources import make_client, open_writable_store
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.api.context import open_readable_store
+from advisor.api.resources import open_readable_store
 
 if TYPE_CHECKING:
     from packaging.version import Version

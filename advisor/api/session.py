@@ -9,15 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.context import (
-    TargetContext,
-    load_project,
-    open_estimator,
-    open_indexes,
-    prepare_target,
-    select_targets,
-)
+from advisor.api.context import TargetContext, load_project, open_estimator, prepare_target, select_targets
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.resources import open_indexes
 
 if TYPE_CHECKING:
     import networkx

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.api.admission import AdmittingSink
-from advisor.api.context import open_readable_store, open_writable_store
+from advisor.api.resources import open_readable_store, open_writable_store
 from advisor.cli import knowledge_queries, knowledge_sync
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_moment

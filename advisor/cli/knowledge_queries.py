@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.context import open_readable_store, open_writable_store
+from advisor.api.resources import open_readable_store, open_writable_store
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from advisor.api.context import open_readable_store
+from advisor.api.resources import open_readable_store
 from advisor.cli import campaign_commands
 from advisor.cli.campaign import campaign, plan
 from advisor.cli.console import progress_bar, say, warn
@@ -232,8 +232,8 @@ def _planned_indicators(
     Raises:
         InputError: If no indicator or no stack is named, or one does not exist.
     """
-    from advisor.api.context import open_indexes
     from advisor.api.measurement import plan_block
+    from advisor.api.resources import open_indexes
     from knowledge.domain.errors import InputError
 
     options = with_workload(indicator_group.options(), block_group.workload)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.api.context import open_writable_store
+from advisor.api.resources import open_writable_store
 from advisor.cli.console import say, warn
 from advisor.cli.options import KnowledgeOption
 

@@ -19,9 +19,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.api.context import load_project, make_client, prepare_target, select_targets
+from advisor.api.context import load_project, prepare_target, select_targets
 from advisor.api.gate_session import read_project_policy
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.resources import make_client
 from advisor.domain.target import Target, make_target
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration

@@ -1,0 +1,115 @@
+"""Package indexes and knowledge bases, opened with the options and settings of a project."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.api.options import IndexOptions
+from advisor.user_directories import cache_directory, readable_address
+
+if TYPE_CHECKING:
+    from advisor.index.client import IndexClient
+    from advisor.project.interface import ProjectRequirements
+    from knowledge.store.sql import SqlKnowledgeBase
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def open_indexes(
+    options: IndexOptions, directory: Path, project: ProjectRequirements | None = None
+) -> Iterator[IndexClient]:
+    """Open the package indexes of a project; log the number of requests and damaged cache entries at the end.
+
+    Args:
+        options: Options of the indexes.
+        directory: Directory whose configuration files of uv are read.
+        project: The project, which may name indexes of its own.
+
+    Raises:
+        InputError: If the configuration is wrong.
+    """
+    client = make_client(options, directory, project)
+    try:
+        yield client
+    finally:
+        client.close()
+        requests = client.transport.request_counts
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(requests.items()))
+        logger.info("index: %d requests%s", sum(requests.values()), f" ({kinds})" if kinds else "")
+        for damaged in client.cache.damaged:
+            logger.warning("the cache entry `%s` is damaged and was not used", damaged)
+
+
+def make_client(options: IndexOptions, directory: Path, project: ProjectRequirements | None = None) -> IndexClient:
+    """Return a client of the indexes that the options, a project and its directory's configuration name.
+
+    Raises:
+        InputError: If the configuration is wrong.
+    """
+    from packaging.utils import canonicalize_name
+
+    from advisor.config import choose
+    from advisor.index.cache import DiskCache
+    from advisor.index.client import IndexClient
+    from advisor.index.configuration import check_strategy, read_configuration
+
+    configuration = read_configuration(directory)
+    settings: Mapping[str, Any] = {} if project is None else project.settings
+    default = options.index_url or (project.index_url if project else None)
+    if default:
+        # `--index-url` replaces every configured index: no configured extra index can add a package.
+        configuration = replace(configuration, default=default, extra=(), find_links=())
+    bindings: dict[str, str] = {**configuration.bindings, **(project.bindings if project else {})}
+    for name, url in (*settings.get("package-index", {}).items(), *options.package_indexes.items()):
+        bindings[canonicalize_name(name)] = str(url)
+    strategy = choose("index-strategy", options.strategy, settings)
+    configuration = replace(
+        configuration,
+        extra=(
+            *configuration.extra,
+            *(project.extra_index_urls if project else ()),
+            *options.extra_index_urls,
+        ),
+        find_links=(*configuration.find_links, *(project.find_links if project else ()), *options.find_links),
+        bindings=bindings,
+        strategy=check_strategy(strategy) if strategy else configuration.strategy,
+    )
+    cache = DiskCache(cache_directory(options.cache_directory) / "index")
+    return IndexClient(configuration, cache=cache, offline=options.offline, refresh=options.refresh)
+
+
+def open_readable_store(address: str | None) -> SqlKnowledgeBase:
+    """Open a knowledge base that is only read.
+
+    If the user's own does not exist and cannot be created, the observations that ship with the program take its place.
+
+    Args:
+        address: Address of the knowledge base; none for the user's own.
+
+    Raises:
+        KnowledgeBaseError: If it cannot be opened.
+    """
+    from knowledge.store.engine import open_knowledge_base
+
+    return open_knowledge_base(readable_address(address))
+
+
+def open_writable_store(address: str | None) -> SqlKnowledgeBase:
+    """Open a knowledge base to add observations to.
+
+    Args:
+        address: Address of the knowledge base; none for the user's own.
+
+    Raises:
+        KnowledgeBaseError: If it cannot be opened.
+    """
+    from knowledge.store.engine import open_knowledge_base
+    from knowledge.store.state_hash import default_address
+
+    return open_knowledge_base(address or default_address())
