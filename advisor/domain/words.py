@@ -39,11 +39,18 @@ def unmeasured_text(names: Collection[str], refused: Collection[str] = ()) -> st
 
 
 def workload_text(prediction: Prediction) -> str:
-    """Return which workload a prediction is for: the selected one, or the kind for which the stack gains least."""
+    """Return which workload a prediction is for: the selected one, or the kind for which the stack gains least.
+
+    If no measured package differs, the prediction is the same for all kinds.
+    """
     if not prediction.workload:
         return "no workload selected"
-    least = f", the least of {len(prediction.kinds)} kinds" if len(prediction.kinds) > 1 else ""
-    return f"workload `{prediction.workload}`{least}"
+    if len(prediction.kinds) < 2:
+        return f"workload `{prediction.workload}`"
+    number = len(prediction.kinds)
+    if not prediction.changes:
+        return f"{number} kinds of workloads"
+    return f"workload `{prediction.workload}`, the least of {number} kinds"
 
 
 def range_text(prediction: Prediction) -> str:

@@ -54,7 +54,8 @@ class Amplitudes:
             estimates are never more certain than the measurements.
         likelihood: Log marginal likelihood, including the priors.
         discrepancies: Standard deviation of log ratios of whole programs beyond predictions from ``operations``, from
-            other ``models``, and from other ``sizes`` of a model (:mod:`knowledge.estimate.discrepancy`).
+            ``blocks``, from other ``models``, and from other ``sizes`` of a model
+            (:mod:`knowledge.estimate.discrepancy`).
         refused: Those of them whose predictions mislead: no speed is predicted from them.
     """
 
