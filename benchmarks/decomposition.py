@@ -10,12 +10,13 @@ It is predicted
   (the method before times were added up);
 - `operations`: by the sum of the times of these operations;
 - `blocks`: by the sum of the times of its blocks, of any size, measured with the same stacks;
-- `models`: by the mean of the other models of the arm with the same architecture and mode;
+- `models`: by the mean of the other models with the same architecture and mode, measured with the same stacks;
 - `posterior, models`: by the Gaussian process without any measurement of this model;
-- `sizes`: by the same model and mode at other sizes, of the same arm;
+- `sizes`: by the same model and mode at other sizes, measured with the same stacks;
 - `posterior, sizes`: by the Gaussian process without this size, but with the other sizes of the model.
 
-Standard deviations contain a discrepancy, which is estimated from the other models of the framework. Sign errors count
+Standard deviations contain a discrepancy, which is estimated from the other models of the framework (for `models`, from
+those that were measured with both stacks). Sign errors count
 among the ratios that differ by more than 5 %.
 """
 
@@ -38,11 +39,14 @@ from knowledge.domain.observation import Observation
 from knowledge.estimate.discrepancy import (
     WHOLE_MODEL,
     Residual,
+    StackDiscrepancy,
     discrepancy,
+    model_and_mode,
     predictions_by_blocks,
     predictions_by_models,
     predictions_by_operations,
     predictions_by_sizes,
+    program_of,
     reference_seconds,
     words_of,
 )
@@ -50,7 +54,7 @@ from knowledge.estimate.evidence import Contrast, evidence_of
 from knowledge.estimate.gaussian_process import predict_held_out
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.model_parts import architecture_of_model, blocks_of_model, parts_of_run
+from pi_runners.model_parts import blocks_of_model, parts_of_run
 
 DIFFERENT = math.log(1.05)
 HALF = float(norm.ppf(0.95))
@@ -70,18 +74,27 @@ class Predictions(NamedTuple):
     deviations: NDArray[np.float64] | None
 
 
-def with_discrepancy(residuals: Sequence[Residual]) -> Predictions:
-    """Add the discrepancy of the other models, and the noise of both sides, to the deviations."""
-    names = [words_of(r.contrast.label)["model"] for r in residuals]
-    widths = {
-        name: discrepancy([r for r, other in zip(residuals, names, strict=True) if other != name] or residuals)
-        for name in set(names)
-    }
-    noise = [r.contrast.error**2 + r.deviation**2 for r in residuals]
+def with_discrepancy(residuals: Sequence[Residual], contrasts: Sequence[Contrast] = ()) -> Predictions:
+    """Add the discrepancy of the other models, and the noise of both sides, to the deviations.
+
+    Args:
+        residuals: Residuals of one method.
+        contrasts: Contrasts of the framework, if the discrepancy of two stacks is estimated from the other models.
+    """
+    names = [model_and_mode(r.contrast.label)[0] for r in residuals]
+    widths = {}
+    for name in set(names):
+        others = [r for r, other in zip(residuals, names, strict=True) if other != name] or residuals
+        wholes = [c for c in contrasts if c.family == WHOLE_MODEL and model_and_mode(c.label)[0] != name]
+        widths[name] = StackDiscrepancy(wholes, discrepancy(others))
+    deviations = []
+    for r, name in zip(residuals, names, strict=True):
+        width = widths[name].between(program_of(r.contrast.side), program_of(r.contrast.reference))
+        deviations.append(math.sqrt(width**2 + r.contrast.error**2 + r.deviation**2))
     return Predictions(
         truth=np.array([r.contrast.mean for r in residuals]),
         values=np.array([r.predicted for r in residuals]),
-        deviations=np.array([math.sqrt(widths[name] ** 2 + v) for name, v in zip(names, noise, strict=True)]),
+        deviations=np.array(deviations),
     )
 
 
@@ -133,7 +146,7 @@ def predictions_of(contrasts: Sequence[Contrast], observations: Sequence[Observa
         "log mean": log_means(contrasts, parts_of, whole),
         "operations": with_discrepancy(summed),
         "blocks": with_discrepancy(predictions_by_blocks(contrasts, seconds, blocks_of_model)),
-        "models": with_discrepancy(predictions_by_models(contrasts, architecture_of_model)),
+        "models": with_discrepancy(predictions_by_models(contrasts), contrasts),
         "posterior, models": held_out(contrasts, lambda c: words_of(c.label)["model"]),
         "sizes": with_discrepancy(predictions_by_sizes(contrasts)),
         "posterior, sizes": held_out(contrasts, lambda c: c.label),

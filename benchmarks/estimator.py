@@ -1,23 +1,22 @@
-"""Test the model on held-out data: errors, intervals and advice, compared with simple baselines.
+"""Test the model on held-out data: errors and intervals, compared with simple baselines.
 
-    python benchmarks/estimator.py [--only versions|machines|mlperf|advice]
+    python benchmarks/estimator.py [--only versions|machines|mlperf]
 
 Versions are held out one at a time (all their contrasts, with and without settings), amplitudes are fitted again to
 the training data, and the held-out contrasts are predicted. Baselines: `newest` (no version differs), `nearest` (the
 nearest version of the training data, at the same indicator), `mean` (the mean of all versions of the training data, at
-the same indicator) and `ridge` (regression on the position of the version, by indicator and family). For advice, a
-random quarter of the versions is held out, and each method chooses among all versions.
+the same indicator) and `ridge` (regression on the position of the version, by indicator and family).
+`benchmarks/regret.py` tests the advice.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import random
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,23 +24,16 @@ from numpy.typing import NDArray
 from packaging.version import Version
 from scipy.stats import norm, spearmanr
 
-from advisor.resolve.objectives import SPEED_STEP, speed_steps
 from knowledge.domain.observation import Observation
-from knowledge.estimate.discrepancy import WHOLE_MODEL
 from knowledge.estimate.evidence import Contrast, Machine, Side, evidence_of
-from knowledge.estimate.framework_model import FrameworkModel
-from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
+from knowledge.estimate.gaussian_process import predict_held_out
 from knowledge.estimate.mlperf import score_submissions, software_gains
-from knowledge.estimate.model_cache import shipped_amplitudes
-from knowledge.estimate.workloads import Workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base
 
 Array = NDArray[np.float64]
 Predictor = Callable[[Sequence[Contrast], Sequence[Contrast]], Array]
 CLEAR = 0.1
 """Maximum standard error of a contrast that counts as the truth."""
-CLEAR_CHOICE = 0.1
-"""Maximum standard error of a version's speed at a workload that counts as the truth."""
 HALF = float(norm.ppf(0.95))
 
 
@@ -258,116 +250,6 @@ def hide_release(earlier: str, later: str) -> Callable[[Contrast], bool]:
     return lambda c: (c.reference.version, c.side.version) == (earlier, later)
 
 
-def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[float]) -> None:
-    """Hold out a random quarter of the versions, choose by each method, and print how much slower the choice is.
-
-    The even rounds of every block are the training data, and the odd ones are the truth: otherwise, noise of the
-    training data would count as truth.
-    """
-    losses: dict[str, dict[str, list[tuple[float, bool]]]] = defaultdict(lambda: defaultdict(list))
-    generator = random.Random(20261121)
-    even_rounds = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
-    odd_rounds = by_framework(evidence_of(o for o in observations if o.round % 2).contrasts)
-    for framework, every in even_rounds.items():
-        for block in sorted({c.block for c in odd_rounds[framework] if plain(c)}):
-            inside = [c for c in odd_rounds[framework] if c.block == block and plain(c)]
-            references = {c.reference.version for c in inside}
-            versions = sorted({c.side.version for c in inside} | references, key=Version)
-            if len(versions) < 4:
-                continue
-            has_models = any(c.family == WHOLE_MODEL for c in inside)
-            groups = ("all", f"whole models, {framework}", "whole models") if has_models else ("all",)
-            for _ in range(draws):
-                hidden = set(generator.sample([v for v in versions if v not in references], max(1, len(versions) // 4)))
-                training = [c for c in every if not hidden & {c.side.version, c.reference.version}]
-                for name, value in regret_of_choices(inside, training, versions, risks).items():
-                    for group in groups:
-                        losses[group][name] += value
-    for group, by_method in losses.items():
-        print(f"\n{group}:\n\n| method | choices | not the newest | mean regret | 90th percentile | worst |")
-        print("| --- | --- | --- | --- | --- | --- |")
-        for name, choices in by_method.items():
-            values, changes = [value for value, _ in choices], sum(moved for _, moved in choices)
-            mean, high = statistics.fmean(values), float(np.quantile(values, 0.9))
-            print(f"| {name} | {len(values)} | {changes} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
-
-
-def even_shares(workload: Workload, labels: Sequence[tuple[str, str]]) -> tuple[str, dict[str, float]]:
-    """Return the first list of parts that labels stand for, and the share of each, evenly among a part's labels."""
-    for basis, parts in workload.parts.items():
-        matching = [(part, [la for la, family in labels if part.matches(la, family)]) for part in parts]
-        total = sum(part.share for part, members in matching if members)
-        share: dict[str, float] = {}
-        for part, members in matching:
-            for label in members:
-                share[label] = share.get(label, 0.0) + part.share / total / len(members)
-        if share:
-            return basis, share
-    return "", {}
-
-
-def regret_of_choices(
-    inside: Sequence[Contrast], training: Sequence[Contrast], versions: Sequence[str], risks: Sequence[float]
-) -> dict[str, list[tuple[float, bool]]]:
-    """Return the regret of each method's choice for each workload, and whether it is not the newest version."""
-    process, shipped = GaussianProcess(training), shipped_amplitudes(inside[0].framework, "cpu")
-    losses: dict[str, list[tuple[float, bool]]] = defaultdict(list)
-    simple = [c for c in training if plain(c)]
-    reference = inside[0].reference
-    sides: dict[str, Side] = {c.side.version: c.side for c in inside} | {reference.version: reference}
-    for workload in workload_catalogue().values():
-        if workload.backends and inside[0].backend not in workload.backends:
-            continue
-        # Only indicators that all versions were measured at: without one, a version seems as fast as the reference.
-        complete = {c.label for c in inside if sum(d.label == c.label for d in inside) == len(versions) - 1}
-        labels = sorted({(c.label, c.family) for c in inside if c.label in complete})
-        basis, share = even_shares(workload, labels)
-        relevant = [c for c in inside if c.label in share]
-        # Without a prediction, the advice is the newest version.
-        if not relevant or workload.discrepancy(basis) in shipped.refused:
-            continue
-        times, doubt = dict.fromkeys(versions, 0.0), dict.fromkeys(versions, 0.0)
-        times[reference.version] = 1.0
-        for c in relevant:
-            times[c.side.version] += share[c.label] * math.exp(-c.mean)
-            doubt[c.side.version] += (share[c.label] * c.error) ** 2
-        truth = {version: -math.log(time) for version, time in times.items()}
-        if max(doubt.values()) > CLEAR_CHOICE**2:
-            continue
-        best = max(truth.values())
-
-        def note(name: str, version: str, best: float = best, truth: Mapping[str, float] = truth) -> None:
-            losses[name].append((math.expm1(best - truth[version]), version != versions[-1]))
-
-        shares = {(label, family): share[label] for label, family in labels if label in share}
-        width = shipped.discrepancies.get(workload.discrepancy(basis), 0.0)
-        model = FrameworkModel("", process, shares, inside[0].machine, discrepancy=width)
-        speeds = model.speeds([sides[v] for v in versions])
-        # The advice is relative to the newest version.
-        gains = speeds.gains(range(len(versions)), [len(versions) - 1] * len(versions))
-        comparisons = len({c.side.version for c in training} & set(versions[:-1]))
-        significant = np.array([g.is_significant(comparisons) for g in gains])
-        steps = {}
-        for risk in risks:
-            # A gain of less than a step counts as none, as in the advice.
-            counted = np.trunc([(g.mean - risk / 2 * g.variance) / SPEED_STEP for g in gains])
-            steps[f"risk {risk:g}"] = counted
-            steps[f"risk {risk:g}, significant"] = np.where(significant | (counted < 0), counted, 0)
-        steps["as shipped"] = np.array([speed_steps(gain, comparisons) for gain in gains])
-        for name, counted in steps.items():
-            index = max((float(step), i) for i, step in enumerate(counted))[1]
-            note(name, versions[index])
-        note("newest", versions[-1])
-        for name in ("nearest", "mean", "ridge"):
-            predicted = dict.fromkeys(versions, 0.0)
-            predicted[reference.version] = 1.0
-            for c, value in zip(relevant, BASELINES[name](simple, relevant), strict=True):
-                predicted[c.side.version] += share[c.label] * math.exp(-value)
-            version = max(versions, key=lambda v: (-predicted[v], Version(v)))
-            note(name, version)
-    return losses
-
-
 def by_framework(contrasts: Iterable[Contrast]) -> dict[str, list[Contrast]]:
     """Return the contrasts of each framework with a comparison of versions."""
     groups: dict[str, list[Contrast]] = defaultdict(list)
@@ -379,8 +261,7 @@ def by_framework(contrasts: Iterable[Contrast]) -> dict[str, list[Contrast]]:
 def main() -> None:
     """Evaluate on the shipped observations."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", choices=["versions", "machines", "mlperf", "advice"])
-    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--only", choices=["versions", "machines", "mlperf"])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         observations = list(store.observations())
@@ -392,8 +273,6 @@ def main() -> None:
         errors_of_held_out_machines(groups)
     if options.only in (None, "mlperf"):
         errors_on_mlperf(observations)
-    if options.only in (None, "advice"):
-        regret(observations, draws=options.draws, risks=(0, 16, 64, 256))
 
 
 if __name__ == "__main__":

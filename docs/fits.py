@@ -34,7 +34,7 @@ from knowledge.estimate.evidence import Contrast, load_evidence
 from knowledge.estimate.model_cache import USUAL, framework_contrasts, frameworks_of
 from knowledge.estimate.workloads import BLOCKS, MODELS, OPERATIONS, SIZES
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.model_parts import architecture_of_model, blocks_of_model, parts_of_run
+from pi_runners.model_parts import blocks_of_model, parts_of_run
 
 TARGET = Path(str(files("knowledge.data"))) / "fits.json"
 
@@ -74,7 +74,7 @@ def is_eager(key: str) -> bool:
     Args:
         key: Framework and device.
     """
-    return key.split("/")[0] in ("numpy", "torch")
+    return not key.startswith(("jax/", "onnxruntime", "tensorflow"))
 
 
 def with_discrepancies(
@@ -87,7 +87,7 @@ def with_discrepancies(
     residuals = {
         OPERATIONS: predictions_by_operations(contrasts, seconds, parts.__getitem__),
         BLOCKS: predictions_by_blocks(contrasts, seconds, blocks_of_model),
-        MODELS: predictions_by_models(contrasts, architecture_of_model),
+        MODELS: predictions_by_models(contrasts),
         SIZES: predictions_by_sizes(contrasts),
     }
     return replace(

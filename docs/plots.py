@@ -45,8 +45,9 @@ def short(o: Observation) -> str:
     p = o.indicator.parameters
     if o.indicator.name == "training_step":
         return f"training {p.get('model', 'v1')}"
-    if o.indicator.name == "model":
-        return " ".join([str(p["model"]), str(p["mode"]), "x".join(str(p[k]) for k in _SIZES if p.get(k))])
+    if o.indicator.name in ("model", "block"):
+        sizes = "x".join(str(p[k]) for k in _SIZES if p.get(k))
+        return " ".join([str(p[o.indicator.name]), str(p["mode"]), sizes])
     words = [
         str(p[k]) for k in ("kind", "cell", "scenario", "direction", "roof") if k in p and p[k] not in ("forward",)
     ]
@@ -210,11 +211,12 @@ def main() -> None:
         draw_versions(framework, comparisons, "versions")
     print_versions(comparisons)
     print()
-    wholes = compare_block([o for o in observations if o.block.startswith("models-")])
-    models, others = ([c for c in wholes if (c.observation.indicator.name == "model") == own] for own in (True, False))
+    others = compare_block([o for o in observations if o.block.startswith(("models-", "blocks-", "input-"))])
+    models, blocks = ([c for c in others if c.observation.indicator.name == name] for name in ("model", "block"))
+    others = [c for c in others if c.observation.indicator.name not in ("model", "block")]
     for framework in sorted({c.observation.framework for c in models}):
         draw_versions(framework, models, "models")
-    for named, group in (("whole models", models), ("their operations", others)):
+    for named, group in (("whole models", models), ("blocks of models", blocks), ("others", others)):
         print(f"{named}:\n")
         print_versions(group)
         print()

@@ -16,11 +16,6 @@ def blocks_of_model(name: str) -> Mapping[str, int]:
     return NETWORKS[name].blocks
 
 
-def architecture_of_model(name: str) -> str:
-    """Return the architecture of a whole model, such as `transformer`."""
-    return NETWORKS[name].architecture
-
-
 def parts_of_run(run: IndicatorRun) -> list[PartOfModel]:
     """Return the single operations of a whole model, as runs on the same backend and device.
 

@@ -219,6 +219,7 @@ def prepare_target(
     profile = _find_profile(files.directory, workload)
     if profile is not None:
         workload = profile.name
+        _warn_of_another_machine(profile, target)
     elif workload is None:
         proposal = propose_workload(files.directory)
         workload = proposal.workload if proposal else None
@@ -255,6 +256,21 @@ def _find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:
     if name is None:
         return profiles[0] if len(profiles) == 1 else None
     return next((profile for profile in profiles if profile.name == name), None)
+
+
+def _warn_of_another_machine(profile: ProfiledWorkload, target: Target) -> None:
+    """Warn if a profile is of another processor or accelerator than the target has: its shares may not hold there."""
+    gpu = target.hardware.gpu
+    own = gpu.model if gpu else target.hardware.cpu.model
+    device = "cuda" if gpu else "cpu"
+    names = {own, target.hardware.cpu.microarchitecture}
+    if profile.device != device or (profile.hardware and own and profile.hardware not in names):
+        logger.warning(
+            "the workload `%s` was profiled on %s, and the target has %s: its shares of the time may differ there",
+            profile.name,
+            profile.hardware or profile.device,
+            own or device,
+        )
 
 
 def read_days(text: str) -> int:

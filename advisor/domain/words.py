@@ -25,16 +25,14 @@ def quoted(names: Collection[str]) -> str:
 
 
 def unmeasured_text(names: Collection[str], refused: Collection[str] = ()) -> str:
-    """Return that packages have not been measured on comparable hardware, or only single operations of some of them."""
-    rest, singles = [n for n in names if n not in refused], [n for n in names if n in refused]
+    """Return that packages have not been measured on comparable hardware, or only parts of the workload."""
+    rest, parts_only = [n for n in names if n not in refused], [n for n in names if n in refused]
     parts = []
     if rest:
         parts.append(f"{quoted(rest)} {'has' if len(rest) == 1 else 'have'} not been measured on comparable hardware")
-    if singles:
-        measured = (
-            f"with {quoted(singles)}, only single operations of the workload were measured on comparable hardware"
-        )
-        parts.append(f"{measured}, and they do not predict whole models")
+    if parts_only:
+        measured = f"with {quoted(parts_only)}, only operations or blocks of the workload were measured"
+        parts.append(f"{measured} on comparable hardware, and they do not predict whole models")
     return "; ".join(parts)
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import AdvisorError, InputError
+from knowledge.domain.file_lock import locked_directory
 from knowledge.domain.suggestions import suggest
 from knowledge.domain.toml import parse_toml
 from knowledge.domain.workload import Direction, KernelShare, ProfiledWorkload, WorkloadPart
@@ -144,9 +145,13 @@ def write_workload(project: Path, workload: ProfiledWorkload) -> bool:
     Raises:
         InputError: If the file is not valid or cannot be written.
     """
-    workloads = read_workloads(project)
-    others = [w for w in workloads if w.name != workload.name]
-    write_atomically(project / WORKLOAD_FILE, workloads_toml([*others, workload]))
+    try:
+        with locked_directory(project):
+            workloads = read_workloads(project)
+            others = [w for w in workloads if w.name != workload.name]
+            write_atomically(project / WORKLOAD_FILE, workloads_toml([*others, workload]))
+    except OSError as error:
+        raise InputError(f"`{project / WORKLOAD_FILE}` cannot be written: {error.strerror or error}") from None
     return len(others) < len(workloads)
 
 

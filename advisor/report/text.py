@@ -81,7 +81,11 @@ def _current(report: AdviceResult) -> str:
     direct = [name for name in changed if name in report.direct]
     more = " and others" if len(changed) > len(direct[:_MAX_LINES]) else ""
     names = f" ({quoted(direct[:_MAX_LINES])}{more})" if direct else ""
-    speed = f"; predicted speed of the stack {prediction.speedup:.3f}x the current one" if prediction.changes else ""
+    speed = ""
+    if prediction.changes:
+        interval = f"[{prediction.low:.3f}, {prediction.high:.3f}] at {prediction.confidence:.0%}"
+        speed = f"; predicted speed of the stack {prediction.speedup:.3f}x the current one {interval}"
+        speed += operations_text(prediction)
     return f"{count(len(locked), 'package')}: {len(changed)} change{names}, {added} added, {removed} removed{speed}"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -30,3 +33,23 @@ def lock_file(path: Path) -> IO[str] | None:
             return None
         raise
     return file
+
+
+@contextmanager
+def locked_directory(path: Path) -> Iterator[None]:
+    """Lock a directory against other processes that lock it, and wait for them; no file is left in it.
+
+    Args:
+        path: The directory.
+
+    Raises:
+        OSError: If it cannot be opened or locked.
+    """
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -16,18 +16,31 @@ from dataclasses import dataclass
 
 from knowledge.domain.model_part import PartOfModel
 from knowledge.domain.observation import Observation
-from knowledge.estimate.evidence import Contrast
+from knowledge.estimate.evidence import Contrast, Side
 
 WHOLE_MODEL = "model"
 """Name of the indicator of whole models."""
 BLOCK_OF_MODEL = "block"
 """Name of the indicator of blocks of models."""
+ARCHITECTURES = {
+    "resnet50": "convolutional",
+    "mobilenet_v2": "convolutional",
+    "unet": "convolutional",
+    "vit_b16": "transformer",
+    "bert_base": "transformer",
+    "gpt2": "transformer",
+    "seq2seq": "recurrent",
+    "dlrm": "recommender",
+}
+"""Architecture of each whole model."""
 _MODES = {"prefill": "inference"}
 """Mode that others compare with."""
 HARMLESS = 0.05
 """Discrepancy up to which a number is reported in any case."""
 LARGEST_UNEXPLAINED = 0.5
 """Maximum share of the squared differences between stacks that predictions may leave unexplained."""
+_PRIOR_DEGREES = 2.0
+"""Weight of the framework's discrepancy, in degrees of freedom, when that of two of its stacks is estimated."""
 LEAST_COVERED = 0.5
 """Minimum share of a model's FLOP whose operations must have been measured."""
 
@@ -125,12 +138,12 @@ def predictions_by_blocks(
     for whole in contrasts:
         if whole.family != WHOLE_MODEL or whole.is_control:
             continue
-        words = words_of(whole.label)
-        mode = _MODES.get(words["mode"], words["mode"])
-        rows = {name: measured.get((name, mode, *_stacks(whole)), []) for name in blocks_of(words["model"])}
+        model, mode = model_and_mode(whole.label)
+        mode = _MODES.get(mode, mode)
+        rows = {name: measured.get((name, mode, *_stacks(whole)), []) for name in blocks_of(model)}
         if rows and all(rows.values()):
             times = [
-                (blocks_of(words["model"])[name] / len(listed) * seconds[c.block, c.label], c)
+                (blocks_of(model)[name] / len(listed) * seconds[c.block, c.label], c)
                 for name, listed in rows.items()
                 for c in listed
             ]
@@ -156,46 +169,54 @@ def _summed(whole: Contrast, parts: Sequence[tuple[float, Contrast]]) -> Residua
     )
 
 
-def predictions_by_models(contrasts: Sequence[Contrast], architecture_of: Callable[[str], str]) -> list[Residual]:
-    """Predict whole models by the mean of the other models of the same arm and kind: architecture and mode.
+def predictions_by_models(contrasts: Sequence[Contrast]) -> list[Residual]:
+    """Predict whole models by the other models of the same architecture and mode, with the same stacks and machine.
 
     Args:
         contrasts: Contrasts of one framework.
-        architecture_of: Returns the architecture of a model, by its name.
     """
+    return _predictions_by_others(contrasts, architecture_and_mode, lambda label: words_of(label)["model"])
 
-    def kind_of(words: dict[str, str]) -> tuple[object, ...]:
-        return architecture_of(words["model"]), _MODES.get(words["mode"], words["mode"])
 
-    return _predictions_by_others(contrasts, kind_of, lambda words: (words["model"],))
+def architecture_and_mode(label: str) -> tuple[str, str]:
+    """Return the architecture of a whole model, and its mode, from the label of its run; prefill is inference."""
+    model, mode = model_and_mode(label)
+    return ARCHITECTURES.get(model, model), _MODES.get(mode, mode)
+
+
+def model_and_mode(label: str) -> tuple[str, str]:
+    """Return a whole model and its mode from the label of its run."""
+    words = words_of(label)
+    return words["model"], words["mode"]
 
 
 def predictions_by_sizes(contrasts: Sequence[Contrast]) -> list[Residual]:
-    """Predict whole models by the same model and mode at other sizes, of the same arm.
+    """Predict whole models by the same model and mode at other sizes, with the same stacks and machine.
 
     Args:
         contrasts: Contrasts of one framework.
     """
-    return _predictions_by_others(
-        contrasts, lambda words: (words["model"], words["mode"]), lambda words: tuple(sorted(words.items()))
-    )
+    return _predictions_by_others(contrasts, model_and_mode, lambda label: label)
 
 
 def _predictions_by_others(
-    contrasts: Sequence[Contrast],
-    group_of: Callable[[dict[str, str]], tuple[object, ...]],
-    member_of: Callable[[dict[str, str]], tuple[object, ...]],
+    contrasts: Sequence[Contrast], group_of: Callable[[str], tuple[str, str]], member_of: Callable[[str], str]
 ) -> list[Residual]:
-    """Predict whole models by the mean of the other members of their group in the same arm."""
+    """Predict whole models by the mean of the other members of their group, with the same stacks and machine.
+
+    Args:
+        contrasts: Contrasts of one framework.
+        group_of: Returns the group of a whole model, from the label of its run.
+        member_of: Returns which member of its group it is.
+    """
     groups: dict[tuple[object, ...], list[Contrast]] = defaultdict(list)
     for c in contrasts:
         if c.family == WHOLE_MODEL and not c.is_control:
-            groups[c.block, c.arm, group_of(words_of(c.label))].append(c)
+            groups[*_stacks(c), group_of(c.label)].append(c)
     residuals = []
     for members in groups.values():
         for whole in members:
-            own = member_of(words_of(whole.label))
-            others = [c for c in members if member_of(words_of(c.label)) != own]
+            others = [c for c in members if member_of(c.label) != member_of(whole.label)]
             if others:
                 deviation = math.sqrt(sum(c.error**2 for c in others)) / len(others)
                 mean = statistics.fmean(c.mean for c in others)
@@ -221,3 +242,58 @@ def discrepancy(residuals: Sequence[Residual]) -> float:
         residuals: At least one.
     """
     return math.sqrt(max(0.0, statistics.fmean(r.excess for r in residuals)))
+
+
+Program = tuple[str, tuple[tuple[str, str], ...]]
+"""Version of a framework, and its settings, sorted."""
+
+
+class StackDiscrepancy:
+    """Discrepancy of the predicted gain of one stack over another.
+
+    Most releases change all models alike, or none; a few change some of them much. So the discrepancy of two stacks is
+    estimated from the models that were measured with both, and shrunk towards that of the framework.
+    """
+
+    def __init__(self, contrasts: Iterable[Contrast], usual: float) -> None:
+        """Create it.
+
+        Args:
+            contrasts: Contrasts of one framework, if predictions come from whole models; else none.
+            usual: The framework's discrepancy for predictions of this kind.
+        """
+        self._usual = usual
+        self._known: dict[tuple[Program, Program], float] = {}
+        self._ratios: dict[tuple[str, str], dict[Program, tuple[float, float]]] = defaultdict(dict)
+        for c in contrasts:
+            if c.family == WHOLE_MODEL and not c.is_control:
+                ratios = self._ratios[c.block, c.label]
+                ratios[program_of(c.reference)] = (0.0, 0.0)
+                ratios[program_of(c.side)] = (c.mean, c.error**2)
+
+    def between(self, one: Program, other: Program) -> float:
+        """Return the discrepancy of the gain of one stack over another; 0 if they have the same framework."""
+        if one == other:
+            return 0.0
+        key = min((one, other), (other, one))
+        if key not in self._known:
+            self._known[key] = self._estimate(*key)
+        return self._known[key]
+
+    def _estimate(self, one: Program, other: Program) -> float:
+        kinds: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+        for (block, label), ratios in self._ratios.items():
+            if one in ratios and other in ratios:
+                (mean, variance), (from_mean, from_variance) = ratios[one], ratios[other]
+                kinds[block, *architecture_and_mode(label)].append((mean - from_mean, variance + from_variance))
+        total = degrees = 0.0
+        for members in (m for m in kinds.values() if len(m) > 1):
+            spread = statistics.variance(gain for gain, _ in members) - statistics.fmean(noise for _, noise in members)
+            total += (len(members) - 1) * spread
+            degrees += len(members) - 1
+        return math.sqrt(max(0.0, _PRIOR_DEGREES * self._usual**2 + total) / (_PRIOR_DEGREES + degrees))
+
+
+def program_of(side: Side) -> Program:
+    """Return the version and settings of a side of a contrast."""
+    return side.version, tuple(sorted(side.settings.items()))

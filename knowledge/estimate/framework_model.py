@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
+from knowledge.estimate.discrepancy import Program, StackDiscrepancy, program_of
 from knowledge.estimate.evidence import COMPANIONS, Contrast, Machine, Side
 from knowledge.estimate.gaussian_process import GaussianProcess, Sums
 from knowledge.estimate.interface import (
@@ -29,13 +30,13 @@ from knowledge.estimate.interface import (
     FrameworkGains,
     PredictedChange,
     PredictedGain,
-    ProfileCoverage,
 )
 from knowledge.estimate.workloads import OPERATIONS
 
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
 
+_NONE = StackDiscrepancy((), 0.0)
 Shares = Mapping[tuple[str, str], float]
 """Share of the time of each part at the anchor, by label and family of its indicator."""
 
@@ -70,14 +71,14 @@ class Speeds(NamedTuple):
         sums: The parts' gains over the anchor, weighted by their shares of the time at each stack.
         widening: Factor of all standard deviations.
         programs: Version and settings of each stack.
-        discrepancy: Standard deviation of the gain of one version or setting over another, beyond that of the parts.
+        discrepancy: Standard deviation of the gain of one stack over another beyond that of the parts.
     """
 
     means: Array
     sums: Sums
     widening: float
-    programs: Sequence[tuple[object, ...]]
-    discrepancy: float
+    programs: Sequence[Program]
+    discrepancy: StackDiscrepancy
 
     def gain(self, one: int, other: int) -> PredictedGain:
         """Return the gain of one stack over another; stacks are given by their indices."""
@@ -86,8 +87,8 @@ class Speeds(NamedTuple):
     def gains(self, ones: Sequence[int], others: Sequence[int]) -> list[PredictedGain]:
         """Return the gains of pairs of stacks."""
         variances = self.widening**2 * self.sums.variances(ones, others)
-        differ = [self.programs[one] != self.programs[other] for one, other in zip(ones, others, strict=True)]
-        variances[differ] += self.discrepancy**2
+        pairs = zip(ones, others, strict=True)
+        variances += [self.discrepancy.between(self.programs[one], self.programs[other]) ** 2 for one, other in pairs]
         means = self.means[list(ones)] - self.means[list(others)]
         return [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(means, variances, strict=True)]
 
@@ -103,8 +104,8 @@ class FrameworkModel:
         machine: Machine,
         *,
         basis: str = OPERATIONS,
-        discrepancy: float = 0.0,
-        coverage: ProfileCoverage | None = None,
+        discrepancy: StackDiscrepancy | None = None,
+        profiled: Version | None = None,
     ) -> None:
         """Create the model.
 
@@ -114,16 +115,16 @@ class FrameworkModel:
             shares: Shares of the workload's time.
             machine: The machine that predictions are for.
             basis: List of the workload's parts that the shares come from.
-            discrepancy: Standard deviation of the gain of a whole program beyond that of the parts.
-            coverage: How much of a profile's time was measured.
+            discrepancy: Standard deviation of the gain of a whole program beyond that of the parts; none by default.
+            profiled: Version of the framework at which the shares hold; by default the usual reference.
         """
         self._name = name
         self._process = process
         self._shares = shares
         self._machine = machine
         self.basis = basis
-        self._discrepancy = discrepancy
-        self.coverage = coverage
+        self._discrepancy = discrepancy or _NONE
+        self._profiled = profiled
         self._representatives: dict[tuple[str, Version], str] = {}
 
     @cached_property
@@ -150,16 +151,20 @@ class FrameworkModel:
 
     @cached_property
     def anchor(self) -> Side:
-        """The stack at which the shares of the time hold: the usual reference, with its usual companions."""
+        """The stack at which the shares of the time hold: the profiled version or the usual reference.
+
+        The companions are the usual ones of the reference.
+        """
         plain = [c.reference for c in self._process.contrasts if c.reference.version == str(self.usual_reference)]
         companions = statistics.mode(tuple(sorted(side.companions.items())) for side in plain)
-        return Side(version=str(self.usual_reference), companions=dict(companions), settings={})
+        version = self._representative(self._name, self._profiled or self.usual_reference)
+        return Side(version=version, companions=dict(companions), settings={})
 
     def speeds(self, sides: Sequence[Side], shares: Shares | None = None) -> Speeds:
         """Return the speeds of stacks, for the workload or for other parts."""
         import numpy as np
 
-        discrepancy = 0.0 if shares else self._discrepancy
+        discrepancy = _NONE if shares else self._discrepancy
         shares = shares or self._shares
         posterior = self._process.posterior([*sides, self.anchor], list(shares), self._machine)
         levels = posterior.levels()
@@ -170,7 +175,7 @@ class FrameworkModel:
             means=-np.log(totals),
             sums=posterior.sums(np.vstack([weights, weights[:1]]), len(sides)),
             widening=self._process.amplitudes.widening,
-            programs=[(side.version, tuple(sorted(side.settings.items()))) for side in sides],
+            programs=[program_of(side) for side in sides],
             discrepancy=discrepancy,
         )
 

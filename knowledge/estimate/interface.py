@@ -13,7 +13,7 @@ from packaging.version import Version
 RISK = 16.0
 """Risk aversion: weight of the variance against a gain. A gain must also be significant and at least one step of 1 %: a
 log speed-up of 0.05 counts if its standard deviation is at most 0.025, one of 0.60 if it is at most 0.27. By `python -m
-benchmarks.estimator --only advice`, much larger values ignore measurements, and smaller ones make no difference."""
+benchmarks.regret`, much larger values ignore measurements, and smaller ones make no difference."""
 CONFIDENCE = 0.95
 NORMAL_QUANTILE = 1.959963984540054
 """Number of standard deviations on both sides that contain :data:`CONFIDENCE` of a normal distribution."""
@@ -198,8 +198,8 @@ class Prediction:
         workload: Name of the workload; without a selected one, that of the kind for which the stack gains least.
         changes: Predicted changes by package.
         unmeasured: Frameworks of the stack that have not been measured on comparable hardware.
-        refused: Those of them of which only single operations of the workload were measured, where these do not predict
-            whole models.
+        refused: Those of them of which only operations or blocks of the workload were measured, where these do not
+            predict whole models.
         operations_only: Frameworks whose prediction comes from single operations only: no whole model of the workload
             was measured.
         coverage: With a profiled workload, how much of its time was measured with each framework; otherwise empty.

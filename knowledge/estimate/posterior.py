@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
+from knowledge.estimate.discrepancy import StackDiscrepancy
 from knowledge.estimate.evidence import Contrast, Machine, RunOutcome, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.interface import (
@@ -28,8 +29,8 @@ from knowledge.estimate.interface import (
     ProfileCoverage,
     ScoreTerms,
 )
-from knowledge.estimate.time_shares import TimeShares, time_shares
-from knowledge.estimate.workloads import OPERATIONS, PROFILE, Workload
+from knowledge.estimate.time_shares import time_shares
+from knowledge.estimate.workloads import MODELS, OPERATIONS, PROFILE, Workload
 
 if TYPE_CHECKING:
     from knowledge.estimate.model_cache import ModelCache
@@ -63,6 +64,7 @@ class PosteriorEstimator:
         self._benchmark = benchmark
         self._modelled: dict[str, FrameworkModel | None] = {}
         self._refused: set[str] = set()
+        self._coverages: dict[str, ProfileCoverage] = {}
 
     def failures(self, name: str) -> Mapping[str, str]:
         """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
@@ -122,7 +124,7 @@ class PosteriorEstimator:
             unmeasured=tuple(unmeasured),
             refused=tuple(n for n in unmeasured if n in self._refused),
             operations_only=tuple(n for n, modelled in models if modelled.basis == OPERATIONS),
-            coverage=tuple(m.coverage for _, m in models if m.coverage),
+            coverage=tuple(self._coverages[name] for name, _ in models if name in self._coverages),
         )
 
     def effects(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> tuple[Effect, ...]:
@@ -175,24 +177,31 @@ class PosteriorEstimator:
                 times = time_shares(process.contrasts, self._workload, process.amplitudes, machine)
                 if times.refused:
                     self._refused.add(name)
+                if times.basis == PROFILE:
+                    self._coverages[name] = ProfileCoverage(framework=name, exact=times.exact, related=times.related)
                 if times.shares:
                     kind = self._workload.discrepancy(times.basis)
+                    usual = process.amplitudes.discrepancies.get(kind, 0.0)
                     self._modelled[name] = FrameworkModel(
                         name,
                         process,
                         times.shares,
                         machine,
                         basis=times.basis,
-                        discrepancy=process.amplitudes.discrepancies.get(kind, 0.0),
-                        coverage=_coverage(name, times),
+                        discrepancy=StackDiscrepancy(process.contrasts if kind == MODELS else (), usual),
+                        profiled=_profiled_version(self._workload, times.basis),
                     )
         return self._modelled[name]
 
 
-def _coverage(framework: str, times: TimeShares) -> ProfileCoverage | None:
-    if times.basis != PROFILE:
+def _profiled_version(workload: Workload, basis: str) -> Version | None:
+    """Return the version at which the shares of a profile hold; none if it is unknown, or for other shares."""
+    if basis != PROFILE:
         return None
-    return ProfileCoverage(framework=framework, exact=times.exact, related=times.related)
+    try:
+        return Version(workload.profiled_version)
+    except InvalidVersion:
+        return None
 
 
 def find_failures(runs: Iterable[RunOutcome], machine: Machine) -> dict[str, str]:

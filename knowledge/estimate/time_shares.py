@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.kernel import PARTS
@@ -55,7 +56,9 @@ def time_shares(
     rows = [
         c
         for c in contrasts
-        if (not workload.backends or c.backend in workload.backends) and c.side.version != c.reference.version
+        # A project's own benchmark is no code of a backend: it counts for every workload.
+        if (not workload.backends or c.backend in workload.backends or c.family == BENCHMARK)
+        and c.side.version != c.reference.version
     ]
     refused = False
     for basis, parts in workload.parts.items():

@@ -66,6 +66,7 @@ class Workload:
         backends: Backends whose measurements count; all if empty.
         source: Source of the shares of the operations.
         is_kind: Whether it is one of the general kinds, which are reported together if nobody selected a workload.
+        profiled_version: Version of the framework at which the shares of a profile hold; empty if unknown.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Workload:
     backends: tuple[str, ...]
     source: str
     is_kind: bool = False
+    profiled_version: str = ""
 
     def discrepancy(self, basis: str) -> str:
         """Return which discrepancy a prediction has; empty if the workload itself was measured.
@@ -159,6 +161,7 @@ def workload_of_profile(profile: ProfiledWorkload, *, backend: str) -> Workload:
         parts={PROFILE: tuple(part for part in parts if part.share > 0)},
         backends=(backend,),
         source="profile",
+        profiled_version=profile.framework_version,
     )
 
 
@@ -175,6 +178,7 @@ def workload_of_benchmark(other: Workload | None) -> Workload:
         parts={**parts, **(other.parts if other else {})},
         backends=other.backends if other else (),
         source="measured",
+        profiled_version=other.profiled_version if other else "",
     )
 
 

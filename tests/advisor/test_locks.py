@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -297,6 +298,22 @@ def test_a_lock_of_uv_is_compared_with_the_advice(advisor: Advisor, index: Packa
 
     assert json.loads(result.stdout)["current"]["changes"] == [{"name": "a", "before": "1.0", "after": "2.0"}]
     assert "current    1 package: 1 change (`a`)" in text.stdout
+
+
+def test_the_speed_over_the_current_lock_has_its_interval(
+    advisor_here: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    for version in ("2.12.1", "2.21.0"):
+        index.add("tensorflow-cpu", version)
+    (tmp_path / "requirements.in").write_text("tensorflow-cpu\n")
+    (tmp_path / "now.txt").write_text("tensorflow-cpu==2.12.1\n")
+
+    result = advisor_here(
+        *("advise", "--dry-run", "--index-url", index.url, "--hardware", "cpu-zen4"),
+        *("--current", "now.txt", "--workload", "transformer-training"),
+    )
+
+    assert re.search(r"stack [0-9.]+x the current one \[[0-9.]+, [0-9.]+\] at 95%", result.stdout), result.stdout
 
 
 def test_constraints_and_overrides_of_the_project_table_apply(

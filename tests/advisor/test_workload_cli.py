@@ -7,10 +7,14 @@ import shutil
 import sys
 from pathlib import Path
 
-from advisor.project.workload_file import WORKLOAD_FILE, read_workloads
+import pytest
+
+from advisor.project.workload_file import WORKLOAD_FILE, read_workloads, write_workload
+from knowledge.domain.workload import ProfiledWorkload
 from tests.advisor.profile.test_profile import MODULE, PROGRAM, TRACES
 from tests.advisor.test_cli import is_error
 from tests.conftest import Advisor
+from tests.package_index import PackageIndex
 
 
 def test_a_trace_is_imported_listed_shown_and_drawn(advisor: Advisor, tmp_path: Path) -> None:
@@ -95,3 +99,20 @@ def test_an_invalid_file_is_reported_before_the_program_runs(advisor: Advisor, t
     assert is_error(result.stderr)
     assert "`schema_version`" in result.stderr
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(("device", "hardware", "warned"), [("cuda", "NVIDIA H100", True), ("cpu", "zen4", False)])
+def test_advice_for_a_profile_of_another_machine_is_a_warning(
+    advisor_here: Advisor, tmp_path: Path, index: PackageIndex, device: str, hardware: str, warned: bool
+) -> None:
+    index.add("a", "1.0")
+    (tmp_path / "requirements.txt").write_text("a\n")
+    workload = ProfiledWorkload(
+        name="train", framework="torch", parts=(), unattributed=1.0, device=device, hardware=hardware
+    )
+    write_workload(tmp_path, workload)
+
+    result = advisor_here("advise", "--dry-run", "--hardware", "cpu-zen4", "--index-url", index.url)
+
+    assert result.returncode == 0, result.stderr
+    assert ("was profiled on NVIDIA H100" in result.stderr) is warned

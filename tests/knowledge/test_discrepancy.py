@@ -10,7 +10,9 @@ from packaging.version import Version
 
 from knowledge.domain.model_part import PartOfModel
 from knowledge.estimate.discrepancy import (
+    ARCHITECTURES,
     Residual,
+    StackDiscrepancy,
     discrepancy,
     misleads,
     predictions_by_blocks,
@@ -21,6 +23,7 @@ from knowledge.estimate.discrepancy import (
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
+from pi_runners.models.catalogue import NETWORKS
 from tests.knowledge.test_gains import HERE, contrast, side
 
 NEW, OLD = side("2.9.0"), side("2.4.0")
@@ -73,15 +76,13 @@ def test_a_model_of_which_few_operations_were_measured_is_not_predicted() -> Non
 def test_other_models_and_other_sizes_predict_a_model() -> None:
     contrasts = [
         whole(0.1),
-        whole(0.3, batch=8),
-        whole(0.5, model="gpt2"),
+        replace(whole(0.3, batch=8), block="another"),
+        whole(0.5, model="mobilenet_v2"),
         whole(9.0, model="gpt2", mode="decode"),
-        replace(whole(7.0, model="unet"), arm=2),
+        replace(whole(7.0, model="unet"), side=side("2.3.0")),
         whole(5.0, model="dlrm"),
     ]
-    architectures = {"dlrm": "recommender"}
-
-    predicted = predictions_by_models(contrasts, lambda name: architectures.get(name, "transformer"))
+    predicted = predictions_by_models(contrasts)
     by_models = [(r.contrast.mean, r.predicted) for r in predicted]
     by_sizes = [(r.contrast.mean, r.predicted) for r in predictions_by_sizes(contrasts)]
 
@@ -109,10 +110,30 @@ def test_predictions_mislead_if_they_explain_less_than_half_of_the_differences()
     assert not misleads([trifle])
 
 
+def test_the_discrepancy_of_two_stacks_is_that_of_the_models_measured_with_both() -> None:
+    alike = [replace(whole(0.2, model=name), error=0.0) for name in ("resnet50", "mobilenet_v2", "unet")]
+    apart = [replace(c, mean=mean, side=side("2.2.0")) for c, mean in zip(alike, (-0.3, 0.0, 0.3), strict=True)]
+    found = StackDiscrepancy([*alike, *apart], usual=0.1)
+    new, old, oldest, other = ((version, ()) for version in ("2.9.0", "2.4.0", "2.2.0", "2.7.0"))
+
+    # Two degrees of freedom of the framework's 0.1, and two of the spread: 0, and 0.3.
+    assert found.between(old, new) == found.between(new, old) == pytest.approx(math.sqrt(0.01 / 2))
+    assert found.between(oldest, new) == pytest.approx(math.sqrt((0.01 + 0.09) / 2))
+    assert found.between(oldest, old) == pytest.approx(math.sqrt((0.01 + 0.09) / 2))
+    assert found.between(other, new) == pytest.approx(0.1)
+    assert found.between(new, new) == 0.0
+
+
+def test_the_architectures_are_those_of_the_models() -> None:
+    assert {name: network.architecture for name, network in NETWORKS.items()} == ARCHITECTURES
+
+
 def test_a_discrepancy_widens_the_gain_of_another_version_but_not_of_the_same_or_of_one_indicator() -> None:
     rows = [contrast(OLD, NEW, 0.2, 0.001, label=MATMUL)]
     exact, wide = (
-        FrameworkModel("torch", GaussianProcess(rows), {(MATMUL, "matmul"): 1.0}, HERE, discrepancy=value)
+        FrameworkModel(
+            "torch", GaussianProcess(rows), {(MATMUL, "matmul"): 1.0}, HERE, discrepancy=StackDiscrepancy((), value)
+        )
         for value in (0.0, 0.3)
     )
     old, new = ({"torch": Version(s.version)} for s in (OLD, NEW))

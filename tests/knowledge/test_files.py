@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledge.domain.errors import InputError
-from knowledge.exchange.files import read_lines, read_observations, write_observations
+from knowledge.exchange.files import observation_file, read_lines, read_observations, write_observations
+from knowledge.store.engine import open_knowledge_base
 from tests.knowledge.samples import observation
 
 
@@ -79,3 +81,13 @@ def test_the_shipped_observations_are_valid() -> None:
     assert any(path.name.endswith(".gz") for path in shipped)
     assert len(observations) > 300
     assert {o.framework for o in observations} >= {"numpy", "tensorflow-cpu", "torch"}
+
+
+def test_every_shipped_observation_survives_a_file(first_knowledge: Path) -> None:
+    with open_knowledge_base(str(first_knowledge)) as store:
+        shipped = list(store.observations())
+
+    content = observation_file(shipped, compressed=True)
+
+    assert len(shipped) > 30_000
+    assert list(read_observations(read_lines(content, where="all"), where="all")) == shipped

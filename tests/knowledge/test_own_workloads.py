@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from packaging.version import Version
@@ -25,7 +26,7 @@ from tests.knowledge.test_gains import HERE, contrast, side
 
 NEW, OLD = side("2.9.0"), side("2.4.0")
 MEASURED, OTHER = "matmul@1[k=8,m=8,n=8] float32 torch/cpu", "matmul@1[k=9,m=9,n=9] float32 torch/cpu"
-BENCHMARK = "benchmark@1[identity=a] any torch/cpu"
+BENCHMARK = "benchmark@1[identity=a] any program/cpu"
 
 
 def profile(*parts: WorkloadPart) -> ProfiledWorkload:
@@ -96,8 +97,8 @@ def test_a_profile_of_another_framework_gives_no_shares() -> None:
 
 
 def test_the_benchmark_of_a_project_comes_before_every_other_measurement() -> None:
-    rows = [contrast(OLD, NEW, -0.1, 1e-3, label=MEASURED), contrast(OLD, NEW, 0.3, 1e-3, label=BENCHMARK)]
-    process = GaussianProcess(rows)
+    own = replace(contrast(OLD, NEW, 0.3, 1e-3, label=BENCHMARK), backend="program")
+    process = GaussianProcess([contrast(OLD, NEW, -0.1, 1e-3, label=MEASURED), own])
 
     basis, shares, *_ = time_shares(
         process.contrasts, workload_of_benchmark(find_workload("bert-training")), process.amplitudes, HERE
@@ -108,6 +109,23 @@ def test_the_benchmark_of_a_project_comes_before_every_other_measurement() -> No
 
     assert (basis, shares) == (OWN, {(BENCHMARK, "benchmark"): 1.0})
     assert gain.mean == pytest.approx(0.3, abs=0.03)
+
+
+def test_the_shares_of_a_profile_hold_at_the_profiled_version() -> None:
+    # From 2.4 to 2.9, one product becomes nine times as fast, the other stays.
+    rows = [contrast(OLD, NEW, -math.log(9), 1e-4, label=MEASURED), contrast(OLD, NEW, 0.0, 1e-4, label=OTHER)]
+    shares = {(MEASURED, "matmul"): 0.9, (OTHER, "matmul"): 0.1}
+    old, new = ({"torch": Version(s.version)} for s in (OLD, NEW))
+    process = GaussianProcess(rows)
+
+    at_old, at_new = (
+        FrameworkModel("torch", process, shares, HERE, profiled=Version(s.version)).gain(new, old).mean
+        for s in (OLD, NEW)
+    )
+
+    # 0.9 / 9 + 0.1 of the old time; 0.9 x 9 + 0.1 of the new time.
+    assert math.exp(at_old) == pytest.approx(5, rel=0.15)
+    assert math.exp(at_new) == pytest.approx(8.2, rel=0.15)
 
 
 def test_the_discrepancy_depends_on_what_was_measured() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,3 +145,19 @@ def test_any_workload_survives_the_file(
     write_workload(folder, workload)
 
     assert read_workloads(folder) == (workload,)
+
+
+def test_several_processes_add_workloads_without_losing_one(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\n"
+        "from advisor.project.workload_file import write_workload\n"
+        "from knowledge.domain.workload import ProfiledWorkload\n"
+        "empty = ProfiledWorkload(name='x', framework='torch', parts=(), unattributed=1.0)\n"
+        "for i in range(20):\n"
+        "    write_workload(Path(sys.argv[1]), replace(empty, name=f'{sys.argv[2]}-{i}'))\n"
+    )
+
+    running = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path), name]) for name in ("a", "b")]
+
+    assert [process.wait() for process in running] == [0, 0]
+    assert len(read_workloads(tmp_path)) == 40
