@@ -24,6 +24,7 @@ from knowledge.estimate.discrepancy import (
     WHOLE_MODEL,
     discrepancy,
     misleads,
+    over_releases,
     predictions_by_blocks,
     predictions_by_models,
     predictions_by_operations,
@@ -31,6 +32,7 @@ from knowledge.estimate.discrepancy import (
     reference_seconds,
 )
 from knowledge.estimate.evidence import Contrast, load_evidence
+from knowledge.estimate.measured_shares import SharesByModel, mean_shares, measured_shares
 from knowledge.estimate.model_cache import USUAL, framework_contrasts, frameworks_of
 from knowledge.estimate.workloads import BLOCKS, MODELS, OPERATIONS, SIZES
 from knowledge.store.engine import open_knowledge_base
@@ -58,6 +60,7 @@ def usual(fitted: Sequence[Amplitudes]) -> Amplitudes:
         widening=mean(a.widening for a in fitted),
         likelihood=0.0,
         discrepancies=usual_discrepancies([a.discrepancies for a in fitted]),
+        shares=usual_shares([a.shares for a in fitted]),
     )
 
 
@@ -66,6 +69,16 @@ def usual_discrepancies(fitted: Sequence[Mapping[str, float]]) -> dict[str, floa
     bases = sorted({basis for discrepancies in fitted for basis in discrepancies})
     values = {basis: [d[basis] for d in fitted if basis in d] for basis in bases}
     return {basis: math.sqrt(sum(v**2 for v in listed) / len(listed)) for basis, listed in values.items()}
+
+
+def usual_shares(every: Sequence[Mapping[str, SharesByModel]]) -> dict[str, SharesByModel]:
+    """Return the mean shares over the frameworks that have them, by list of parts and by model."""
+    found: dict[str, SharesByModel] = {}
+    for basis in sorted({basis for shares in every for basis in shares}):
+        tables = [shares[basis] for shares in every if basis in shares]
+        models = sorted({model for table in tables for model in table})
+        found[basis] = {model: mean_shares([table[model] for table in tables if model in table]) for model in models}
+    return found
 
 
 def is_eager(key: str) -> bool:
@@ -83,17 +96,25 @@ def with_discrepancies(
     seconds: Mapping[tuple[str, str], float],
     parts: Mapping[str, Sequence[PartOfModel]],
 ) -> Amplitudes:
-    """Return amplitudes with the discrepancies of their framework; with none if no whole model was measured with it."""
+    """Return amplitudes with what whole models say of their framework: the discrepancies and the measured shares."""
     residuals = {
         OPERATIONS: predictions_by_operations(contrasts, seconds, parts.__getitem__),
         BLOCKS: predictions_by_blocks(contrasts, seconds, blocks_of_model),
         MODELS: predictions_by_models(contrasts),
         SIZES: predictions_by_sizes(contrasts),
     }
+    measured = {(c.block, c.label) for c in contrasts}
+    shares = measured_shares(
+        {c.label for c in contrasts if c.family == WHOLE_MODEL},
+        {key: value for key, value in seconds.items() if key in measured},
+        parts.__getitem__,
+        blocks_of_model,
+    )
     return replace(
         amplitudes,
         discrepancies={basis: discrepancy(listed) for basis, listed in residuals.items() if listed},
-        refused=tuple(basis for basis, listed in residuals.items() if listed and misleads(listed)),
+        refused=tuple(basis for basis, listed in residuals.items() if listed and misleads(over_releases(listed))),
+        shares=shares,
     )
 
 
@@ -116,7 +137,8 @@ def main() -> None:
     for key, a in fitted.items():
         alike = [o.discrepancies for name, o in fitted.items() if is_eager(name) == is_eager(key)]
         discrepancies = {**typical.discrepancies, **usual_discrepancies(alike), **a.discrepancies}
-        records[key] = asdict(replace(a, discrepancies=discrepancies))
+        shares = {basis: {**table, **a.shares.get(basis, {})} for basis, table in typical.shares.items()}
+        records[key] = asdict(replace(a, discrepancies=discrepancies, shares=shares))
     records[USUAL] = asdict(typical)
     TARGET.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     print(f"{TARGET}: {', '.join(records)}")

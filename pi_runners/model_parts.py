@@ -35,6 +35,14 @@ def parts_of_run(run: IndicatorRun) -> list[PartOfModel]:
             dtype=run.dtype,
             parameters=indicator.parameters_for(indicator.canonical(operation.parameters), run.backend),
         )
-        flops = indicator.flops(indicator.complete(operation.parameters))
-        parts.append(PartOfModel(label=single.label, calls=operation.calls, flops=flops))
+        complete = indicator.complete(operation.parameters)
+        parts.append(
+            PartOfModel(
+                indicator=single.name,
+                label=single.label,
+                calls=operation.calls,
+                flops=indicator.flops(complete),
+                bytes=indicator.bytes_moved(complete, run.dtype),
+            )
+        )
     return parts

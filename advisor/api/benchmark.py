@@ -49,10 +49,10 @@ class BenchmarkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ProjectStack:
-    """A lock of the project, and the package that tables name it by."""
+    """A lock of the project, and the packages that its requirements name."""
 
     lock: StackLock
-    package: str
+    named: frozenset[str] = frozenset()
 
 
 @contextmanager
@@ -107,6 +107,7 @@ def plan_benchmark(
             project,
             TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
             replace(resolution, only_binary=(":all:",)),
+            cache=indexes.cache_directory,
         )
         arms = _plan_arms(
             _lock_stacks(context, stacks, locker, client, python),
@@ -156,17 +157,18 @@ def _lock_stacks(
     with open_estimator(context) as estimator:
         if not stacks:
             advice = AdviceSession(context=context, client=client, estimator=estimator, current=None).recommend()
-            package = _first_difference(context, advice.baseline, advice.optimum.stack)
+            _refuse_equal_stacks(advice.baseline, advice.optimum.stack)
+            named = frozenset[str](root.name for root in context.problem.roots if not root.constraint)
             return [
-                _ProjectStack(lock=locker.lock_of(stack, [label], python), package=package)
+                _ProjectStack(lock=locker.lock_of(stack, [label], python), named=named)
                 for label, stack in (("baseline", advice.baseline), ("recommended", advice.optimum.stack))
             ]
         locked = []
         for text in stacks:
-            pinned, package = _with_requirements(context, text)
+            pinned, named = _with_requirements(context, text)
             advice = AdviceSession(context=pinned, client=client, estimator=estimator, current=None).recommend()
             lock = locker.lock_of(advice.optimum.stack, text.split(), python)
-            locked.append(_ProjectStack(lock=lock, package=package))
+            locked.append(_ProjectStack(lock=lock, named=named))
     keys = [stack.lock.key for stack in locked]
     for number, stack in enumerate(locked):
         if stack.lock.key in keys[:number]:
@@ -178,8 +180,8 @@ def _lock_stacks(
     return locked
 
 
-def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext, str]:
-    """Return a project that also has the requirements of a stack, and the name of the first required package."""
+def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext, frozenset[str]]:
+    """Return a project that also has the requirements of a stack, and the names of these packages."""
     from advisor.domain.requirement import RootRequirement
     from advisor.project.interface import parse_requirement
 
@@ -189,34 +191,48 @@ def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext
         raise InputError(f"`{origin}` contains no requirement", hint="write it as `--stack 'numpy==2.2.6'`")
     roots = tuple(RootRequirement(requirement=requirement, origin=origin) for requirement in requirements)
     problem = replace(context.problem, roots=(*context.problem.roots, *roots))
-    return replace(context, problem=problem), roots[0].name
+    return replace(context, problem=problem), frozenset(root.name for root in roots)
 
 
-def _first_difference(context: TargetContext, baseline: Sequence[Candidate], stack: Sequence[Candidate]) -> str:
-    """Return the first package whose version differs between two stacks: one that the project names, if there is one.
+def _refuse_equal_stacks(baseline: Sequence[Candidate], stack: Sequence[Candidate]) -> None:
+    """Raise an error if two stacks are equal, or there is only one.
 
     Raises:
-        InputError: If the stacks are equal.
+        InputError: If there is nothing to compare.
     """
     versions = {c.name: c.version for c in baseline}
-    different = sorted(c.name for c in stack if versions.get(c.name) != c.version)
-    if not baseline or not different:
+    if not baseline or versions == {c.name: c.version for c in stack}:
         raise InputError(
             "the recommended stack is the baseline, so there is nothing to compare"
             if baseline
             else "the project has no baseline that the recommended stack could be compared with",
             hint="name stacks, such as `--stack 'numpy==1.26.4' --stack 'numpy==2.2.6'`",
         )
-    direct = {root.name for root in context.problem.roots if not root.constraint}
-    return min(different, key=lambda name: (name not in direct, name))
+
+
+def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
+    """Return the package that the ratios are evidence for, and that tables name the stacks by.
+
+    It is one whose version differs between the stacks: a framework, if one differs, NumPy only if the stacks name it or
+    nothing else differs; otherwise one that the stacks name.
+    """
+    from pi_runners.vocabulary import FRAMEWORKS
+
+    versions = [{p.package.name: p.package.version for p in stack.lock.packages} for stack in stacks]
+    common = set.intersection(*(set(listed) for listed in versions))
+    differing = {name for name in common if len({listed[name] for listed in versions}) > 1}
+    named = frozenset[str]().union(*(stack.named for stack in stacks))
+    frameworks = FRAMEWORKS.keys() - {"numpy"}
+    return min(differing or common, key=lambda name: (name not in frameworks, name not in named, name))
 
 
 def _plan_arms(stacks: Sequence[_ProjectStack], run: IndicatorRun, *, control: bool) -> tuple[Arm, ...]:
     """Return the arms of the locks: the first is the reference, and with a control also the last."""
     from pi_runners.matrix import Arm
 
+    package = _compared_package(stacks)
     arms = [
-        Arm(number=number, lock=stack.lock, framework=stack.package, reference=number == 0, indicators=(run,))
+        Arm(number=number, lock=stack.lock, framework=package, reference=number == 0, indicators=(run,))
         for number, stack in enumerate(stacks)
     ]
     if control:

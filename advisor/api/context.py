@@ -50,7 +50,8 @@ class TargetContext:
             the sources suggest none.
         profile: The profiled workload of this name, if the project has one.
         proposal: The workload that the project's sources suggest, if nobody chose one.
-        lock: Lock file of the target in the project's settings, or none.
+        lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
+            project has several targets; else none.
         workers: Threads of the solver.
     """
 
@@ -80,6 +81,12 @@ class TargetContext:
         if self.profile is not None:
             return workload_of_profile(self.profile, backend=MEASURED.get(self.profile.framework, ""))
         return find_workload(self.workload) if self.workload else None
+
+    @property
+    def default_lock(self) -> Path:
+        """The lock that is written if none is named: several targets have a lock each."""
+        own = _lock_of_target(self.files.directory, self.name, self.project)
+        return self.lock or own or self.files.directory / "pylock.toml"
 
     @property
     def benchmark_identity(self) -> str:
@@ -195,14 +202,26 @@ def prepare_target(
     options: TargetOptions,
     resolution: ResolutionOptions,
     table: TargetTable = ("", {}),
+    *,
+    cache: Path | None = None,
 ) -> TargetContext:
     """Make a project ready for one target: options come before the target's table, the project's settings, defaults.
+
+    Args:
+        files: The project's files.
+        project: What they contain.
+        options: The target.
+        resolution: What the best stack is.
+        table: Name and table of one of the project's targets.
+        cache: Cache directory, in which the contents of source files are remembered; by default the user's.
 
     Raises:
         InputError: If the target or a setting is wrong.
     """
     from advisor.config import choose
+    from advisor.index.cache import DiskCache
     from advisor.project.sources import propose_workload
+    from advisor.user_directories import cache_directory
 
     name, own = table
     settings = {**project.settings, **own}
@@ -221,7 +240,7 @@ def prepare_target(
         workload = profile.name
         _warn_of_another_machine(profile, target)
     elif workload is None:
-        proposal = propose_workload(files.directory)
+        proposal = propose_workload(files.directory, DiskCache(cache_directory(cache)))
         workload = proposal.workload if proposal else None
     min_age = resolution.min_age_days
     return TargetContext(
@@ -236,9 +255,24 @@ def prepare_target(
         workload=workload,
         profile=profile,
         proposal=proposal,
-        lock=files.directory / own["lock"] if "lock" in own else None,
+        lock=_present_lock(files.directory, table, project),
         workers=resolution.workers,
     )
+
+
+def _present_lock(directory: Path, table: TargetTable, project: ProjectRequirements) -> Path | None:
+    """Return the lock in a target's table, else that of its name if it exists."""
+    name, own = table
+    if "lock" in own:
+        return directory / str(own["lock"])
+    path = _lock_of_target(directory, name, project)
+    return path if path is not None and path.is_file() else None
+
+
+def _lock_of_target(directory: Path, name: str, project: ProjectRequirements) -> Path | None:
+    """Return the lock that is named after a target, if the project has several targets; else none."""
+    is_one_of_several = name and len(project.settings.get("targets", {})) > 1
+    return directory / f"pylock.{name}.toml" if is_one_of_several else None
 
 
 def _find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:

@@ -128,7 +128,9 @@ def open_gate(
         index_files, index_project = trusted or (files, _without_lock_indexes(files, project))
         client = stack.enter_context(open_indexes(indexes, index_files.directory, index_project))
         contexts = tuple(
-            _with_base_lock(prepare_target(files, project, target, resolution, table), base_policy)
+            _with_base_lock(
+                prepare_target(files, project, target, resolution, table, cache=indexes.cache_directory), base_policy
+            )
             for table in select_targets(target, project)
         )
         if base_policy is not None and source is not None:

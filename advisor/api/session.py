@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -161,20 +161,20 @@ class AdviceSession:
 
         return dependency_graph(self.request.problem, self.request.source, self.recommend().optimum.stack)
 
-    def default_lock(self) -> Path:
-        """Return the lock that is written if none is named."""
-        return self.context.lock or self.context.files.directory / "pylock.toml"
-
-    def write_locks(self, paths: Sequence[Path]) -> None:
-        """Write the best stack to lock files; no file is changed before all of them could be rendered.
+    def lock_texts(self, paths: Sequence[Path]) -> dict[Path, str]:
+        """Return the text of a lock of the best stack for each path.
 
         Args:
             paths: ``pylock.toml``, ``pylock.NAME.toml``, ``*.txt``, ``Pipfile.lock`` or ``*.cdx.json``.
 
         Raises:
-            InputError: If a path has no known format or cannot be written.
+            InputError: If a path has no known format, or its directory does not exist.
         """
-        write_locks(paths, self.recommend().optimum, self.request, self.client)
+        return lock_texts(paths, self.recommend().optimum, self.request, self.client)
+
+    def write_locks(self, paths: Sequence[Path]) -> None:
+        """Write the best stack to lock files; see :func:`write_locks`."""
+        write_locks(self.lock_texts(paths))
 
 
 @contextmanager
@@ -184,49 +184,79 @@ def open_session(
     """Read a project and open its indexes and predictions for one target.
 
     Raises:
-        InputError: If a file or an option is wrong, or several targets are named.
+        InputError: If a file or an option is wrong, or there are several targets.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
+    from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
 
-    project = load_project(files)
-    targets = select_targets(target, project) if target.names else [("", {})]
-    if len(targets) > 1:
-        raise InputError("this command is for one target at a time", hint="name one `--target`")
-    context = prepare_target(files, project, target, resolution, targets[0])
-    current = _current_lock(context)
-    with open_indexes(indexes, files.directory, project) as client, open_estimator(context) as estimator:
-        yield AdviceSession(context=context, client=client, estimator=estimator, current=current)
+    with open_sessions(files, target, indexes, resolution) as sessions:
+        if len(sessions) > 1:
+            raise InputError(
+                f"this is for one target at a time, and the project has {quoted([s.context.name for s in sessions])}",
+                hint="name one `--target`",
+            )
+        yield sessions[0]
 
 
-def write_locks(paths: Sequence[Path], optimum: Optimum, request: ResolutionRequest, client: IndexClient) -> None:
-    """Write a stack to lock files; no file is changed before all of them could be rendered.
+@contextmanager
+def open_sessions(
+    files: ProjectFiles, target: TargetOptions, indexes: IndexOptions, resolution: ResolutionOptions
+) -> Iterator[tuple[AdviceSession, ...]]:
+    """Read a project and open its indexes and predictions for each of its targets, or for the named ones.
 
     Raises:
-        InputError: If a path has no known format or cannot be written.
+        InputError: If a file or an option is wrong.
+        KnowledgeBaseError: If the knowledge base cannot be opened.
+    """
+    project = load_project(files)
+    contexts = [
+        prepare_target(files, project, target, resolution, table, cache=indexes.cache_directory)
+        for table in select_targets(target, project)
+    ]
+    current = [_current_lock(context) for context in contexts]
+    with ExitStack() as stack:
+        client = stack.enter_context(open_indexes(indexes, files.directory, project))
+        yield tuple(
+            AdviceSession(
+                context=context, client=client, estimator=stack.enter_context(open_estimator(context)), current=lock
+            )
+            for context, lock in zip(contexts, current, strict=True)
+        )
+
+
+def lock_texts(
+    paths: Sequence[Path], optimum: Optimum, request: ResolutionRequest, client: IndexClient
+) -> dict[Path, str]:
+    """Return the text of a lock of a stack for each path.
+
+    Raises:
+        InputError: If a path has no known format, or its directory does not exist.
     """
     from advisor.lock.formats import check_lock_path, lock_text
-    from knowledge.domain.atomic_file import write_atomically
 
     if not paths:
-        return
+        return {}
     for path in paths:
         check_lock_path(path)
     stack: Sequence[Candidate] = optimum.stack
     client.prefetch_sizes(c.file for c in stack)
     files = {c.name: client.pinned(c.file) for c in stack}
-    texts = [
-        lock_text(
-            path,
-            stack,
-            files,
-            problem=request.problem,
-            source=request.source,
-            client=client,
-        )
+    return {
+        path: lock_text(path, stack, files, problem=request.problem, source=request.source, client=client)
         for path in paths
-    ]
-    for path, text in zip(paths, texts, strict=True):
+    }
+
+
+def write_locks(texts: Mapping[Path, str]) -> None:
+    """Write locks, of which all were rendered before the first is written.
+
+    Raises:
+        InputError: If a file cannot be written.
+    """
+    from knowledge.domain.atomic_file import write_atomically
+
+    for path, text in texts.items():
         write_atomically(path, text)
 
 

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.api.gate_session import GateOptions, open_gate
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
-from advisor.api.session import AdviceSession, write_locks
+from advisor.api.session import AdviceSession, lock_texts, write_locks
 from advisor.domain.target import Target
 from advisor.gate.compare import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
@@ -166,7 +166,7 @@ def _apply(
     """Write a change to the lock, or name the command of the lock's own tool; return it with what was done."""
     path = lock.path
     if outputs or path is None:
-        write_locks(outputs, change.optimum, request, client)
+        write_locks(lock_texts(outputs, change.optimum, request, client))
         return replace(change, outputs=tuple(map(str, outputs)))
     if path.name in _TOOLS:
         return replace(change, commands=(_command(path.name, change),))
@@ -179,7 +179,7 @@ def _apply(
         for file in pinned:
             write_atomically(file, with_pins(file.read_text(encoding="utf-8"), versions))
         return replace(change, outputs=tuple(map(str, pinned)))
-    write_locks([path], change.optimum, request, client)
+    write_locks(lock_texts([path], change.optimum, request, client))
     return replace(change, outputs=(str(path),))
 
 

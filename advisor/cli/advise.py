@@ -65,21 +65,53 @@ def advise(
 def _advise(
     project: ProjectOptions, output: Sequence[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
 ) -> None:
-    from advisor.api.session import open_session
+    from advisor.api.session import open_sessions
+
+    with open_sessions(*project.groups()) as sessions:
+        if len(sessions) == 1:
+            _advise_one(sessions[0], output, format, dry_run=dry_run, pr_body=pr_body)
+        else:
+            refused = {"--output": output, "--pr-body": pr_body, "--format html": format == "html"}
+            _advise_all(sessions, [name for name, value in refused.items() if value], format, dry_run=dry_run)
+
+
+def _advise_one(
+    session: AdviceSession, output: Sequence[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
+) -> None:
     from advisor.lock.formats import check_lock_path
     from knowledge.domain.atomic_file import write_atomically
 
-    with open_session(*project.groups()) as session:
-        paths = [] if dry_run else output or [session.default_lock()]
-        for path in paths:
-            check_lock_path(path)
-        session.write_locks(paths)
-        if pr_body is not None:
-            from advisor.api.update import change_to_best
-            from advisor.report.update import pull_request_body
+    paths = [] if dry_run else output or [session.context.default_lock]
+    for path in paths:
+        check_lock_path(path)
+    session.write_locks(paths)
+    if pr_body is not None:
+        from advisor.api.update import change_to_best
+        from advisor.report.update import pull_request_body
 
-            write_atomically(pr_body, pull_request_body(change_to_best(session, outputs=paths)))
-        typer.echo(_report(session, paths, format))
+        write_atomically(pr_body, pull_request_body(change_to_best(session, outputs=paths)))
+    typer.echo(_report(session, paths, format))
+
+
+def _advise_all(sessions: Sequence[AdviceSession], refused: Sequence[str], format: str, *, dry_run: bool) -> None:
+    """Recommend a stack for each target, each with a lock of its own.
+
+    Args:
+        sessions: The targets.
+        refused: Options in use that are for one target only.
+        format: ``text`` or ``json``.
+        dry_run: Whether to write no lock.
+    """
+    from advisor.api.targets import advise_targets
+    from advisor.domain.words import quoted
+    from advisor.report.targets import targets_json, targets_text
+    from knowledge.domain.errors import InputError
+
+    if refused:
+        names = quoted([session.context.name for session in sessions])
+        raise InputError(f"`{refused[0]}` is for one target, and the project has {names}", hint="name one `--target`")
+    results = advise_targets(sessions, dry_run=dry_run)
+    typer.echo(targets_json(results) if format == "json" else targets_text(results))
 
 
 def _report(session: AdviceSession, outputs: Sequence[Path], format: str) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from knowledge.estimate.workloads import Workload
 
 _BUCKET = "predictions"
-_FORMAT = 5
+_FORMAT = 6
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
@@ -81,20 +81,25 @@ class Predictor:
 
     def predict(self, stack: Versions, baseline: Versions) -> Prediction:
         """Predict the speed-up of a stack over the baseline."""
-        query = ["predict", _texts(stack), _texts(baseline)]
+        query = ["predict", self._texts(stack), self._texts(baseline)]
         return _prediction(self.cached(query, lambda: asdict(self.estimator.predict(stack, baseline))))
 
     def effects(self, stack: Versions, baseline: Versions) -> tuple[Effect, ...]:
         """Predict the speed-up of a stack over the baseline at each indicator of the workload."""
-        query = ["effects", _texts(stack), _texts(baseline)]
+        query = ["effects", self._texts(stack), self._texts(baseline)]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.effects(stack, baseline)])
         return tuple(Effect(**effect) for effect in effects)
 
     def setting_effects(self, stack: Versions, settings: Mapping[str, Mapping[str, str]]) -> tuple[Effect, ...]:
         """Predict the effect of settings, by framework, on the speed of a stack, each compared with its default."""
-        query = ["settings", _texts(stack), settings]
+        query = ["settings", self._texts(stack), settings]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings)])
         return tuple(Effect(**effect) for effect in effects)
+
+    def _texts(self, versions: Versions) -> dict[str, str]:
+        """Return the versions that predictions depend on; with an own benchmark, this may be any package."""
+        relevant = versions if self._benchmark else performance_versions(versions)
+        return {name: str(version) for name, version in sorted(relevant.items())}
 
     @cached_property
     def state(self) -> str:
@@ -148,10 +153,6 @@ def performance_versions(versions: Versions) -> dict[str, Version]:
     from pi_runners.vocabulary import FRAMEWORKS
 
     return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
-
-
-def _texts(versions: Versions) -> dict[str, str]:
-    return {name: str(version) for name, version in performance_versions(versions).items()}
 
 
 def _prediction(document: dict[str, Any]) -> Prediction:

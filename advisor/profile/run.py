@@ -25,7 +25,7 @@ from advisor.profile.events import TraceError, require_reader
 from advisor.profile.onnxruntime_trace import read_onnxruntime_files
 from advisor.profile.read import read_trace
 from advisor.profile.summary import TraceSummary
-from advisor.project.sources import source_files
+from advisor.project.source_files import source_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
@@ -246,12 +246,7 @@ def _warnings(
 
 def _source_state(directory: Path) -> dict[str, tuple[int, int]]:
     """Return size and time of change of the source files of a project."""
-    state = {}
-    for path in source_files(directory):
-        with contextlib.suppress(OSError):
-            status = path.stat()
-            state[str(path.relative_to(directory))] = (status.st_size, status.st_mtime_ns)
-    return state
+    return {file.name: (file.size, file.modified) for file in source_files(directory)}
 
 
 def _changed(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> Iterator[str]:

@@ -1,22 +1,29 @@
-"""Proposes a workload from the imports and calls in the source files of a project. Nothing is executed."""
+"""Proposes a workload from the imports and calls in the source files of a project. Nothing is executed.
+
+Most files of a large project do not matter: a file is parsed only if it imports a library that indicates something, and
+contains a word that does. What was found in a file is remembered until its size or its time of change differs.
+"""
 
 from __future__ import annotations
 
-import ast
 import json
-import os
-import warnings
+import re
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-_SKIPPED_DIRECTORIES = frozenset(
-    {"node_modules", "site-packages", "build", "dist", "__pycache__", "tests", "test", "docs"}
-)
-_MAX_FILES = 2000
-_MAX_DIRECTORIES = 5000
-_MAX_FILE_BYTES = 2_000_000
+from advisor.index.cache import DiskCache
+from advisor.project.source_files import SourceFile, code_of, source_files
+from advisor.project.source_names import names_of
+from knowledge.domain.identity import canonical_json
+
+MOST_PARSED = 500
+"""Maximum number of files that are parsed; of more, as many are selected evenly."""
+_BUCKET = "sources"
+_FORMAT = 1
+"""Version of what is remembered; raise it when signs change."""
 
 _SIGNS: dict[str, tuple[str, ...]] = {
     "cnn": (
@@ -61,6 +68,15 @@ _WORKLOADS = {
 _FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "jax", "flax", "onnxruntime", "transformers"})
 _ARRAYS = frozenset({"numpy", "scipy"})
 
+_PREFIXES = sorted({prefix for prefixes in (*_SIGNS.values(), _TRAINING) for prefix in prefixes})
+_ROOTS = frozenset(prefix.partition(".")[0] for prefix in _PREFIXES)
+"""Libraries whose calls indicate something."""
+_LIBRARIES = _ROOTS | _FRAMEWORKS | _ARRAYS
+_NAMES_OF_LIBRARIES = re.compile(rf"\b({'|'.join(sorted(_LIBRARIES))})\b".encode())
+_WORDS = re.compile(rf"\b({'|'.join(sorted({p.rstrip('.').rpartition('.')[2] for p in _PREFIXES}))})".encode())
+"""Words of which a file contains at least one if any of its calls indicates something."""
+_TRAINS = tuple(f".{method}(".encode() for method in sorted(_TRAINING_METHODS))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
@@ -69,7 +85,7 @@ class Proposal:
     Attributes:
         workload: Name of the workload.
         signs: Calls that indicate it, such as ``torch.nn.Conv2d (model.py:12)``, the most frequent first.
-        skipped: Files that could not be parsed as Python, each with the reason.
+        skipped: Files that use a library with signs, but could not be parsed as Python, each with the reason.
     """
 
     workload: str
@@ -77,42 +93,139 @@ class Proposal:
     skipped: tuple[str, ...] = ()
 
 
-def propose_workload(directory: Path) -> Proposal | None:
-    """Return the workload that the imports and calls of a project indicate; none if they indicate none."""
+@dataclass(slots=True, kw_only=True)
+class _Content:
+    """What a file contains.
+
+    Attributes:
+        imports: Known libraries that its lines import; of a notebook, only if it was parsed.
+        trains: Whether its text calls a method that trains a model.
+        matters: Whether it has to be parsed: its calls may indicate something.
+        signs: Calls that indicate a kind of model, each with the lines; none if the file was not parsed.
+        error: Why it could not be parsed.
+    """
+
+    imports: list[str] = field(default_factory=list)
+    trains: bool = False
+    matters: bool = False
+    signs: dict[str, list[int]] | None = None
+    error: str = ""
+
+
+def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposal | None:
+    """Return the workload that the imports and calls of a project indicate; none if they indicate none.
+
+    Args:
+        directory: The project.
+        cache: Remembers what files contain; by default nothing is remembered.
+    """
+    contents = _read(list(source_files(directory)), _Memory(cache, directory))
     signs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    imports: set[str] = set()
-    training: list[str] = []
-    skipped: list[str] = []
-    for path in source_files(directory):
-        where = path.relative_to(directory)
-        try:
-            names = _Names()
-            with warnings.catch_warnings():
-                # Ignore warnings about invalid escape sequences in the files.
-                warnings.simplefilter("ignore")
-                names.visit(ast.parse(code_of(path)))
-        except (SyntaxError, ValueError, RecursionError, OSError, MemoryError) as error:
-            skipped.append(f"`{where}`: {' '.join(str(error).split())}")
-            continue
-        imports |= names.imports
-        for name, line in names.calls:
-            kind = _kind(name)
-            if kind is not None:
-                signs[kind][name].append(f"{where}:{line}")
-            if name.startswith(_TRAINING) or name.rpartition(".")[2] in _TRAINING_METHODS:
-                training.append(name)
+    for name, content in contents.items():
+        for sign, lines in (content.signs or {}).items():
+            if (kind := _kind(sign)) is not None:
+                signs[kind][sign] += [f"{name}:{line}" for line in lines]
+    skipped = tuple(f"`{name}`: {content.error}" for name, content in contents.items() if content.error)
     if signs:
         kind = max(sorted(signs), key=lambda k: sum(map(len, signs[k].values())))
-        ranked_signs = sorted(signs[kind].items(), key=lambda item: (-len(item[1]), item[0]))
+        ranked = sorted(signs[kind].items(), key=lambda item: (-len(item[1]), item[0]))
         return Proposal(
-            workload=_WORKLOADS[kind, bool(training)],
-            signs=tuple(f"{name} ({places[0]})" for name, places in ranked_signs),
-            skipped=tuple(skipped),
+            workload=_WORKLOADS[kind, any(content.trains for content in contents.values())],
+            signs=tuple(f"{sign} ({places[0]})" for sign, places in ranked),
+            skipped=skipped,
         )
+    imports = {library for content in contents.values() for library in content.imports}
     if imports & _ARRAYS and not imports & _FRAMEWORKS:
         import_signs = tuple(f"import {name}" for name in sorted(imports & _ARRAYS))
-        return Proposal(workload="numeric", signs=import_signs, skipped=tuple(skipped))
+        return Proposal(workload="numeric", signs=import_signs, skipped=skipped)
     return None
+
+
+class _Memory:
+    """Remembers what the files of a project contained, by their size and time of change."""
+
+    def __init__(self, cache: DiskCache | None, directory: Path) -> None:
+        self._cache = cache
+        self._key = f"{_FORMAT} {directory.resolve()}"
+        self._stored = json.loads((cache.read(_BUCKET, self._key) if cache else None) or b"{}")
+
+    def content(self, file: SourceFile) -> _Content | None:
+        """Return what a file contains; none if it is new or has changed."""
+        size, modified, record = self._stored.get(file.name, (-1, -1, {}))
+        return _Content(**record) if (size, modified) == (file.size, file.modified) else None
+
+    def store(self, files: Iterable[SourceFile], contents: dict[str, _Content]) -> None:
+        """Remember what files contain, and forget all others."""
+        records = {f.name: [f.size, f.modified, _record(contents[f.name])] for f in files if f.name in contents}
+        if self._cache is not None and records != self._stored:
+            self._cache.write(_BUCKET, self._key, canonical_json(records).encode())
+
+
+def _record(content: _Content) -> dict[str, Any]:
+    return {name: value for name, value in asdict(content).items() if value or (name == "signs" and value is not None)}
+
+
+def _read(files: Sequence[SourceFile], memory: _Memory) -> dict[str, _Content]:
+    """Return what each file contains, by its name; files that cannot be read are left out."""
+    contents: dict[str, _Content] = {}
+    for file in files:
+        try:
+            contents[file.name] = memory.content(file) or _search(file.read(), is_notebook=file.is_notebook)
+        except OSError:
+            continue
+    matters = [file for file in files if file.name in contents and contents[file.name].matters]
+    for file in _evenly(matters):
+        content = contents[file.name]
+        if content.signs is None and not content.error:
+            _parse(file, content)
+    memory.store(files, contents)
+    return contents
+
+
+def _evenly(files: Sequence[SourceFile]) -> list[SourceFile]:
+    step = max(1.0, len(files) / MOST_PARSED)
+    return [files[int(number * step)] for number in range(min(len(files), MOST_PARSED))]
+
+
+def _search(content: bytes, *, is_notebook: bool) -> _Content:
+    """Return what the text of a file shows; the file is not parsed."""
+    trains = any(method in content for method in _TRAINS)
+    if is_notebook:
+        return _Content(trains=trains, matters=_NAMES_OF_LIBRARIES.search(content) is not None)
+    imports = sorted(name.decode() for name in _imported(content))
+    matters = not _ROOTS.isdisjoint(imports) and _WORDS.search(content) is not None
+    return _Content(imports=imports, trains=trains, matters=matters)
+
+
+def _imported(content: bytes) -> set[bytes]:
+    """Return the known libraries on the lines that contain ``import``."""
+    found: set[bytes] = set()
+    end, place = 0, content.find(b"import")
+    while place >= 0:
+        start = content.rfind(b"\n", end, place) + 1
+        end = content.find(b"\n", place)
+        end = len(content) if end < 0 else end
+        if content[start:end].lstrip().startswith((b"import", b"from")) or b";" in content[start:place]:
+            found.update(_NAMES_OF_LIBRARIES.findall(content, start, end))
+        place = content.find(b"import", end)
+    return found
+
+
+def _parse(file: SourceFile, content: _Content) -> None:
+    """Add the signs of a file, or why it cannot be parsed."""
+    try:
+        names = names_of(code_of(file.read(), is_notebook=file.is_notebook))
+    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, OSError, MemoryError) as error:
+        content.error = " ".join(str(error).split())[:200] or type(error).__name__
+        return
+    content.signs = {}
+    content.imports = sorted(names.imports & _LIBRARIES)
+    content.trains = any(
+        name.startswith(_TRAINING) or name.rpartition(".")[2] in _TRAINING_METHODS for name, _ in names.calls
+    )
+    for name, line in names.calls:
+        if _kind(name) is not None:
+            content.signs.setdefault(name, []).append(line)
 
 
 def _kind(name: str) -> str | None:
@@ -121,86 +234,3 @@ def _kind(name: str) -> str | None:
         (len(prefix), kind) for kind, prefixes in _SIGNS.items() for prefix in prefixes if name.startswith(prefix)
     ]
     return max(matches)[1] if matches else None
-
-
-def source_files(directory: Path) -> Iterator[Path]:
-    """Yield the Python files and notebooks of a project in order, up to a maximum number."""
-    count = 0
-    for number, (directory_name, subdirectories, files) in enumerate(os.walk(directory)):
-        folder = Path(directory_name)
-        subdirectories[:] = sorted(
-            name
-            for name in subdirectories
-            if not name.startswith(".")
-            and name not in _SKIPPED_DIRECTORIES
-            and not (folder / name / "pyvenv.cfg").exists()
-        )
-        if number > _MAX_DIRECTORIES:
-            return
-        for name in sorted(files):
-            path = folder / name
-            if path.suffix in (".py", ".ipynb") and path.is_file() and path.stat().st_size < _MAX_FILE_BYTES:
-                count += 1
-                if count > _MAX_FILES:
-                    return
-                yield path
-
-
-def code_of(path: Path) -> str:
-    """Return the code of a file; for a notebook, the code of its cells without magics and shell commands."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if path.suffix != ".ipynb":
-        return text
-    cells = json.loads(text).get("cells", [])
-    lines = [line for cell in cells if cell.get("cell_type") == "code" for line in [*cell.get("source", []), "\n"]]
-    return "".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
-
-
-class _Names(ast.NodeVisitor):
-    """Collects the full names of imports and calls, as far as they follow from the imports."""
-
-    def __init__(self) -> None:
-        self.imports: set[str] = set()
-        self.calls: list[tuple[str, int]] = []
-        self._aliases: dict[str, str] = {}
-
-    def visit_Import(self, node: ast.Import) -> None:
-        for alias in node.names:
-            self.imports.add(alias.name.partition(".")[0])
-            self._aliases[alias.asname or alias.name.partition(".")[0]] = (
-                alias.name if alias.asname else alias.name.partition(".")[0]
-            )
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        if node.module and not node.level:
-            self.imports.add(node.module.partition(".")[0])
-            for alias in node.names:
-                self._aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-
-    def visit_Call(self, node: ast.Call) -> None:
-        name = self._full(node.func)
-        if name:
-            self.calls.append((name, node.lineno))
-        self.generic_visit(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        for base in node.bases:
-            if name := self._full(base):
-                self.calls.append((name, node.lineno))
-        self.generic_visit(node)
-
-    def _full(self, node: ast.expr) -> str:
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            # A method of the result of a call: only the name of the method is known.
-            return f".{parts[0]}" if parts else ""
-        parts.append(self._aliases.get(node.id, node.id))
-        # Keras has two names: `keras` and `tensorflow.keras`.
-        return ".".join(reversed(parts)).removeprefix("tensorflow.") if _is_keras(parts) else ".".join(reversed(parts))
-
-
-def _is_keras(parts: list[str]) -> bool:
-    return ".".join(reversed(parts)).startswith("tensorflow.keras.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.project.interface import line_of
-from advisor.project.sources import code_of, source_files
+from advisor.project.source_files import source_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
@@ -26,7 +25,7 @@ _VARIABLES: Mapping[str, tuple[str, Mapping[str, str] | None, str]] = {
 }
 """By variable: the setting, its values by the variable's values (none: equal), and the backend that reads it."""
 
-_SETS = re.compile(r"\b(" + "|".join(_VARIABLES) + r")\b")
+_NAMES = tuple(variable.encode() for variable in _VARIABLES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +74,17 @@ def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
 
 
 def _in_sources(directory: Path) -> Iterator[Switch]:
-    for path in source_files(directory):
+    for file in source_files(directory):
+        if file.is_notebook:
+            continue
         try:
-            text = code_of(path)
-            if path.suffix == ".py" and _SETS.search(text):
+            content = file.read()
+            if any(variable in content for variable in _NAMES):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    yield from _of_tree(ast.parse(text), path)
+                    yield from _of_tree(ast.parse(content.decode("utf-8", "replace")), Path(file.path))
         except (SyntaxError, ValueError, RecursionError, OSError, MemoryError):
-            continue  # Reported by `propose_workload`.
+            continue  # A file that is not Python sets nothing.
 
 
 def _of_tree(tree: ast.AST, path: Path) -> Iterator[Switch]:

@@ -15,11 +15,16 @@ from knowledge.domain.stack import carried_cuda
 
 def advice_json(report: AdviceResult) -> str:
     """Return the recommendation as JSON; the same recommendation gives the same bytes."""
+    return json.dumps(advice_document(report), indent=2)
+
+
+def advice_document(report: AdviceResult) -> dict[str, Any]:
+    """Return the recommendation as JSON-ready values."""
     advice, target = report.advice, report.target
     carried = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
     hardware = target.hardware
     device, driver = hardware.gpu or next(iter(hardware.accelerators), None), hardware.driver
-    document = {
+    return {
         "schema_version": SCHEMA_VERSION,
         "status": "optimal" if advice.optimum.proven else "feasible",
         "target": {
@@ -69,7 +74,6 @@ def advice_json(report: AdviceResult) -> str:
         },
         "locks": list(report.outputs),
     }
-    return json.dumps(document, indent=2)
 
 
 def _package(candidate: Candidate, report: AdviceResult) -> dict[str, str]:

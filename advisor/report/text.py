@@ -9,6 +9,7 @@ from advisor.domain.words import count, operations_text, quoted, range_text, unm
 from advisor.project.sources import Proposal
 from advisor.report.interface import changes, changes_from_current, target_line
 from advisor.report.score import score_lines
+from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.interface import PredictedChange, Prediction
 
 _MAX_LINES = 10
@@ -20,16 +21,42 @@ def advice_text(report: AdviceResult) -> str:
     return "\n".join(_lines(report))
 
 
+def summary_lines(report: AdviceResult, *, name: str) -> Iterator[str]:
+    """Yield the advice for one of several targets: its stack, its prediction, its findings and its lock.
+
+    Args:
+        report: The advice.
+        name: Name of the target.
+    """
+    advice = report.advice
+    yield f"target     `{name}`: {target_line(report.target)}"
+    yield f"stack      {_size(report)}"
+    yield f"prediction {_prediction(advice.prediction)}"
+    differing = [c for c in changes(report) if _is_listed(report, c)]
+    if differing:
+        listed = ", ".join(f"`{name}` {before} -> {after}" for name, before, after in differing[:_MAX_LINES])
+        yield f"changes    {listed}{' and others' if len(changes(report)) > len(differing[:_MAX_LINES]) else ''}"
+    for finding in advice.findings:
+        yield f"{finding.severity} {finding.code}: {finding.message}"
+    yield from (f"wrote `{path}`" for path in report.outputs)
+
+
+def _size(report: AdviceResult) -> str:
+    return f"{count(len(report.advice.optimum.stack), 'package')}, {report.advice.libyears[0]:.1f} libyears behind the newest"
+
+
 def _lines(report: AdviceResult) -> Iterator[str]:
     advice = report.advice
     yield f"target     {target_line(report.target)}"
     basis = "" if report.has_upload_times else ", by release counts: the index gives no upload times"
-    size, (behind, baseline_behind) = count(len(advice.optimum.stack), "package"), report.advice.libyears
-    yield f"stack      {size}, {behind:.1f} libyears behind the newest"
-    yield f"baseline   {count(len(advice.baseline), 'package')}, {baseline_behind:.1f} libyears behind{basis}"
+    yield f"stack      {_size(report)}"
+    behind = f"{report.advice.libyears[1]:.1f} libyears behind{basis}"
+    yield f"baseline   {count(len(advice.baseline), 'package')}, {behind}"
     if advice.current is not None:
         yield f"current    {_current(report)}"
-    if report.proposal is not None:
+    if advice.prediction.workload == BENCHMARK:
+        yield f"workload   `{BENCHMARK}`: the project's own, as `advisor pi run --benchmark` measured it"
+    elif report.proposal is not None:
         yield f"workload   {_proposal(report.proposal)}"
     yield f"prediction {_prediction(advice.prediction)}"
     if advice.prediction.changes and advice.prediction.kinds:
@@ -55,7 +82,7 @@ def _prediction(prediction: Prediction) -> str:
     if not prediction.changes:
         if prediction.unmeasured:
             return f"none: {unmeasured_text(prediction.unmeasured, prediction.refused)}"
-        return "same speed as the baseline for every workload: no measured package differs"
+        return "same speed as the baseline: no measured package differs"
     ratio = (
         f"{prediction.speedup:.3f}x the speed of the baseline [{prediction.low:.3f}, {prediction.high:.3f}] at "
         f"{prediction.confidence:.0%}, {workload_text(prediction)}"

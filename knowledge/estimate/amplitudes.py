@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from knowledge.estimate.evidence import Contrast
-from knowledge.estimate.kernel import PARTS, Design, Point, Spans, codes, spans_of
+from knowledge.estimate.kernel import PARTS, ROWS_AT_ONCE, Design, Point, Spans, codes, spans_of
 
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
@@ -57,6 +57,8 @@ class Amplitudes:
             ``blocks``, from other ``models``, and from other ``sizes`` of a model
             (:mod:`knowledge.estimate.discrepancy`).
         refused: Those of them whose predictions mislead: no speed is predicted from them.
+        shares: Measured shares of the time of whole models that their operations and their blocks take, by list of
+            parts (:mod:`knowledge.estimate.measured_shares`).
     """
 
     parts: tuple[float, ...]
@@ -70,11 +72,12 @@ class Amplitudes:
     likelihood: float
     discrepancies: Mapping[str, float] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
+    shares: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
 
 def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
     """Fit the amplitudes to contrasts."""
-    sample, scales = _evenly(contrasts, MOST_FOR_AMPLITUDES), _scales(contrasts)
+    sample, scales = _evenly(contrasts, MOST_FOR_AMPLITUDES), scales_of(contrasts, _usual_difference(contrasts))
     spans = spans_of(side for c in contrasts for side in (c.side, c.reference))
     fits = (_fit(sample, length=length, scales=scales, spans=spans) for length in LENGTHS)
     return max(fits, key=lambda fit: fit.likelihood)
@@ -141,17 +144,44 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
     )
 
 
-def _scales(contrasts: Sequence[Contrast]) -> dict[str, float]:
+def with_own_scales(amplitudes: Amplitudes, own: Sequence[Contrast]) -> Amplitudes:
+    """Return amplitudes that have a scale for a project's own benchmark, too.
+
+    Without it, a benchmark that differs more than most indicators would be shrunk like noise.
+
+    Args:
+        amplitudes: Amplitudes of the framework.
+        own: Contrasts of the project's own benchmark.
+    """
+    import numpy as np
+
+    compared = [c for c in own if not c.is_control]
+    if not compared:
+        return amplitudes
+    design = Design(points_of(compared), length=amplitudes.length, scales={}, spans=amplitudes.spans)
+    usual = float(np.diag(design.covariance(*places(len(compared)), amplitudes.parts)).mean())
+    return replace(amplitudes, scales={**amplitudes.scales, **scales_of(compared, usual)})
+
+
+def _usual_difference(contrasts: Sequence[Contrast]) -> float:
+    """Return the mean squared true difference of stacks over all indicators."""
+    return _beyond_noise([(c.mean, c.error) for c in contrasts if not c.is_control], _TYPICAL_VARIANCE)
+
+
+def scales_of(contrasts: Sequence[Contrast], usual: float) -> dict[str, float]:
     """Return the standard deviation of differences at each indicator relative to the usual one, shrunk towards it.
 
     At most indicators versions hardly differ, and at a few they differ much: one amplitude for all would be too wide
     for most indicators and shrink the few too much.
+
+    Args:
+        contrasts: Contrasts of one framework and device.
+        usual: Mean squared difference over all indicators; without any, there are no scales.
     """
     by_label: dict[str, list[tuple[float, float]]] = {}
     for c in contrasts:
         if not c.is_control:
             by_label.setdefault(c.label, []).append((c.mean, c.error))
-    usual = _beyond_noise([pair for pairs in by_label.values() for pair in pairs], _TYPICAL_VARIANCE)
     if usual <= 0:
         return {}
     return {
@@ -222,10 +252,14 @@ def places(count: int, offset: int = 0) -> tuple[Array, Array]:
     return np.arange(offset, offset + count), np.arange(offset + count, offset + 2 * count)
 
 
-def _noise_parts(contrasts: Sequence[Contrast]) -> tuple[Array, Array, Array]:
-    """Return the covariances (n, n) of effects that do not repeat in other blocks.
+def _noise_parts(contrasts: Sequence[Contrast], rows: slice = slice(None)) -> tuple[Array, Array, Array]:
+    """Return the covariances (rows, n) of effects that do not repeat in other blocks.
 
     Each is whole for an arm with itself, and half for two arms with one reference.
+
+    Args:
+        contrasts: The contrasts (n,).
+        rows: Those of the rows; by default all.
 
     Returns:
         The covariance of the sampling error that was estimated from the rounds; that of effects of one indicator of an
@@ -236,22 +270,18 @@ def _noise_parts(contrasts: Sequence[Contrast]) -> tuple[Array, Array, Array]:
     blocks = codes(c.block for c in contrasts)
     labels = codes(c.label for c in contrasts)
     arms = codes((c.block, c.arm) for c in contrasts)
-    same_block = blocks[:, None] == blocks[None, :]
-    arm = 0.5 * same_block + 0.5 * (arms[:, None] == arms[None, :])
-    same_label = labels[:, None] == labels[None, :]
+    same_block = blocks[rows, None] == blocks[None, :]
+    arm = 0.5 * same_block + 0.5 * (arms[rows, None] == arms[None, :])
+    same_label = labels[rows, None] == labels[None, :]
     common = np.array([c.common for c in contrasts])
     own = np.array([math.sqrt(max(0.0, c.error**2 - c.common**2) + _LEAST_ERROR**2) for c in contrasts])
-    sampling = np.outer(common, common) + same_label * np.outer(own, own)
+    sampling = np.outer(common[rows], common) + same_label * np.outer(own[rows], own)
     return arm * sampling, arm * same_label, arm
 
 
-def noise_of(contrasts: Sequence[Contrast], amplitudes: Amplitudes) -> Array:
-    """Return the covariance (n, n) of the noise: everything that is not an effect of a stack."""
-    sampling, label, total = _noise_parts(contrasts)
-    # In place: these are the largest arrays of an advice.
-    total *= amplitudes.arm
-    sampling *= amplitudes.noise
-    total += sampling
-    label *= amplitudes.label
-    total += label
-    return total
+def add_noise(covariance: Array, contrasts: Sequence[Contrast], amplitudes: Amplitudes) -> None:
+    """Add the covariance of the noise, everything that is not an effect of a stack, to that of contrasts (n, n)."""
+    for start in range(0, len(contrasts), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        sampling, label, arm = _noise_parts(contrasts, rows)
+        covariance[rows] += amplitudes.noise * sampling + amplitudes.label * label + amplitudes.arm * arm

@@ -33,7 +33,7 @@ ARCHITECTURES = {
     "dlrm": "recommender",
 }
 """Architecture of each whole model."""
-_MODES = {"prefill": "inference"}
+MODES = {"prefill": "inference"}
 """Mode that others compare with."""
 HARMLESS = 0.05
 """Discrepancy up to which a number is reported in any case."""
@@ -139,7 +139,7 @@ def predictions_by_blocks(
         if whole.family != WHOLE_MODEL or whole.is_control:
             continue
         model, mode = model_and_mode(whole.label)
-        mode = _MODES.get(mode, mode)
+        mode = MODES.get(mode, mode)
         rows = {name: measured.get((name, mode, *_stacks(whole)), []) for name in blocks_of(model)}
         if rows and all(rows.values()):
             times = [
@@ -181,7 +181,7 @@ def predictions_by_models(contrasts: Sequence[Contrast]) -> list[Residual]:
 def architecture_and_mode(label: str) -> tuple[str, str]:
     """Return the architecture of a whole model, and its mode, from the label of its run; prefill is inference."""
     model, mode = model_and_mode(label)
-    return ARCHITECTURES.get(model, model), _MODES.get(mode, mode)
+    return ARCHITECTURES.get(model, model), MODES.get(mode, mode)
 
 
 def model_and_mode(label: str) -> tuple[str, str]:
@@ -222,6 +222,16 @@ def _predictions_by_others(
                 mean = statistics.fmean(c.mean for c in others)
                 residuals.append(Residual(contrast=whole, predicted=mean, deviation=deviation))
     return residuals
+
+
+def over_releases(residuals: Sequence[Residual]) -> list[Residual]:
+    """Return the residuals of releases with equal settings; all residuals if there are none.
+
+    Advice chooses releases. A setting that changes every model alike, such as the number of threads, is predicted
+    easily, and would hide that releases are not.
+    """
+    found = [r for r in residuals if r.contrast.side.settings == r.contrast.reference.settings]
+    return found or list(residuals)
 
 
 def misleads(residuals: Sequence[Residual]) -> bool:

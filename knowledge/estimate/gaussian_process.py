@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes, noise_of, places, points_of
+from knowledge.estimate.amplitudes import Amplitudes, add_noise, fit_amplitudes, places, points_of
 from knowledge.estimate.evidence import Contrast, Machine, Side
 from knowledge.estimate.kernel import PARTS, Design, Point
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_CONTRASTS = 5000
 """Maximum number of contrasts that a process is conditioned on: the last ones."""
+_REPEATED = 4
+"""Mean number of contrasts of one kind from which on predictions are computed from the kinds."""
 
 
 class Sums:
@@ -76,24 +78,43 @@ class Sums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Solved:
-    """The contrasts' covariance K = L L', solved for the kinds of contrasts P.
+    """The contrasts' covariance K = L L', and the kinds of contrasts.
 
     Contrasts of the same two stacks at one indicator on one machine are of one kind: they have the same prior
-    covariance with everything else, so the cost of a prediction depends on the number of kinds.
+    covariance with everything else. P has a row for each contrast, with 1 in the column of its kind.
 
     Attributes:
         first: Index of the first contrast of each kind (kinds,).
-        factor: Cholesky factor L.
-        kinds: L^-1 P (contrasts, kinds).
-        root: Cholesky factor of P' K^-1 P (kinds, kinds).
+        kind: Kind of each contrast (n,).
+        factor: Cholesky factor L (n, n).
+        root: Cholesky factor of P' K^-1 P (kinds, kinds), if most kinds have several contrasts: then the cost of a
+            prediction depends on the number of kinds.
         projected_means: P' K^-1 y (kinds,).
     """
 
     first: Array
+    kind: Array
     factor: Array
-    kinds: Array
-    root: Array
+    root: Array | None
     projected_means: Array
+
+    def whiten(self, cross: Array) -> Array:
+        """Return covariances with the kinds of contrasts (m, kinds), whitened by K: W with W W' = C P' K^-1 P C'."""
+        from scipy.linalg import solve_triangular
+
+        if self.root is not None:
+            return cross @ self.root
+        whitened: Array = solve_triangular(
+            self.factor, cross[:, self.kind].T, lower=True, overwrite_b=True, check_finite=False
+        ).T
+        return whitened
+
+    def weigh(self, row: Array) -> Array:
+        """Return K^-1 P c for the covariances c with the kinds of contrasts (kinds,)."""
+        from scipy.linalg import cho_solve
+
+        weights: Array = cho_solve((self.factor, True), row[self.kind], check_finite=False)
+        return weights
 
 
 class GaussianProcess:
@@ -148,18 +169,22 @@ class GaussianProcess:
 
     def _solve(self, design: Design, arms: Array, references: Array) -> _Solved:
         import numpy as np
-        from scipy.linalg import solve_triangular
+        from scipy.linalg import cho_solve, cholesky, solve_triangular
 
         if self._solved is None:
             total = design.covariance(arms, references, self.amplitudes.parts)
-            total += noise_of(self.contrasts, self.amplitudes)
-            factor = np.linalg.cholesky(total)
+            add_noise(total, self.contrasts, self.amplitudes)
+            # In place: the matrix is symmetric, and its transpose has the order of LAPACK.
+            factor = cholesky(total.T, lower=True, overwrite_a=True, check_finite=False)
             first, kind = design.distinct(arms, references)
-            membership = (kind[:, None] == np.arange(len(first))).astype(float)
-            kinds = solve_triangular(factor, membership, lower=True)
-            means = solve_triangular(factor, np.array([c.mean for c in self.contrasts]), lower=True)
-            root = np.linalg.cholesky(kinds.T @ kinds)
-            self._solved = _Solved(first=first, factor=factor, kinds=kinds, root=root, projected_means=kinds.T @ means)
+            means = cho_solve((factor, True), np.array([c.mean for c in self.contrasts]), check_finite=False)
+            root = None
+            if _REPEATED * len(first) <= len(kind):
+                membership = (kind[:, None] == np.arange(len(first))).astype(float)
+                kinds = solve_triangular(factor, membership, lower=True, check_finite=False)
+                root = np.linalg.cholesky(kinds.T @ kinds)
+            projected = np.bincount(kind, weights=means, minlength=len(first))
+            self._solved = _Solved(first=first, kind=kind, factor=factor, root=root, projected_means=projected)
         return self._solved
 
 
@@ -254,8 +279,7 @@ class StackPosterior:
 
     def whiten(self, cross: Array) -> Array:
         """Return prior covariances with the contrasts, whitened by the contrasts' covariance."""
-        whitened: Array = cross @ self._solved.root
-        return whitened
+        return self._solved.whiten(cross)
 
     def means(self, cross: Array) -> Array:
         """Return the means of sums with these prior covariances with the contrasts."""
@@ -264,11 +288,7 @@ class StackPosterior:
 
     def weigh(self, row: Array) -> Array:
         """Return the weight of each contrast in the mean of a sum with these prior covariances with the contrasts."""
-        from scipy.linalg import solve_triangular
-
-        solved = self._solved
-        weights: Array = solve_triangular(solved.factor.T, solved.kinds @ row, lower=False)
-        return weights
+        return self._solved.weigh(row)
 
 
 def predict_held_out(fitted: Sequence[Contrast], held_out: Sequence[Contrast]) -> tuple[Array, Array]:
@@ -290,7 +310,8 @@ def predict_held_out(fitted: Sequence[Contrast], held_out: Sequence[Contrast]) -
     amplitudes = fit_amplitudes(fitted)
     contrasts = [*fitted, *held_out]
     design = Design(points_of(contrasts), length=amplitudes.length, scales=amplitudes.scales, spans=amplitudes.spans)
-    total = design.covariance(*places(len(contrasts)), amplitudes.parts) + noise_of(contrasts, amplitudes)
+    total = design.covariance(*places(len(contrasts)), amplitudes.parts)
+    add_noise(total, contrasts, amplitudes)
     count = len(fitted)
     factor = np.linalg.cholesky(total[:count, :count])
     gain = cho_solve((factor, True), total[:count, count:]).T

@@ -45,7 +45,8 @@ PARTS: tuple[Part, ...] = (
 )
 """Effect, indicators that share it, and machines that share it."""
 
-
+ROWS_AT_ONCE = 256
+"""Number of rows of a large covariance that are computed at once, to bound the memory."""
 _RELEASE_LENGTH = 0.5
 """Correlation length of effects of single releases, in minor releases."""
 _USUAL_SPAN = 20
@@ -167,8 +168,12 @@ class Design:
         for part, variance in zip(PARTS, variances, strict=True):
             shared[part[1:]] = shared.get(part[1:], 0.0) + variance * kernels[part[0]]
         total = np.zeros((len(arms), len(arms)))
-        for (indicators, machines), kernel in shared.items():
-            total += kernel[pairs[:, None], pairs[None, :]] * self.sharing(("", indicators, machines), arms, arms)
+        for start in range(0, len(arms), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            for (indicators, machines), kernel in shared.items():
+                sharing = self.sharing(("", indicators, machines), arms[rows], arms)
+                sharing *= kernel[pairs[rows, None], pairs[None, :]]
+                total[rows] += sharing
         return total
 
     def _pair_kernels(self, arms: Array, references: Array) -> tuple[Array, dict[str, Array]]:

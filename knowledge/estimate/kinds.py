@@ -117,7 +117,9 @@ def make_estimator(
         workload = workload_of_benchmark(workload)
     if workload is None:
         return KindsEstimator(models, hardware=hardware, frameworks=frameworks)
-    return PosteriorEstimator(models, hardware=hardware, workload=workload, frameworks=frameworks, benchmark=own)
+    # The benchmark may have compared versions of a package that is no framework.
+    packages = {*frameworks, *(c.framework for c in own)}
+    return PosteriorEstimator(models, hardware=hardware, workload=workload, frameworks=packages, benchmark=own)
 
 
 def _least(every: Sequence[FrameworkGains]) -> FrameworkGains:

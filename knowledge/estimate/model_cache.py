@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from knowledge.domain.identity import content_hash
-from knowledge.estimate.amplitudes import Amplitudes
+from knowledge.estimate.amplitudes import Amplitudes, with_own_scales
 from knowledge.estimate.benchmark import benchmark_contrasts
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
 from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, RunOutcome, Side, load_evidence
@@ -57,7 +57,7 @@ class ModelCache:
         contrasts = (*_unpacked(self._record(framework, device)["contrasts"]), *own)
         if not any(c.side.version != c.reference.version for c in contrasts):
             return None
-        return GaussianProcess(contrasts, shipped_amplitudes(framework, device))
+        return GaussianProcess(contrasts, with_own_scales(shipped_amplitudes(framework, device), own))
 
     def benchmark(self, identity: str) -> tuple[Contrast, ...]:
         """Return the measured ratios of a project's own benchmark, which are not cached."""

@@ -30,7 +30,7 @@ from knowledge.estimate.interface import (
     ScoreTerms,
 )
 from knowledge.estimate.time_shares import time_shares
-from knowledge.estimate.workloads import MODELS, OPERATIONS, PROFILE, Workload
+from knowledge.estimate.workloads import MODELS, OPERATIONS, OWN, PROFILE, Workload
 
 if TYPE_CHECKING:
     from knowledge.estimate.model_cache import ModelCache
@@ -74,13 +74,12 @@ class PosteriorEstimator:
         return find_failures(self._models.runs(name, device), machine_of(self._hardware, device))
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
-        """Return the gains of every candidate; the baseline's measured frameworks share the workload equally."""
-        measured = self._measured(baseline)
+        """Return the gains of every candidate; see :meth:`_shares` for several frameworks."""
         terms = []
-        for name in measured:
+        for name, share in self._shares(baseline).items():
             modelled = self.model(name)
             if modelled is not None and candidates.get(name):
-                terms.append(modelled.gains(candidates, baseline, share=1 / len(measured)))
+                terms.append(modelled.gains(candidates, baseline, share=share))
         # Any of these comparisons could change the stack by chance.
         comparisons = sum(gains.comparisons for gains in terms)
         return ScoreTerms(frameworks=tuple(replace(gains, comparisons=comparisons) for gains in terms))
@@ -97,12 +96,10 @@ class PosteriorEstimator:
         return bool(self._measured(stack))
 
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
-        """Predict the speed-up of a stack over the baseline, whose measured frameworks share the workload equally."""
-        measured = self._measured(baseline)
-        share = 1 / max(1, len(measured))
+        """Predict the speed-up of a stack over the baseline; see :meth:`_shares` for several frameworks."""
         changes: list[PredictedChange] = []
         gains: list[PredictedGain] = []
-        for name in measured:
+        for name, share in self._shares(baseline).items():
             modelled = self.model(name)
             if modelled is not None and name in stack and modelled.differs(stack, baseline):
                 gain = modelled.gain(stack, baseline)
@@ -156,6 +153,16 @@ class PosteriorEstimator:
     def _measured(self, names: Iterable[str]) -> list[str]:
         """Return the packages whose versions were compared, sorted."""
         return sorted(name for name in self._frameworks & set(names) if self.model(name) is not None)
+
+    def _shares(self, names: Iterable[str]) -> dict[str, float]:
+        """Return the share of the workload's time that each measured framework of a stack counts for, by name.
+
+        The frameworks share a workload equally. The project's own benchmark measures the whole program: if versions of
+        a framework were compared with it, it counts alone.
+        """
+        measured = self._measured(names)
+        own = [name for name in measured if (model := self.model(name)) is not None and model.basis == OWN]
+        return dict.fromkeys(own, 1.0) or dict.fromkeys(measured, 1 / max(1, len(measured)))
 
     def _counts(self, name: str) -> bool:
         """Whether a framework can belong to the workload, by the backend of its measurements."""

@@ -8,13 +8,18 @@ of blocks have no influence.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.kernel import PARTS
-from knowledge.estimate.workloads import PROFILE, TimePart, Workload
+from knowledge.estimate.measured_shares import mean_shares, model_key
+from knowledge.estimate.workloads import BLOCKS, MODELS, OPERATIONS, PROFILE, TimePart, Workload, operation_parts
+
+USUAL_TYPE = "float32"
+"""Element type of operations of which a trace does not name it."""
 
 
 class TimeShares(NamedTuple):
@@ -61,7 +66,8 @@ def time_shares(
         and c.side.version != c.reference.version
     ]
     refused = False
-    for basis, parts in workload.parts.items():
+    for basis in workload.parts:
+        parts = parts_of(workload, basis, amplitudes)
         is_refused = workload.discrepancy(basis) in amplitudes.refused
         if basis == PROFILE:
             times = TimeShares(basis, {}, refused=bool(rows))
@@ -92,6 +98,31 @@ def time_shares(
     return TimeShares("", {}, refused=refused)
 
 
+def parts_of(workload: Workload, basis: str, amplitudes: Amplitudes) -> tuple[TimePart, ...]:
+    """Return the parts of a workload with their shares of the time.
+
+    Operations and blocks have the shares that they take of the workload's models, as measured with the framework.
+
+    Args:
+        workload: The workload.
+        basis: List of its parts.
+        amplitudes: Amplitudes of the framework and device.
+    """
+    parts, table = workload.parts[basis], amplitudes.shares.get(basis, {})
+    models = [p.parameters for p in workload.parts.get(MODELS, ())]
+    keys = [model_key(p["model"], p["mode"]) for p in models if "model" in p and "mode" in p]
+    measured = [table[key] for key in keys if key in table]
+    if not measured:
+        return parts
+    shares = mean_shares(measured)
+    if basis == OPERATIONS:
+        return parts or operation_parts(shares)
+    if basis == BLOCKS and all(p.parameters["block"] in shares for p in parts):
+        total = sum(shares[p.parameters["block"]] for p in parts)
+        return tuple(replace(p, share=shares[p.parameters["block"]] / total) for p in parts)
+    return parts
+
+
 def _profiled_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast]) -> TimeShares:
     """Return the share of each part of a profile, by its exact label.
 
@@ -111,10 +142,13 @@ def _profiled_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast]) -
     for part in parts:
         words = ",".join(f"{name}={value}" for name, value in sorted(part.parameters.items()))
         name = versions.get(part.indicator, part.indicator)
-        key = part.indicator, words, part.dtype
+        # A trace without element types: the usual one, or another one that was measured at this size.
+        types = [part.dtype] if part.dtype else sorted(t for i, w, t in measured if (i, w) == (part.indicator, words))
+        dtype = USUAL_TYPE if USUAL_TYPE in types or not types else types[0]
+        key = part.indicator, words, dtype
         exact += part.share if key in measured else 0.0
         related += part.share if key not in measured and part.indicator in versions else 0.0
-        label = measured.get(key, f"{name}[{words}] {part.dtype}")
+        label = measured.get(key, f"{name}[{words}] {dtype}")
         shares[label, part.indicator] = shares.get((label, part.indicator), 0.0) + part.share
     return TimeShares(PROFILE, shares, exact, related)
 

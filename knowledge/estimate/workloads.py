@@ -62,9 +62,10 @@ class Workload:
         name: Name, such as ``cnn-training``.
         summary: One line for people.
         parts: Parts by list (:data:`MODELS`, ...): the first list with measurements of a framework is used for it. The
-            shares of a list sum to 1.
+            shares of a list sum to 1. The list of operations is empty if measured models have those of the workload:
+            :func:`knowledge.estimate.time_shares.parts_of` returns them.
         backends: Backends whose measurements count; all if empty.
-        source: Source of the shares of the operations.
+        source: Where the choice of its parts comes from.
         is_kind: Whether it is one of the general kinds, which are reported together if nobody selected a workload.
         profiled_version: Version of the framework at which the shares of a profile hold; empty if unknown.
     """
@@ -105,12 +106,12 @@ def _workload(name: str, entry: Mapping[str, Any]) -> Workload:
         MODELS: _parts(entry.get(MODELS, ()), "model"),
         BLOCKS: _parts(entry.get(BLOCKS, ()), "block"),
         STEPS: _parts(entry.get(STEPS, ())),
-        OPERATIONS: operation_parts(entry[OPERATIONS]),
+        OPERATIONS: operation_parts(entry.get(OPERATIONS, {})),
     }
     return Workload(
         name=name,
         summary=entry["summary"],
-        parts={name: listed for name, listed in parts.items() if listed},
+        parts={name: listed for name, listed in parts.items() if listed or name == OPERATIONS},
         backends=tuple(entry.get("backends", ())),
         source=entry["source"],
         is_kind=entry.get("kind", False),
@@ -118,13 +119,12 @@ def _workload(name: str, entry: Mapping[str, Any]) -> Workload:
 
 
 def _parts(entries: Sequence[Mapping[str, Any]], indicator: str = "") -> tuple[TimePart, ...]:
-    """Return parts with their shares, which are equal if there are none."""
-    total = sum(entry.get("share", 1) for entry in entries)
+    """Return parts with equal shares."""
     return tuple(
         TimePart(
             indicator=entry.get("indicator", indicator),
-            parameters={k: str(v) for k, v in entry.items() if k not in ("indicator", "share")},
-            share=entry.get("share", 1) / total,
+            parameters={k: str(v) for k, v in entry.items() if k != "indicator"},
+            share=1 / len(entries),
         )
         for entry in entries
     )
@@ -150,7 +150,7 @@ def workload_of_profile(profile: ProfiledWorkload, *, backend: str) -> Workload:
             parameters={k: str(v) for k, v in part.parameters.items()}
             | ({"direction": "backward"} if part.direction == "backward" else {}),
             share=part.share,
-            dtype=part.dtype or "float32",
+            dtype=part.dtype,
         )
         for part in profile.parts
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from advisor.api import IndexOptions, ResolutionOptions, SamplingOptions
 from advisor.project.benchmark import read_benchmark, select_files
 from advisor.project.copy import copy_files, list_files
 from knowledge.domain.errors import InputError
-from knowledge.estimate.benchmark import benchmark_comparisons
+from knowledge.estimate.benchmark import benchmark_comparisons, benchmark_contrasts
 from knowledge.estimate.evidence import evidence_of
 from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor
@@ -98,6 +99,34 @@ def test_each_stack_is_the_whole_lock_of_the_project_and_ratios_are_stored_under
     assert [(c.arm, c.is_control, round(c.mean, 3)) for c in comparisons] == [(1, False, 0.693), (2, True, 0.0)]
     assert evidence_of(observations).contrasts == ()
     assert evidence_of(observations).runs == ()
+
+
+def test_the_package_whose_versions_differ_is_compared_in_any_order_of_the_requirements(
+    run: Run, tmp_path: Path, project: Path
+) -> None:
+    completed = run("--stack", "base==1.5 lib==1.0", "--stack", "lib==2.0 base==1.5", *QUICK)
+
+    assert completed.returncode == 0, completed.stderr
+    with open_knowledge_base(knowledge_of(tmp_path)) as store:
+        contrasts = benchmark_contrasts(store, read_benchmark(project).identity)
+    assert [(c.framework, c.side.version, round(c.mean, 3)) for c in contrasts if not c.is_control] == [
+        ("lib", "2.0", 0.693)
+    ]
+
+
+def test_advice_uses_the_benchmark_for_a_package_that_is_no_framework(
+    run: Run, advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    index.add("lib", "3.0", ["base"], code="SPEED = 5")
+    measured = run("--stack", "lib==3.0", "--stack", "lib==2.0", *QUICK)
+    assert measured.returncode == 0, measured.stderr
+
+    advised = advisor("advise", "--index-url", index.url, cwd=project)
+
+    assert advised.returncode == 0, advised.stderr
+    assert "workload   `benchmark`: the project's own, as `advisor pi run --benchmark` measured it" in advised.stdout
+    assert re.search(r"prediction (3\.[89]|4\.[01])\d*x the speed of the baseline", advised.stdout), advised.stdout
+    assert "  lib  3.0 -> 2.0" in advised.stdout
 
 
 def test_an_interrupted_block_is_continued_unless_the_benchmark_has_changed(run: Run, project: Path) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.index.cache import DiskCache
+from advisor.project.source_files import SourceFile
 from advisor.project.sources import propose_workload
 from knowledge.estimate.workloads import workload_catalogue
 
@@ -70,9 +72,10 @@ def test_files_of_environments_and_tests_are_not_read(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_valid_python_are_skipped_and_reported(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("print 'two'\n")
-    (tmp_path / "b.py").write_bytes(b"\x00\xff")
-    (tmp_path / "c.ipynb").write_text("not json")
+    (tmp_path / "a.py").write_text("import torch.optim\nprint 'two'\n")
+    (tmp_path / "b.py").write_bytes(b"import torch.optim\n\x00\xff")
+    (tmp_path / "c.ipynb").write_text("torch, but not json")
+    (tmp_path / "d.py").write_text("print 'uses no library, so that nothing is to be found in it'\n")
     (tmp_path / "model.py").write_text(PROGRAMS["cnn-training"])
 
     proposal = propose_workload(tmp_path)
@@ -80,6 +83,86 @@ def test_files_that_are_not_valid_python_are_skipped_and_reported(tmp_path: Path
     assert proposal is not None
     assert proposal.workload == "cnn-training"
     assert [line.split(":")[0] for line in proposal.skipped] == ["`a.py`", "`b.py`", "`c.ipynb`"]
+
+
+def test_a_cell_of_a_notebook_may_be_one_text(tmp_path: Path) -> None:
+    cell = {"cell_type": "code", "source": "%matplotlib inline\nimport torch\nm = torch.nn.GRU(7 % 2, 1)"}
+    (tmp_path / "n.ipynb").write_text(json.dumps({"cells": [cell]}))
+
+    proposal = propose_workload(tmp_path)
+
+    assert proposal is not None
+    assert proposal.signs == ("torch.nn.GRU (n.ipynb:2)",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import os, torch\nm = torch.nn.LSTM(1)",
+        "x = 1; import torch\nm = torch.nn.LSTM(1)",
+        "def f():\n    from torch import (\n        nn,\n    )\n    return nn.LSTM(1)",
+        "try:\n    import torch.nn as layers\nexcept ImportError:\n    layers = None\nm = layers.LSTM(1)",
+    ],
+)
+def test_every_form_of_an_import_is_found_before_a_file_is_parsed(tmp_path: Path, line: str) -> None:
+    (tmp_path / "model.py").write_text(line)
+
+    proposal = propose_workload(tmp_path)
+
+    assert proposal is not None
+    assert proposal.workload == "recurrent-inference"
+
+
+def test_a_call_of_a_training_method_in_a_file_without_libraries_indicates_training(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("import torch\nm = torch.nn.LSTM(1)\n")
+    (tmp_path / "loop.py").write_text("def step(loss):\n    loss.backward()\n")
+
+    proposal = propose_workload(tmp_path)
+
+    assert proposal is not None
+    assert proposal.workload == "recurrent-training"
+
+
+def test_the_content_of_a_file_is_remembered_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, cache = tmp_path / "project", DiskCache(tmp_path / "cache")
+    project.mkdir()
+    for name in ("model.py", "other.py"):
+        (project / name).write_text(PROGRAMS["cnn-training"])
+    (project / "plain.py").write_text("print(1)\n")
+    read: list[str] = []
+    content = SourceFile.read
+
+    def noted(file: SourceFile) -> bytes:
+        read.append(file.name)
+        return content(file)
+
+    monkeypatch.setattr(SourceFile, "read", noted)
+
+    first = propose_workload(project, cache)
+    assert {*read} == {"model.py", "other.py", "plain.py"}
+    read.clear()
+    assert propose_workload(project, cache) == first
+    assert read == []
+    (project / "other.py").write_text(PROGRAMS["recurrent-training"] * 2)
+    (project / "model.py").unlink()
+    changed = propose_workload(project, cache)
+
+    assert {*read} == {"other.py"}
+    assert changed is not None
+    assert changed.workload == "recurrent-training"
+
+
+def test_at_most_a_number_of_files_is_parsed_and_they_are_selected_evenly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.project.sources.MOST_PARSED", 3)
+    for number in range(9):
+        (tmp_path / f"m{number}.py").write_text(f"import torch\nm = torch.nn.LSTM{number}(1)\n")
+
+    proposal = propose_workload(tmp_path)
+
+    assert proposal is not None
+    assert proposal.signs == tuple(f"torch.nn.LSTM{number} (m{number}.py:2)" for number in (0, 3, 6))
 
 
 def test_nothing_is_executed(tmp_path: Path) -> None:

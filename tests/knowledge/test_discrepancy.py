@@ -15,6 +15,7 @@ from knowledge.estimate.discrepancy import (
     StackDiscrepancy,
     discrepancy,
     misleads,
+    over_releases,
     predictions_by_blocks,
     predictions_by_models,
     predictions_by_operations,
@@ -36,6 +37,11 @@ def whole(mean: float, *, model: str = "resnet50", mode: str = "training", batch
     return contrast(OLD, NEW, mean, 0.01, label=label)
 
 
+def part(label: str, *, calls: int = 1, flops: float = 1.0) -> PartOfModel:
+    """Return a single operation of a model."""
+    return PartOfModel(indicator=label.partition("@")[0], label=label, calls=calls, flops=flops, bytes=1.0)
+
+
 def test_a_model_is_predicted_by_the_sum_of_the_times_of_its_operations() -> None:
     contrasts = [
         whole(-0.5),
@@ -43,7 +49,7 @@ def test_a_model_is_predicted_by_the_sum_of_the_times_of_its_operations() -> Non
         contrast(OLD, NEW, -math.log(10), 0.01, label=SORT),
     ]
     seconds = {("b", MATMUL): 0.3, ("b", SORT): 0.1}
-    parts = [PartOfModel(label=MATMUL, calls=3, flops=1.0), PartOfModel(label=SORT, calls=1, flops=1.0)]
+    parts = [part(MATMUL, calls=3), part(SORT)]
 
     (residual,) = predictions_by_operations(contrasts, seconds, lambda _: parts)
 
@@ -68,7 +74,7 @@ def test_a_model_is_predicted_by_its_blocks_of_any_size_in_other_campaigns() -> 
 
 def test_a_model_of_which_few_operations_were_measured_is_not_predicted() -> None:
     contrasts = [whole(-0.5), contrast(OLD, NEW, 0.0, 0.01, label=MATMUL)]
-    parts = [PartOfModel(label=MATMUL, calls=1, flops=1.0), PartOfModel(label=SORT, calls=1, flops=2.0)]
+    parts = [part(MATMUL), part(SORT, flops=2.0)]
 
     assert predictions_by_operations(contrasts, {("b", MATMUL): 0.3}, lambda _: parts) == []
 
@@ -108,6 +114,20 @@ def test_predictions_mislead_if_they_explain_less_than_half_of_the_differences()
     assert not misleads([better])
     assert not misleads([worse, better, better])
     assert not misleads([trifle])
+
+
+def test_a_setting_that_changes_all_models_alike_does_not_hide_that_releases_are_not_predicted() -> None:
+    releases = [
+        Residual(contrast=whole(mean), predicted=predicted, deviation=0.01)
+        for mean, predicted in ((0.03, -0.1), (-0.02, 0.1))
+    ]
+    one_thread = replace(whole(-0.6), side=replace(NEW, settings={"threads": "1"}))
+    setting = Residual(contrast=one_thread, predicted=-0.6, deviation=0.01)
+
+    assert not misleads([*releases, setting, setting])
+    assert over_releases([*releases, setting]) == releases
+    assert misleads(over_releases([*releases, setting, setting]))
+    assert over_releases([setting]) == [setting]
 
 
 def test_the_discrepancy_of_two_stacks_is_that_of_the_models_measured_with_both() -> None:

@@ -297,10 +297,9 @@ def test_one_failed_round_among_successful_rounds_is_not_a_known_failure() -> No
     assert fitted.failures("numpy") == {}
 
 
-def test_the_weights_of_every_workload_sum_to_one() -> None:
+def test_every_workload_consists_of_indicators_and_runs_on_backends() -> None:
     for workload in workload_catalogue().values():
         for parts in workload.parts.values():
-            assert sum(part.share for part in parts) == pytest.approx(1)
             assert {part.indicator for part in parts} <= {"model", *INDICATORS}
         assert set(workload.backends) <= set(BACKENDS)
 

@@ -8,9 +8,14 @@ from dataclasses import replace
 import pytest
 from packaging.version import Version
 
+from knowledge.domain.observation import Observation
+from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
+from knowledge.estimate.amplitudes import with_own_scales
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
+from knowledge.estimate.kinds import make_estimator
+from knowledge.estimate.model_cache import ModelCache, shipped_amplitudes
 from knowledge.estimate.time_shares import time_shares
 from knowledge.estimate.workloads import (
     MODELS,
@@ -22,6 +27,9 @@ from knowledge.estimate.workloads import (
     workload_of_benchmark,
     workload_of_profile,
 )
+from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.every_operation import EVERY_OPERATION
+from tests.knowledge.samples import MACHINE, block
 from tests.knowledge.test_gains import HERE, contrast, side
 
 NEW, OLD = side("2.9.0"), side("2.4.0")
@@ -109,6 +117,62 @@ def test_the_benchmark_of_a_project_comes_before_every_other_measurement() -> No
 
     assert (basis, shares) == (OWN, {(BENCHMARK, "benchmark"): 1.0})
     assert gain.mean == pytest.approx(0.3, abs=0.03)
+
+
+def test_a_large_measured_ratio_of_a_benchmark_is_hardly_shrunk() -> None:
+    own = replace(contrast(OLD, NEW, -math.log(3), 0.01, label=BENCHMARK), backend="program")
+    others = [contrast(OLD, NEW, mean, 0.01, label=label) for label, mean in ((MEASURED, -0.05), (OTHER, 0.02))]
+    amplitudes = with_own_scales(shipped_amplitudes("torch", "cpu"), [own])
+    model = FrameworkModel(
+        "torch", GaussianProcess([*others, own], amplitudes), {(BENCHMARK, "benchmark"): 1.0}, HERE, basis=OWN
+    )
+
+    gain = model.gain({"torch": Version("2.9.0")}, {"torch": Version("2.4.0")})
+
+    assert math.exp(gain.mean) == pytest.approx(3, rel=0.01)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_a_framework_that_was_compared_with_the_own_benchmark_counts_alone(framework: str) -> None:
+    def invented(name: str, indicator: str, ratio: float) -> list[Observation]:
+        """Return a block in which version 2.0.0 of a framework has a ratio of speed to 1.26.4."""
+        found = []
+        for o in block({"1.26.4": 1.0, "2.0.0": ratio}, name=f"{name}-{indicator}"):
+            run = replace(o.indicator, name=indicator, parameters={"identity": "a"})
+            package = PackageVersion(name=name, version=o.stack.packages[0].version)
+            stack = make_stack([package], python="3.11.7", platform="manylinux_2_28_x86_64")
+            found.append(replace(o, indicator=run, framework=name, stack=stack))
+        return found
+
+    with open_knowledge_base("sqlite://", shipped=False) as store:
+        for name in ("numpy", "torch"):
+            store.add(invented(name, "conv1d", 0.5))
+        store.add(invented(framework, "benchmark", 1.5))
+        estimator = make_estimator(
+            ModelCache(store),
+            hardware=MACHINE,
+            workload=EVERY_OPERATION,
+            frameworks=("numpy", "torch"),
+            benchmark="a",
+        )
+        old, new = ({name: Version(v) for name in ("numpy", "torch")} for v in ("1.26.4", "2.0.0"))
+        prediction = estimator.predict(new, old)
+        terms = estimator.terms({name: [Version("2.0.0")] for name in old}, old)
+
+    assert prediction.speedup == pytest.approx(1.5, rel=0.02)
+    assert [change.package for change in prediction.changes] == [framework]
+    assert [gains.framework for gains in terms.frameworks] == [framework]
+    assert math.exp(terms.frameworks[0].alone[Version("2.0.0")].mean) == pytest.approx(1.5, rel=0.02)
+
+
+@pytest.mark.parametrize(("dtype", "exact"), [("float32", 0.0), ("", 0.5), ("float16", 0.5)])
+def test_an_operation_without_element_type_is_one_of_a_measured_type(dtype: str, exact: float) -> None:
+    part = WorkloadPart(indicator="matmul", share=0.5, parameters={"n": 8, "m": 8, "k": 8}, dtype=dtype)
+    process = GaussianProcess([contrast(OLD, NEW, -0.1, 1e-3, label=MEASURED.replace("float32", "float16"))])
+
+    workload = workload_of_profile(profile(part), backend="torch")
+
+    assert time_shares(process.contrasts, workload, process.amplitudes, HERE).exact == exact
 
 
 def test_the_shares_of_a_profile_hold_at_the_profiled_version() -> None:

@@ -225,7 +225,8 @@ def test_only_sizes_of_the_model_of_the_workload_count() -> None:
 
 def test_the_weight_of_a_family_is_shared_by_its_sizes(store: SqlKnowledgeBase) -> None:
     contrasts = load_evidence(store).contrasts
-    amplitudes = replace(shipped_amplitudes("torch", "cpu"), scales={})
+    measured = {"operations": {f"{m} training": {"matmul": 1.0} for m in ("bert_base", "vit_b16")}}
+    amplitudes = replace(shipped_amplitudes("torch", "cpu"), scales={}, shares=measured)
     basis, shares, *_ = time_shares(contrasts, find_workload("transformer-training"), amplitudes, MACHINE_SEEN)
 
     assert basis == "operations"

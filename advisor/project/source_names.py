@@ -1,0 +1,64 @@
+"""Full names of the imports and calls in Python code, as far as they follow from the imports. Nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import NamedTuple
+
+
+class SourceNames(NamedTuple):
+    """Names in a source file.
+
+    Attributes:
+        imports: Top-level packages that it imports.
+        calls: Full name and line of each call and of each base class, such as ``torch.nn.Conv2d``, sorted; of a method
+            of a result, ``.`` and its name.
+    """
+
+    imports: frozenset[str]
+    calls: tuple[tuple[str, int], ...]
+
+
+def names_of(code: str) -> SourceNames:
+    """Return the names in code.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: If it is not valid Python, or nested too deeply.
+    """
+    with warnings.catch_warnings():
+        # Ignore warnings about invalid escape sequences in the code.
+        warnings.simplefilter("ignore")
+        nodes = list(ast.walk(ast.parse(code)))
+    aliases: dict[str, str] = {}
+    imports: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.partition(".")[0]
+                imports.add(root)
+                aliases[alias.asname or root] = alias.name if alias.asname else root
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            imports.add(node.module.partition(".")[0])
+            aliases |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    calls: list[tuple[str, int]] = []
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            calls.append((_full_name(node.func, aliases), node.lineno))
+        elif isinstance(node, ast.ClassDef):
+            calls += [(_full_name(base, aliases), node.lineno) for base in node.bases]
+    return SourceNames(imports=frozenset(imports), calls=tuple(sorted((name, line) for name, line in calls if name)))
+
+
+def _full_name(node: ast.expr, aliases: dict[str, str]) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        # A method of the result of a call: only the name of the method is known.
+        return f".{parts[0]}" if parts else ""
+    parts.append(aliases.get(node.id, node.id))
+    name = ".".join(reversed(parts))
+    # Keras has two names: `keras` and `tensorflow.keras`.
+    return name.removeprefix("tensorflow.") if name.startswith("tensorflow.keras.") else name
