@@ -13,6 +13,7 @@ It is predicted
 - `models`: by the mean of the other models with the same architecture and mode, measured with the same stacks;
 - `posterior, models`: by the Gaussian process without any measurement of this model;
 - `sizes`: by the same model and mode at other sizes, measured with the same stacks;
+- `sizes, elsewhere`: the same, measured on other machines;
 - `posterior, sizes`: by the Gaussian process without this size, but with the other sizes of the model.
 
 Standard deviations contain a discrepancy, which is estimated from the other models of the framework (for `models`, from
@@ -46,6 +47,7 @@ from knowledge.estimate.discrepancy import (
     predictions_by_models,
     predictions_by_operations,
     predictions_by_sizes,
+    predictions_by_sizes_elsewhere,
     program_of,
     reference_seconds,
     words_of,
@@ -149,6 +151,7 @@ def predictions_of(contrasts: Sequence[Contrast], observations: Sequence[Observa
         "models": with_discrepancy(predictions_by_models(contrasts), contrasts),
         "posterior, models": held_out(contrasts, lambda c: words_of(c.label)["model"]),
         "sizes": with_discrepancy(predictions_by_sizes(contrasts)),
+        "sizes, elsewhere": with_discrepancy(predictions_by_sizes_elsewhere(contrasts)),
         "posterior, sizes": held_out(contrasts, lambda c: c.label),
     }
 

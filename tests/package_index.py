@@ -140,14 +140,24 @@ class PackageIndex:
         self._list(name, filename, content.getvalue(), **fields)
         self.files[f"{filename}.metadata"] = text.encode()
 
-    def add_sdist(self, name: str, version: str, metadata_version: str = "2.2") -> None:
-        """Add an sdist."""
-        text = f"Metadata-Version: {metadata_version}\nName: {name}\nVersion: {version}\n".encode()
+    def add_sdist(self, name: str, version: str, metadata_version: str = "2.2", *, pyproject: str = "") -> None:
+        """Add an sdist.
+
+        Args:
+            name: Name of the package.
+            version: Its version.
+            metadata_version: Version of its core metadata; requirements are dynamic before 2.2.
+            pyproject: Its ``pyproject.toml``; none if empty.
+        """
+        texts = {"PKG-INFO": f"Metadata-Version: {metadata_version}\nName: {name}\nVersion: {version}\n"}
+        if pyproject:
+            texts["pyproject.toml"] = pyproject
         content = io.BytesIO()
         with tarfile.open(fileobj=content, mode="w:gz") as archive:
-            member = tarfile.TarInfo(f"{name}-{version}/PKG-INFO")
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text))
+            for file, text in texts.items():
+                member = tarfile.TarInfo(f"{name}-{version}/{file}")
+                member.size = len(text.encode())
+                archive.addfile(member, io.BytesIO(text.encode()))
         self._list(name, f"{name}-{version}.tar.gz", content.getvalue())
 
     def add_file(self, name: str, filename: str, body: bytes) -> None:

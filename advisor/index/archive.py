@@ -8,8 +8,8 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import Any, BinaryIO, NoReturn, cast
 
 from advisor.index.configuration import without_credentials
@@ -42,6 +42,8 @@ _EXTENSIONS = (
 )
 _CHAINED = 8
 """Maximum number of extension headers of one member."""
+_PKG_INFO = "PKG-INFO"
+_SDIST_TEXTS = (_PKG_INFO, "pyproject.toml")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _UNREADABLE = (
     *(OSError, EOFError, ValueError, OverflowError, LookupError, NotImplementedError, RuntimeError),
@@ -128,34 +130,73 @@ def read_unpacked_size(wheel: BinaryIO | RangedFile, filename: str) -> int:
         return sum(entry.file_size for entry in archive.infolist())
 
 
-def read_sdist_metadata(sdist: BinaryIO, filename: str) -> str:
-    """Return the ``PKG-INFO`` at the top of an sdist.
+def read_sdist_texts(sdist: BinaryIO, filename: str, *, is_complete: Callable[[str], bool]) -> dict[str, str]:
+    """Return the ``PKG-INFO`` and the ``pyproject.toml`` at the top of an sdist, by these names.
+
+    Args:
+        sdist: The sdist.
+        filename: Its file name.
+        is_complete: Whether a ``PKG-INFO`` is enough, so that nothing else is read.
+
+    Returns:
+        The texts; a ``pyproject.toml`` that does not exist, or is too large, is left out.
 
     Raises:
-        ArchiveError: If the archive cannot be read or contains no metadata.
+        ArchiveError: If the archive cannot be read or contains no ``PKG-INFO``.
         UnavailableError: If it exceeds a limit.
     """
-    if filename.endswith(".zip"):
-        with open_zip(sdist, filename) as archive:
-            names = archive.namelist()
-            check_members(len(names), filename)
-            for name in names:
-                if _is_pkg_info(name):
-                    return _text(archive, name, filename)
-    else:
-        with open_tar(sdist, filename) as tar:
-            for count, member in enumerate(tar, start=1):
-                check_members(count, filename)
-                if _is_pkg_info(member.name) and (extracted := tar.extractfile(member)) is not None:
-                    _check_length(member.size, "PKG-INFO", filename)
-                    return extracted.read().decode("utf-8", "replace")
-                # `tarfile` stores every member with its headers.
-                cast(Any, tar).members.clear()
-    raise ArchiveError(f"`{filename}` contains no `PKG-INFO`")
+    texts: dict[str, str] = {}
+    read = _zip_texts if filename.endswith(".zip") else _tar_texts
+    with closing(read(sdist, filename)) as found:
+        for name, text in found:
+            texts.setdefault(name, text)
+            if len(texts) == len(_SDIST_TEXTS) or (_PKG_INFO in texts and is_complete(texts[_PKG_INFO])):
+                break
+    if _PKG_INFO not in texts:
+        raise ArchiveError(f"`{filename}` contains no `PKG-INFO`")
+    return texts
 
 
-def _is_pkg_info(name: str) -> bool:
-    return name.count("/") == 1 and name.endswith("/PKG-INFO")
+def _zip_texts(sdist: BinaryIO, filename: str) -> Generator[tuple[str, str]]:
+    with open_zip(sdist, filename) as archive:
+        names = archive.namelist()
+        check_members(len(names), filename)
+        for path in names:
+            name = _text_at(path)
+            if name and _is_readable(name, archive.getinfo(path).file_size, filename):
+                yield name, _text(archive, path, filename)
+
+
+def _tar_texts(sdist: BinaryIO, filename: str) -> Generator[tuple[str, str]]:
+    with open_tar(sdist, filename) as tar:
+        for count, member in enumerate(tar, start=1):
+            check_members(count, filename)
+            name = _text_at(member.name)
+            if (
+                name
+                and (extracted := tar.extractfile(member)) is not None
+                and _is_readable(name, member.size, filename)
+            ):
+                yield name, extracted.read().decode("utf-8", "replace")
+            # `tarfile` stores every member with its headers.
+            cast(Any, tar).members.clear()
+
+
+def _text_at(path: str) -> str:
+    """Return which text of an sdist is at a path in it; empty for other files."""
+    folder, _, name = path.rpartition("/")
+    return name if name in _SDIST_TEXTS and folder and "/" not in folder else ""
+
+
+def _is_readable(name: str, size: int, filename: str) -> bool:
+    """Whether a text has an acceptable size.
+
+    Raises:
+        ArchiveError: If it is the ``PKG-INFO``, which is necessary.
+    """
+    if name == _PKG_INFO:
+        _check_length(size, name, filename)
+    return size <= METADATA_BYTES
 
 
 def check_members(count: int, filename: str) -> None:

@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 from advisor.index.archive import (
     ArchiveError,
     RangedFile,
-    read_sdist_metadata,
+    read_sdist_texts,
     read_unpacked_size,
     read_wheel_metadata,
 )
@@ -26,8 +26,12 @@ from advisor.index.limits import METADATA_BYTES, TooLargeError
 from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
 from advisor.index.page import DistributionFile
 from advisor.index.pages import IndexAnswerError, OfflineError
+from advisor.index.sdist_metadata import is_static, static_metadata
 from advisor.index.transport import GoneError, RangeError, Transport, local_path
 from knowledge.domain.errors import UnavailableError
+
+_SDIST_FORMAT = "sdist 2"
+"""Version of the cached metadata of sdists; raise it when other files of them are read."""
 
 
 class MetadataError(ValueError):
@@ -52,7 +56,8 @@ class Distributions:
         """
         # A file on this machine may change at any time, and is fast to read.
         is_cacheable = local_path(file.url) is None
-        cached = self._cache.read("metadata", file.identity) if is_cacheable else None
+        key = file.identity if file.filename.endswith(".whl") else f"{_SDIST_FORMAT} {file.identity}"
+        cached = self._cache.read("metadata", key) if is_cacheable else None
         if cached is not None:
             return _parse(cached.decode(), file)
         try:
@@ -62,7 +67,7 @@ class Distributions:
         except (ArchiveError, TooLargeError, ValueError) as error:
             raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
         if is_cacheable:
-            self._cache.write("metadata", file.identity, text.encode())
+            self._cache.write("metadata", key, text.encode())
         return _parse(text, file)
 
     def built_metadata(self, file: DistributionFile) -> CoreMetadata:
@@ -145,11 +150,15 @@ class Distributions:
                 f"the metadata of `{file.filename}` is not in the cache `{self._cache.directory}`",
                 hint="run the same command once without `--offline`",
             )
+        is_wheel = file.filename.endswith(".whl")
         if file.metadata_sha256 is not None and (body := self._separate_metadata(file)) is not None:
-            return body.decode("utf-8", "replace")
-        if not file.filename.endswith(".whl"):
+            text = body.decode("utf-8", "replace")
+            if is_wheel or is_static(text):
+                return text
+        if not is_wheel:
             with self._opened(file) as sdist:
-                return read_sdist_metadata(sdist, file.filename)
+                texts = read_sdist_texts(sdist, file.filename, is_complete=is_static)
+            return static_metadata(texts["PKG-INFO"], texts.get("pyproject.toml"))
         if local_path(file.url) is None:
             try:
                 ranged = RangedFile(self._transport, file.url)

@@ -79,7 +79,7 @@ def layer_of(node: Node) -> str:
     """Return the layer of a run."""
     if node.operator in _COPIES:
         return "memory copies"
-    # Convolutions are counted as in the other frameworks, although the processor's provider has them in its BLAS (MLAS).
+    # As in the other frameworks, although the provider of the processor has convolutions in its BLAS (MLAS).
     if node.provider.startswith(_LIBRARY_PROVIDERS) or "Conv" in node.operator:
         return "DNN library"
     return "BLAS" if node.operator in _BLAS else "framework"

@@ -42,7 +42,8 @@ def summary_lines(report: AdviceResult, *, name: str) -> Iterator[str]:
 
 
 def _size(report: AdviceResult) -> str:
-    return f"{count(len(report.advice.optimum.stack), 'package')}, {report.advice.libyears[0]:.1f} libyears behind the newest"
+    size = count(len(report.advice.optimum.stack), "package")
+    return f"{size}, {report.advice.libyears[0]:.1f} libyears behind the newest"
 
 
 def _lines(report: AdviceResult) -> Iterator[str]:

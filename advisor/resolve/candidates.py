@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
 from packaging.specifiers import Specifier
@@ -19,6 +19,8 @@ from advisor.index.pages import ProjectPage
 from advisor.resolve.compatible_files import CompatibleFile, CompatibleFileReader
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem, admits
 from advisor.resolve.requirements_cache import RequirementsCache
+
+_UNBUILT = "sdist whose requirements are only known after a build of its metadata (`--build-sdists`)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,21 @@ class IndexCandidates:
         other._requirements_cache = self._requirements_cache
         other._prefetched = self._prefetched
         return other
+
+    @property
+    def lacks_builds(self) -> bool:
+        """Whether a version was left out because its requirements are only known after a build."""
+        return any(_UNBUILT in reasons for reasons in list(self._skipped.values()))
+
+    def needs_build(self, candidate: Candidate) -> bool:
+        """Whether the requirements of a candidate are only known after a build."""
+        return candidate.is_sdist and self._client.metadata(candidate.file).dynamic
+
+    def assuming_sdists(self) -> tuple[ResolutionProblem, IndexCandidates]:
+        """Return the problem in which sdists require what they state without a build, and its candidates."""
+        policy = replace(self._problem.policy, assume_sdists=True)
+        problem = replace(self._problem, policy=policy)
+        return problem, IndexCandidates(self._client, problem)
 
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""
@@ -254,10 +271,9 @@ class IndexCandidates:
         except MetadataError as error:
             self._skip(candidate.name, str(error), candidate.file.filename)
             return None
-        if candidate.is_sdist and metadata.dynamic:
+        if candidate.is_sdist and metadata.dynamic and not self._problem.policy.assume_sdists:
             if not self._problem.policy.build_sdists:
-                reason = "sdist whose requirements are only known after a build of its metadata (`--build-sdists`)"
-                self._skip(candidate.name, reason, candidate.file.filename)
+                self._skip(candidate.name, _UNBUILT, candidate.file.filename)
                 return None
             try:
                 metadata = self._client.built_metadata(candidate.file)

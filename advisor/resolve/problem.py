@@ -23,6 +23,8 @@ class CandidatePolicy:
     Attributes:
         prereleases: Whether pre-releases of every package are candidates.
         build_sdists: Whether sdists may be built to read their requirements, which runs their code.
+        assume_sdists: Whether what an sdist states without a build is taken for its requirements, to find out whether
+            builds are all that a stack lacks.
         only_binary: Packages never installed from an sdist; ``:all:`` for every package.
         no_binary: Packages never installed from a wheel; ``:all:`` for every package.
         exclude_newer: ISO 8601 time in UTC; files uploaded later are excluded.
@@ -31,6 +33,7 @@ class CandidatePolicy:
 
     prereleases: bool = False
     build_sdists: bool = False
+    assume_sdists: bool = False
     only_binary: frozenset[str] = frozenset()
     no_binary: frozenset[str] = frozenset()
     exclude_newer: str | None = None

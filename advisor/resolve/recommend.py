@@ -10,6 +10,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
+from advisor.domain.words import quoted
 from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import describe_conflict, find_conflict, relax_requirement
@@ -121,6 +122,8 @@ class ResolutionRequest:
         Args:
             baseline: Whether the requirements alone, without the rules, have a solution.
         """
+        if not baseline and (packages := _packages_to_build(self.source)):
+            return _needs_builds(packages)
         conflict = find_conflict(
             self.problem, self.source, limits=self.criteria.limits, start=self.baseline, effort=self.effort
         )
@@ -159,6 +162,27 @@ class ResolutionRequest:
             if best is None or costs < best[0]:
                 best = (costs, text)
         return best[1] if best is not None else ""
+
+
+def _packages_to_build(source: IndexCandidates) -> tuple[Candidate, ...]:
+    """Return the sdists that have to be built for a stack; none if a stack lacks something else, too."""
+    if not source.lacks_builds:
+        return ()
+    problem, assumed = source.assuming_sdists()
+    try:
+        stack = resolve_baseline(problem, assumed)
+    except NoStackError:
+        return ()
+    return tuple(candidate for candidate in stack if assumed.needs_build(candidate))
+
+
+def _needs_builds(candidates: Sequence[Candidate]) -> NoStackError:
+    names = quoted([f"{c.name} {c.version}" for c in candidates])
+    return NoStackError(
+        f"there is no stack without a build: the requirements of {names} are only known after a build",
+        details=tuple(f"only an sdist of `{c.name}` {c.version} fits: {c.file.filename}" for c in candidates),
+        hint="`--build-sdists` builds them, as pip and uv do: this runs code of these packages on this machine",
+    )
 
 
 def make_request(

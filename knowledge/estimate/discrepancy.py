@@ -153,8 +153,12 @@ def predictions_by_blocks(
 
 def _stacks(c: Contrast) -> tuple[object, ...]:
     """Return the machine, and the stack and settings of both sides."""
-    sides = [(s.version, *sorted(s.companions.items()), *sorted(s.settings.items())) for s in (c.side, c.reference)]
-    return c.machine.identity, *sides
+    return c.machine.identity, *_sides(c)
+
+
+def _sides(c: Contrast) -> tuple[object, ...]:
+    """Return the stack and settings of both sides."""
+    return tuple((s.version, *sorted(s.companions.items()), *sorted(s.settings.items())) for s in (c.side, c.reference))
 
 
 def _summed(whole: Contrast, parts: Sequence[tuple[float, Contrast]]) -> Residual:
@@ -199,6 +203,31 @@ def predictions_by_sizes(contrasts: Sequence[Contrast]) -> list[Residual]:
     return _predictions_by_others(contrasts, model_and_mode, lambda label: label)
 
 
+def predictions_by_sizes_elsewhere(contrasts: Sequence[Contrast]) -> list[Residual]:
+    """Predict whole models by the same model and mode at other sizes, with the same stacks on other machines.
+
+    Args:
+        contrasts: Contrasts of one framework.
+    """
+    groups: dict[tuple[object, ...], list[Contrast]] = defaultdict(list)
+    wholes = [c for c in contrasts if c.family == WHOLE_MODEL and not c.is_control]
+    for c in wholes:
+        groups[*_sides(c), model_and_mode(c.label)].append(c)
+    residuals = []
+    for whole in wholes:
+        members = groups[*_sides(whole), model_and_mode(whole.label)]
+        others = [c for c in members if c.label != whole.label and c.machine.identity != whole.machine.identity]
+        if others:
+            residuals.append(_mean(whole, others))
+    return residuals
+
+
+def _mean(whole: Contrast, others: Sequence[Contrast]) -> Residual:
+    """Predict a whole model by the mean of others."""
+    deviation = math.sqrt(sum(c.error**2 for c in others)) / len(others)
+    return Residual(contrast=whole, predicted=statistics.fmean(c.mean for c in others), deviation=deviation)
+
+
 def _predictions_by_others(
     contrasts: Sequence[Contrast], group_of: Callable[[str], tuple[str, str]], member_of: Callable[[str], str]
 ) -> list[Residual]:
@@ -218,9 +247,7 @@ def _predictions_by_others(
         for whole in members:
             others = [c for c in members if member_of(c.label) != member_of(whole.label)]
             if others:
-                deviation = math.sqrt(sum(c.error**2 for c in others)) / len(others)
-                mean = statistics.fmean(c.mean for c in others)
-                residuals.append(Residual(contrast=whole, predicted=mean, deviation=deviation))
+                residuals.append(_mean(whole, others))
     return residuals
 
 

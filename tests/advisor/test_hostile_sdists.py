@@ -12,7 +12,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from advisor.index import archive
-from advisor.index.archive import ArchiveError, read_sdist_metadata
+from advisor.index.archive import ArchiveError, read_sdist_texts
 from advisor.index.distributions import MetadataError
 from advisor.index.limits import TooLargeError
 from tests.advisor.factories import build_client
@@ -20,6 +20,11 @@ from tests.package_index import PackageIndex
 
 NAME = "a-1.0.tar.gz"
 PKG_INFO = b"Metadata-Version: 2.2\nName: a\nVersion: 1.0\n"
+
+
+def metadata_of(sdist: io.BytesIO, name: str) -> str:
+    """Return the metadata of an sdist that needs no other file."""
+    return read_sdist_texts(sdist, name, is_complete=lambda _: True)["PKG-INFO"]
 
 
 def header(kind: bytes = tarfile.REGTYPE, name: str = "a-1.0/x", size: int = 0) -> bytes:
@@ -72,7 +77,7 @@ def test_a_long_chain_of_headers_is_refused(kind: bytes) -> None:
     chain = (header(kind, size=5) + b"a\0".ljust(512, b"\0")) * 5000 + ENTRY
 
     with pytest.raises(ArchiveError, match=f"`{NAME}` is not a readable sdist: "):
-        read_sdist_metadata(io.BytesIO(gzip.compress(chain)), NAME)
+        metadata_of(io.BytesIO(gzip.compress(chain)), NAME)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +92,7 @@ def test_a_long_chain_of_headers_is_refused(kind: bytes) -> None:
 )
 def test_extension_headers_have_a_size_limit(content: bytes) -> None:
     with pytest.raises(ArchiveError, match="too many or too long headers|negative size"):
-        read_sdist_metadata(io.BytesIO(gzip.compress(content + ENTRY)), NAME)
+        metadata_of(io.BytesIO(gzip.compress(content + ENTRY)), NAME)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ def test_extension_headers_have_a_size_limit(content: bytes) -> None:
 def test_a_member_larger_than_its_archive_is_refused(content: bytes) -> None:
     # The library would skip it block by block, even after the end of the archive.
     with pytest.raises(ArchiveError, match=f"`{NAME}` is not a readable sdist: it ends within a member"):
-        read_sdist_metadata(io.BytesIO(gzip.compress(content + ENTRY)), NAME)
+        metadata_of(io.BytesIO(gzip.compress(content + ENTRY)), NAME)
 
 
 def test_members_with_long_names_are_read() -> None:
@@ -110,7 +115,7 @@ def test_members_with_long_names_are_read() -> None:
         member.size = len(PKG_INFO)
         opened.addfile(member, io.BytesIO(PKG_INFO))
 
-    assert read_sdist_metadata(io.BytesIO(content.getvalue()), NAME) == PKG_INFO.decode()
+    assert metadata_of(io.BytesIO(content.getvalue()), NAME) == PKG_INFO.decode()
 
 
 def test_many_members_with_long_names_exact_times_and_large_users_are_read() -> None:
@@ -124,7 +129,7 @@ def test_many_members_with_long_names_exact_times_and_large_users_are_read() -> 
         member.size = len(PKG_INFO)
         opened.addfile(member, io.BytesIO(PKG_INFO))
 
-    assert read_sdist_metadata(io.BytesIO(content.getvalue()), NAME) == PKG_INFO.decode()
+    assert metadata_of(io.BytesIO(content.getvalue()), NAME) == PKG_INFO.decode()
 
 
 @pytest.mark.parametrize("name", [NAME, "a-1.0.zip"])
@@ -144,7 +149,7 @@ def test_metadata_is_searched_in_a_limited_number_of_members(
     content.seek(0)
 
     if others == 9:
-        assert read_sdist_metadata(content, name) == PKG_INFO.decode()
+        assert metadata_of(content, name) == PKG_INFO.decode()
     else:
         with pytest.raises(TooLargeError, match=f"`{name}` contains more than 10 members"):
-            read_sdist_metadata(content, name)
+            metadata_of(content, name)

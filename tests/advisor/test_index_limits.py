@@ -210,7 +210,7 @@ METADATA = "a-1.0.dist-info/METADATA"
     [
         (WHEEL, wheel_of((METADATA, PKG_INFO + LONG)), f"`{METADATA}` of `{WHEEL}` exceeds 16 MiB"),
         (WHEEL, wheel_of((METADATA, PKG_INFO + HEADER)), "its header exceeds 2 MiB"),
-        ("a-1.0.zip", wheel_of(("a-1.0/PKG-INFO", PKG_INFO + LONG)), "`a-1.0/PKG-INFO` of `a-1.0.zip` exceeds 16 MiB"),
+        ("a-1.0.zip", wheel_of(("a-1.0/PKG-INFO", PKG_INFO + LONG)), "`PKG-INFO` of `a-1.0.zip` exceeds 16 MiB"),
         ("a-1.0.tar.gz", sdist_of(("a-1.0/PKG-INFO", PKG_INFO + LONG)), "`PKG-INFO` of `a-1.0.tar.gz` exceeds 16 MiB"),
         ("a-1.0.tar.gz", sdist_of(pax={"comment": "x" * 2**21}), "too many or too long headers"),
         ("a-1.0.tar.gz", b"\x1f\x8b\x08 no archive", "`a-1.0.tar.gz` is not a readable sdist"),

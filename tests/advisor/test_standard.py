@@ -127,13 +127,25 @@ def test_an_sdist_is_built_only_with_build_sdists(index: PackageIndex, tmp_path:
     add_dynamic_sdist(index)
     index.add("b", "1.0")
 
-    with pytest.raises(NoStackError, match="no set of versions") as refused:
+    with pytest.raises(NoStackError, match="the requirements of `a 1.0` are only known after a build") as refused:
         recommend_stack(index, tmp_path / "1", build_problem("a"))
     advice, _ = recommend_stack(index, tmp_path / "2", build_problem("a", policy=CandidatePolicy(build_sdists=True)))
 
-    assert "`--build-sdists`" in " ".join(refused.value.details)
+    assert refused.value.details == ("only an sdist of `a` 1.0 fits: a-1.0.tar.gz",)
+    assert refused.value.hint.startswith("`--build-sdists` builds them, as pip and uv do")
     assert versions_of(advice.optimum.stack) == {"a": "1.0", "b": "1.0"}
     assert {f.code for f in advice.findings} == {"ADV103"}
+
+
+def test_builds_are_not_blamed_for_another_conflict(index: PackageIndex, tmp_path: Path) -> None:
+    add_dynamic_sdist(index)
+    index.add("b", "1.0", ["c<1"])
+    index.add("c", "2.0")
+
+    with pytest.raises(NoStackError, match="no set of versions satisfies the requirements") as refused:
+        recommend_stack(index, tmp_path, build_problem("a", "b"))
+
+    assert "so no version of `c` satisfies all of this" in " ".join(refused.value.details)
 
 
 def test_an_sdist_whose_build_fails_is_not_a_candidate(index: PackageIndex, tmp_path: Path) -> None:

@@ -20,12 +20,13 @@ from knowledge.estimate.discrepancy import (
     predictions_by_models,
     predictions_by_operations,
     predictions_by_sizes,
+    predictions_by_sizes_elsewhere,
 )
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
 from pi_runners.models.catalogue import NETWORKS
-from tests.knowledge.test_gains import HERE, contrast, side
+from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
 
 NEW, OLD = side("2.9.0"), side("2.4.0")
 MATMUL, SORT = "matmul@1[n=4] float32 torch/cpu", "sort@1[n=8] float32 torch/cpu"
@@ -94,6 +95,15 @@ def test_other_models_and_other_sizes_predict_a_model() -> None:
 
     assert by_models == [(0.1, 0.5), (0.3, 0.5), (0.5, pytest.approx(0.2))]
     assert by_sizes == [(0.1, 0.3), (0.3, 0.1)]
+
+
+def test_other_sizes_on_another_machine_predict_a_model() -> None:
+    elsewhere = replace(whole(0.4, batch=8), machine=ELSEWHERE)
+    contrasts = [whole(0.1), elsewhere, whole(0.5, batch=16), whole(9.0, model="dlrm")]
+
+    predicted = {r.contrast.mean: r.predicted for r in predictions_by_sizes_elsewhere(contrasts)}
+
+    assert predicted == pytest.approx({0.1: 0.4, 0.4: 0.3, 0.5: 0.4})
 
 
 def test_noise_is_no_discrepancy() -> None:

@@ -117,13 +117,11 @@ def test_shares_of_every_workload_are_measured_and_sum_to_one(framework: str) ->
 
 
 def test_shares_differ_between_frameworks() -> None:
+    inference = find_workload("recommender-inference")
     jax, torch = (
-        {
-            p.indicator: p.share
-            for p in parts_of(find_workload("cnn-training"), OPERATIONS, shipped_amplitudes(f, "cpu"))
-        }
-        for f in ("jax", "torch")
+        {p.indicator: p.share for p in parts_of(inference, OPERATIONS, shipped_amplitudes(name, "cpu"))}
+        for name in ("jax", "torch")
     )
 
-    assert min(jax["conv2d"], torch["conv2d"]) > 0.5
-    assert abs(jax["conv2d"] - torch["conv2d"]) > 0.01
+    # A query of JAX waits longer for the look-ups.
+    assert jax["embedding"] > 2 * torch["embedding"]

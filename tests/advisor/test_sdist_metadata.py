@@ -1,0 +1,134 @@
+"""Requirements of sdists that are known without a build."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from advisor.index.metadata import CoreMetadata, parse_metadata
+from advisor.index.sdist_metadata import static_metadata
+from tests.advisor.factories import build_client
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+PKG_INFO = """Metadata-Version: 2.1
+Name: a
+Version: 1.0
+License: MIT
+Requires-Dist: from-pkg-info
+Requires-Python: >=3.1
+Provides-Extra: old
+ continued
+Classifier: License :: OSI Approved :: MIT License
+"""
+PYPROJECT = """
+[project]
+name = "A"
+dynamic = ["version", "readme"]
+requires-python = ">=3.9"
+dependencies = ["b>=2; python_version < '3.12'", "c @ https://example.org/c-1-py3-none-any.whl"]
+[project.optional-dependencies]
+More_Tests = ["d[x]==1", "e; sys_platform == 'linux' or sys_platform == 'darwin'"]
+"""
+
+
+def metadata(pkg_info: str = PKG_INFO, pyproject: str | None = PYPROJECT) -> CoreMetadata:
+    return parse_metadata(static_metadata(pkg_info, pyproject))
+
+
+def test_requirements_of_a_table_without_dynamic_fields_hold() -> None:
+    found = metadata()
+
+    assert not found.dynamic
+    assert (found.name, str(found.version), str(found.requires_python)) == ("a", "1.0", ">=3.9")
+    assert list(found.requires) == [
+        Requirement('b>=2; python_version < "3.12"'),
+        Requirement("c @ https://example.org/c-1-py3-none-any.whl"),
+        Requirement('d[x]==1; extra == "more-tests"'),
+        Requirement('e; (sys_platform == "linux" or sys_platform == "darwin") and extra == "more-tests"'),
+    ]
+    assert found.extras == {"more-tests"}
+    assert found.licenses == ("MIT",)
+
+
+def test_a_table_without_requirements_means_that_there_are_none() -> None:
+    found = metadata(pyproject='[project]\nname = "a"\nversion = "1.0"\n')
+
+    assert not found.dynamic
+    assert (found.requires, found.extras, found.requires_python) == ((), frozenset(), None)
+
+
+def test_static_metadata_is_not_replaced() -> None:
+    found = metadata(PKG_INFO.replace("2.1", "2.2"))
+
+    assert [str(r) for r in found.requires] == ["from-pkg-info"]
+
+
+@pytest.mark.parametrize(
+    "pyproject",
+    [
+        None,
+        "",
+        "not toml [",
+        "a = " + "[" * 100_000,
+        "[project]\nversion = '1.0'",
+        "project = 1",
+        PYPROJECT.replace('"A"', '"other"'),
+        PYPROJECT.replace('"version"', '"dependencies"'),
+        PYPROJECT.replace('"version"', '"optional-dependencies"'),
+        PYPROJECT.replace('"version"', '"Requires-Python"'),
+        PYPROJECT.replace('"b>=2', '"b>=>2'),
+        PYPROJECT.replace('"b>=2', '"b\\nRequires-Dist: x'),
+        PYPROJECT.replace('">=3.9"', '">=3.9\\nName: b"'),
+        PYPROJECT.replace('">=3.9"', "3.9"),
+        PYPROJECT.replace('">=3.9"', '">=>3"'),
+        PYPROJECT.replace('["version", "readme"]', '"dependencies"'),
+        '[project]\nname = "a"\ndependencies = "b"',
+        '[project]\nname = "a"\ndependencies = "b"\noptional-dependencies = ["c"]',
+    ],
+)
+def test_a_table_that_is_dynamic_or_malformed_changes_nothing(pyproject: str | None) -> None:
+    found = metadata(pyproject=pyproject)
+
+    assert found.dynamic
+    assert [str(r) for r in found.requires] == ["from-pkg-info"]
+
+
+@pytest.mark.parametrize("order", [("PKG-INFO", "pyproject.toml"), ("pyproject.toml", "PKG-INFO")])
+def test_both_files_of_a_zip_archive_are_found_in_any_order(
+    index: PackageIndex, tmp_path: Path, order: tuple[str, str]
+) -> None:
+    texts = {"PKG-INFO": PKG_INFO, "pyproject.toml": PYPROJECT}
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("a-1.0/inside/pyproject.toml", "not this one")
+        for name in order:
+            archive.writestr(f"a-1.0/{name}", texts[name])
+    index.add_file("a", "a-1.0.zip", content.getvalue())
+    client = build_client(index, tmp_path)
+
+    found = client.metadata(client.files(canonicalize_name("a"))[0])
+
+    assert not found.dynamic
+    assert len(found.requires) == 4
+
+
+def test_an_sdist_with_a_static_table_is_part_of_a_stack_without_a_build(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add_sdist("a", "1.0", "2.1", pyproject='[project]\nname = "a"\nversion = "1.0"\ndependencies = ["b<2"]\n')
+    for version in ("1.0", "2.0"):
+        index.add("b", version)
+    (tmp_path / "requirements.in").write_text("a\n")
+
+    result = advisor("advise", "--index-url", index.url, "-o", "requirements.txt")
+
+    assert result.returncode == 0, result.stderr
+    locked = (tmp_path / "requirements.txt").read_text()
+    assert "a==1.0" in locked
+    assert "b==1.0" in locked
