@@ -86,8 +86,8 @@ def rounds_of_fold(
         rounds[o.block] = max(rounds[o.block], o.round + 1)
     folds = {block: max(2, min(FOLDS, number // 2)) for block, number in rounds.items()}
     judging = [o for o in observations if o.round % folds[o.block] == fold]
-    seen = [o for o in observations if o.round % folds[o.block] != fold]
-    return by_framework(evidence_of(seen).contrasts), by_framework(evidence_of(judging).contrasts)
+    training = [o for o in observations if o.round % folds[o.block] != fold]
+    return by_framework(evidence_of(training).contrasts), by_framework(evidence_of(judging).contrasts)
 
 
 def even_shares(workload: Workload, labels: Sequence[tuple[str, str]]) -> tuple[str, dict[str, float]]:

@@ -73,12 +73,12 @@ def usual_discrepancies(fitted: Sequence[Mapping[str, float]]) -> dict[str, floa
 
 def usual_shares(every: Sequence[Mapping[str, SharesByModel]]) -> dict[str, SharesByModel]:
     """Return the mean shares over the frameworks that have them, by list of parts and by model."""
-    found: dict[str, SharesByModel] = {}
+    means: dict[str, SharesByModel] = {}
     for basis in sorted({basis for shares in every for basis in shares}):
         tables = [shares[basis] for shares in every if basis in shares]
         models = sorted({model for table in tables for model in table})
-        found[basis] = {model: mean_shares([table[model] for table in tables if model in table]) for model in models}
-    return found
+        means[basis] = {model: mean_shares([table[model] for table in tables if model in table]) for model in models}
+    return means
 
 
 def is_eager(key: str) -> bool:

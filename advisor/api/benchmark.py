@@ -52,7 +52,7 @@ class _ProjectStack:
     """A lock of the project, and the packages that its requirements name."""
 
     lock: StackLock
-    named: frozenset[str] = frozenset()
+    packages: frozenset[str] = frozenset()
 
 
 @contextmanager
@@ -158,17 +158,17 @@ def _lock_stacks(
         if not stacks:
             advice = AdviceSession(context=context, client=client, estimator=estimator, current=None).recommend()
             _refuse_equal_stacks(advice.baseline, advice.optimum.stack)
-            named = frozenset[str](root.name for root in context.problem.roots if not root.constraint)
+            packages = frozenset[str](root.name for root in context.problem.roots if not root.constraint)
             return [
-                _ProjectStack(lock=locker.lock_of(stack, [label], python), named=named)
+                _ProjectStack(lock=locker.lock_of(stack, [label], python), packages=packages)
                 for label, stack in (("baseline", advice.baseline), ("recommended", advice.optimum.stack))
             ]
         locked = []
         for text in stacks:
-            pinned, named = _with_requirements(context, text)
+            pinned, packages = _with_requirements(context, text)
             advice = AdviceSession(context=pinned, client=client, estimator=estimator, current=None).recommend()
             lock = locker.lock_of(advice.optimum.stack, text.split(), python)
-            locked.append(_ProjectStack(lock=lock, named=named))
+            locked.append(_ProjectStack(lock=lock, packages=packages))
     keys = [stack.lock.key for stack in locked]
     for number, stack in enumerate(locked):
         if stack.lock.key in keys[:number]:
@@ -221,9 +221,9 @@ def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
     versions = [{p.package.name: p.package.version for p in stack.lock.packages} for stack in stacks]
     common = set.intersection(*(set(listed) for listed in versions))
     differing = {name for name in common if len({listed[name] for listed in versions}) > 1}
-    named = frozenset[str]().union(*(stack.named for stack in stacks))
+    packages = frozenset[str]().union(*(stack.packages for stack in stacks))
     frameworks = FRAMEWORKS.keys() - {"numpy"}
-    return min(differing or common, key=lambda name: (name not in frameworks, name not in named, name))
+    return min(differing or common, key=lambda name: (name not in frameworks, name not in packages, name))
 
 
 def _plan_arms(stacks: Sequence[_ProjectStack], run: IndicatorRun, *, control: bool) -> tuple[Arm, ...]:

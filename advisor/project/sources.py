@@ -199,16 +199,16 @@ def _search(content: bytes, *, is_notebook: bool) -> _Content:
 
 def _imported(content: bytes) -> set[bytes]:
     """Return the known libraries on the lines that contain ``import``."""
-    found: set[bytes] = set()
+    libraries: set[bytes] = set()
     end, place = 0, content.find(b"import")
     while place >= 0:
         start = content.rfind(b"\n", end, place) + 1
         end = content.find(b"\n", place)
         end = len(content) if end < 0 else end
         if content[start:end].lstrip().startswith((b"import", b"from")) or b";" in content[start:place]:
-            found.update(_NAMES_OF_LIBRARIES.findall(content, start, end))
+            libraries.update(_NAMES_OF_LIBRARIES.findall(content, start, end))
         place = content.find(b"import", end)
-    return found
+    return libraries
 
 
 def _parse(file: SourceFile, content: _Content) -> None:

@@ -257,8 +257,8 @@ def over_releases(residuals: Sequence[Residual]) -> list[Residual]:
     Advice chooses releases. A setting that changes every model alike, such as the number of threads, is predicted
     easily, and would hide that releases are not.
     """
-    found = [r for r in residuals if r.contrast.side.settings == r.contrast.reference.settings]
-    return found or list(residuals)
+    releases = [r for r in residuals if r.contrast.side.settings == r.contrast.reference.settings]
+    return releases or list(residuals)
 
 
 def misleads(residuals: Sequence[Residual]) -> bool:

@@ -37,7 +37,7 @@ def measured_shares(
     """
     every = sorted(labels)
     names = sorted({model_and_mode(label) for label in every})
-    found = {
+    tables = {
         OPERATIONS: _shares_of_operations(every, seconds, parts_of),
         BLOCKS: {
             model_key(model, mode): shares
@@ -45,7 +45,7 @@ def measured_shares(
             if (shares := _shares_of_blocks(blocks_of(model), MODES.get(mode, mode), seconds))
         },
     }
-    return {basis: shares for basis, shares in found.items() if shares}
+    return {basis: shares for basis, shares in tables.items() if shares}
 
 
 def mean_shares(every: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -42,31 +42,31 @@ def metadata(pkg_info: str = PKG_INFO, pyproject: str | None = PYPROJECT) -> Cor
 
 
 def test_requirements_of_a_table_without_dynamic_fields_hold() -> None:
-    found = metadata()
+    core = metadata()
 
-    assert not found.dynamic
-    assert (found.name, str(found.version), str(found.requires_python)) == ("a", "1.0", ">=3.9")
-    assert list(found.requires) == [
+    assert not core.dynamic
+    assert (core.name, str(core.version), str(core.requires_python)) == ("a", "1.0", ">=3.9")
+    assert list(core.requires) == [
         Requirement('b>=2; python_version < "3.12"'),
         Requirement("c @ https://example.org/c-1-py3-none-any.whl"),
         Requirement('d[x]==1; extra == "more-tests"'),
         Requirement('e; (sys_platform == "linux" or sys_platform == "darwin") and extra == "more-tests"'),
     ]
-    assert found.extras == {"more-tests"}
-    assert found.licenses == ("MIT",)
+    assert core.extras == {"more-tests"}
+    assert core.licenses == ("MIT",)
 
 
 def test_a_table_without_requirements_means_that_there_are_none() -> None:
-    found = metadata(pyproject='[project]\nname = "a"\nversion = "1.0"\n')
+    core = metadata(pyproject='[project]\nname = "a"\nversion = "1.0"\n')
 
-    assert not found.dynamic
-    assert (found.requires, found.extras, found.requires_python) == ((), frozenset(), None)
+    assert not core.dynamic
+    assert (core.requires, core.extras, core.requires_python) == ((), frozenset(), None)
 
 
 def test_static_metadata_is_not_replaced() -> None:
-    found = metadata(PKG_INFO.replace("2.1", "2.2"))
+    core = metadata(PKG_INFO.replace("2.1", "2.2"))
 
-    assert [str(r) for r in found.requires] == ["from-pkg-info"]
+    assert [str(r) for r in core.requires] == ["from-pkg-info"]
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_static_metadata_is_not_replaced() -> None:
     ],
 )
 def test_a_table_that_is_dynamic_or_malformed_changes_nothing(pyproject: str | None) -> None:
-    found = metadata(pyproject=pyproject)
+    core = metadata(pyproject=pyproject)
 
-    assert found.dynamic
-    assert [str(r) for r in found.requires] == ["from-pkg-info"]
+    assert core.dynamic
+    assert [str(r) for r in core.requires] == ["from-pkg-info"]
 
 
 @pytest.mark.parametrize("order", [("PKG-INFO", "pyproject.toml"), ("pyproject.toml", "PKG-INFO")])
@@ -112,10 +112,10 @@ def test_both_files_of_a_zip_archive_are_found_in_any_order(
     index.add_file("a", "a-1.0.zip", content.getvalue())
     client = build_client(index, tmp_path)
 
-    found = client.metadata(client.files(canonicalize_name("a"))[0])
+    core = client.metadata(client.files(canonicalize_name("a"))[0])
 
-    assert not found.dynamic
-    assert len(found.requires) == 4
+    assert not core.dynamic
+    assert len(core.requires) == 4
 
 
 def test_an_sdist_with_a_static_table_is_part_of_a_stack_without_a_build(

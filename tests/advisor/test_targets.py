@@ -144,8 +144,8 @@ def test_options_for_one_target_are_refused_for_several(
 
 def test_other_commands_are_for_one_target_at_a_time(advisor: Advisor, project: Path) -> None:
     result = advisor("tree", cwd=project)
-    named = advisor("tree", "--target", "old", cwd=project)
+    one = advisor("tree", "--target", "old", cwd=project)
 
     assert result.returncode == 2
     assert "this is for one target at a time, and the project has `old`, `new`" in result.stderr
-    assert named.returncode == 0, named.stderr
+    assert one.returncode == 0, one.stderr

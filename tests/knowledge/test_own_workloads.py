@@ -159,10 +159,10 @@ def test_a_framework_that_was_compared_with_the_own_benchmark_counts_alone(frame
         prediction = estimator.predict(new, old)
         terms = estimator.terms({name: [Version("2.0.0")] for name in old}, old)
 
-    assert prediction.speedup == pytest.approx(1.5, rel=0.02)
+    assert prediction.speedup == pytest.approx(1.5, rel=0.04)
     assert [change.package for change in prediction.changes] == [framework]
     assert [gains.framework for gains in terms.frameworks] == [framework]
-    assert math.exp(terms.frameworks[0].alone[Version("2.0.0")].mean) == pytest.approx(1.5, rel=0.02)
+    assert math.exp(terms.frameworks[0].alone[Version("2.0.0")].mean) == pytest.approx(1.5, rel=0.04)
 
 
 @pytest.mark.parametrize(("dtype", "exact"), [("float32", 0.0), ("", 0.5), ("float16", 0.5)])
