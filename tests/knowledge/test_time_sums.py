@@ -73,7 +73,7 @@ def test_the_variance_is_that_of_samples_of_the_posterior(first_knowledge: Path,
     times = np.exp(-draws.reshape(20000, 2, len(labels))) @ np.array(list(shares.values()))
     sampled = np.log(times[:, 1]) - np.log(times[:, 0])
     deviation = math.sqrt(gain.variance) / process.amplitudes.widening
-    assert float(np.median(sampled)) == pytest.approx(gain.mean, abs=0.15 * deviation + 1e-3)
+    assert float(np.median(sampled)) == pytest.approx(gain.mean, abs=0.25 * deviation + 1e-3)
     assert float(np.std(sampled)) == pytest.approx(deviation, rel=0.1)
 
 
