@@ -218,6 +218,7 @@ def prepare_target(
     Raises:
         InputError: If the target or a setting is wrong.
     """
+    from advisor.api.workload import find_profile, warn_of_another_machine
     from advisor.config import choose
     from advisor.index.cache import DiskCache
     from advisor.project.sources import propose_workload
@@ -235,10 +236,10 @@ def prepare_target(
         platform=choose("platform", options.platform, settings),
     )
     workload, proposal = choose("workload", resolution.workload, settings), None
-    profile = _find_profile(files.directory, workload)
+    profile = find_profile(files.directory, workload)
     if profile is not None:
         workload = profile.name
-        _warn_of_another_machine(profile, target)
+        warn_of_another_machine(profile, target)
     elif workload is None:
         proposal = propose_workload(files.directory, DiskCache(cache_directory(cache)))
         workload = proposal.workload if proposal else None
@@ -273,38 +274,6 @@ def _lock_of_target(directory: Path, name: str, project: ProjectRequirements) ->
     """Return the lock that is named after a target, if the project has several targets; else none."""
     is_one_of_several = name and len(project.settings.get("targets", {})) > 1
     return directory / f"pylock.{name}.toml" if is_one_of_several else None
-
-
-def _find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:
-    """Return the profiled workload of a name, or the only one of a project without a name; none if there is none."""
-    from advisor.project.workload_file import WORKLOAD_FILE, read_workloads
-
-    profiles = read_workloads(directory)
-    if name is None and len(profiles) > 1:
-        logger.warning(
-            "`%s` has %d workloads; select one with `--workload`: %s",
-            WORKLOAD_FILE,
-            len(profiles),
-            ", ".join(f"`{profile.name}`" for profile in profiles),
-        )
-    if name is None:
-        return profiles[0] if len(profiles) == 1 else None
-    return next((profile for profile in profiles if profile.name == name), None)
-
-
-def _warn_of_another_machine(profile: ProfiledWorkload, target: Target) -> None:
-    """Warn if a profile is of another processor or accelerator than the target has: its shares may not hold there."""
-    gpu = target.hardware.gpu
-    own = gpu.model if gpu else target.hardware.cpu.model
-    device = "cuda" if gpu else "cpu"
-    names = {own, target.hardware.cpu.microarchitecture}
-    if profile.device != device or (profile.hardware and own and profile.hardware not in names):
-        logger.warning(
-            "the workload `%s` was profiled on %s, and the target has %s: its shares of the time may differ there",
-            profile.name,
-            profile.hardware or profile.device,
-            own or device,
-        )
 
 
 def read_days(text: str) -> int:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.project.workload_file import check_name, read_workloads, select_workload, write_workload
+from advisor.project.workload_file import (
+    WORKLOAD_FILE,
+    check_name,
+    read_workloads,
+    select_workload,
+    write_workload,
+)
 from knowledge.domain.errors import InputError
 from knowledge.domain.workload import ProfiledWorkload
 
 if TYPE_CHECKING:
+    from advisor.domain.target import Target
     from advisor.profile.run import ProfileRequest
+
+logger = logging.getLogger(__name__)
 
 __all__ = [
     "WorkloadResult",
+    "find_profile",
     "import_trace",
     "profile_workload",
     "read_workloads",
     "select_workload",
+    "warn_of_another_machine",
 ]
 
 
@@ -138,3 +150,33 @@ def _check_framework(framework: str, distribution: str) -> None:
 
     if distribution and FRAMEWORKS.get(distribution, distribution) != framework:
         raise InputError(f"the trace is of `{framework}`, not of `{distribution}`")
+
+
+def find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:
+    """Return the profiled workload of a name, or the only one of a project without a name; none if there is none."""
+    profiles = read_workloads(directory)
+    if name is None and len(profiles) > 1:
+        logger.warning(
+            "`%s` has %d workloads; select one with `--workload`: %s",
+            WORKLOAD_FILE,
+            len(profiles),
+            ", ".join(f"`{profile.name}`" for profile in profiles),
+        )
+    if name is None:
+        return profiles[0] if len(profiles) == 1 else None
+    return next((profile for profile in profiles if profile.name == name), None)
+
+
+def warn_of_another_machine(profile: ProfiledWorkload, target: Target) -> None:
+    """Warn if a profile is of another processor or accelerator than the target has: its shares may not hold there."""
+    gpu = target.hardware.gpu
+    own = gpu.model if gpu else target.hardware.cpu.model
+    device = "cuda" if gpu else "cpu"
+    names = {own, target.hardware.cpu.microarchitecture}
+    if profile.device != device or (profile.hardware and own and profile.hardware not in names):
+        logger.warning(
+            "the workload `%s` was profiled on %s, and the target has %s: its shares of the time may differ there",
+            profile.name,
+            profile.hardware or profile.device,
+            own or device,
+        )

@@ -8,7 +8,6 @@ dynamic: a build backend cannot add to a field that is not declared
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from advisor.index.metadata import header_of, parse_metadata
 from knowledge.domain.requirements import requirement_from, specifiers_from
+from knowledge.domain.toml import parse_toml
 
 _REPLACED = ("metadata-version", "requires-dist", "requires-python", "provides-extra", "dynamic")
 _DYNAMIC = frozenset({"dependencies", "optional-dependencies", "requires-python"})
@@ -45,7 +45,7 @@ def static_metadata(pkg_info: str, pyproject: str | None) -> str:
     if pyproject is None or is_static(pkg_info):
         return header
     try:
-        project = tomllib.loads(pyproject).get("project")
+        project = parse_toml(pyproject).get("project")
         if not isinstance(project, dict) or canonicalize_name(project["name"]) != parse_metadata(header).name:
             return header
         lines = list(_requirement_lines(project))

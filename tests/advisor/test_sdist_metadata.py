@@ -76,6 +76,7 @@ def test_static_metadata_is_not_replaced() -> None:
         "",
         "not toml [",
         "a = " + "[" * 100_000,
+        PYPROJECT + ".".join("a" * 20_000) + " = 1\n",
         "[project]\nversion = '1.0'",
         "project = 1",
         PYPROJECT.replace('"A"', '"other"'),

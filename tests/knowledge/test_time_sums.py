@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,8 @@ def test_the_variance_is_that_of_samples_of_the_posterior(first_knowledge: Path,
     with open_knowledge_base(str(first_knowledge)) as store:
         process = ModelCache(store).process(framework, "cpu")
     assert process is not None
-    machine: Machine = process.contrasts[-1].machine
+    # The machine on which most was measured.
+    machine: Machine = statistics.mode(c.machine for c in process.contrasts)
     labels = sorted({(c.label, c.family) for c in process.contrasts})[:20]
     shares = {
         label: (1 + number % 5) / sum(1 + n % 5 for n in range(len(labels))) for number, label in enumerate(labels)
@@ -73,7 +75,7 @@ def test_the_variance_is_that_of_samples_of_the_posterior(first_knowledge: Path,
     times = np.exp(-draws.reshape(20000, 2, len(labels))) @ np.array(list(shares.values()))
     sampled = np.log(times[:, 1]) - np.log(times[:, 0])
     deviation = math.sqrt(gain.variance) / process.amplitudes.widening
-    assert float(np.median(sampled)) == pytest.approx(gain.mean, abs=0.25 * deviation + 1e-3)
+    assert float(np.median(sampled)) == pytest.approx(gain.mean, abs=0.15 * deviation + 1e-3)
     assert float(np.std(sampled)) == pytest.approx(deviation, rel=0.1)
 
 
