@@ -31,35 +31,35 @@ from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.workloads import MODELS, Workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base
 
-FOLDS = 3
-"""Number of parts into which the rounds of a block are divided."""
 CLEAR_CHOICE = 0.1
 """Maximum standard error of a version's speed at a workload that counts as the truth."""
 
 
 def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[float]) -> None:
-    """Hold out a random quarter of the versions, choose by each method, and print how much slower the choice is."""
+    """Hold out a random quarter of the versions, choose by each method, and print how much slower the choice is.
+
+    The even rounds of every block are the training data, and the odd ones are the truth: otherwise, noise of the
+    training data would count as truth.
+    """
     losses: dict[str, dict[str, list[tuple[float, bool]]]] = defaultdict(lambda: defaultdict(list))
     generator = random.Random(20261121)
-    for fold in range(FOLDS):
-        seen, judging = rounds_of_fold(observations, fold)
-        for framework, every in seen.items():
-            truth = [c for c in judging.get(framework, ()) if plain(c)]
-            for block in sorted({c.block for c in truth}):
-                inside = [c for c in truth if c.block == block]
-                references = {c.reference.version for c in inside}
-                versions = sorted({c.side.version for c in inside} | references, key=Version)
-                if len(versions) < 4:
-                    continue
-                has_models = any(c.family == WHOLE_MODEL for c in inside)
-                groups = ("all", f"whole models, {framework}", "whole models") if has_models else ("all",)
-                others = [v for v in versions if v not in references]
-                for _ in range(draws):
-                    hidden = set(generator.sample(others, max(1, len(versions) // 4)))
-                    training = [c for c in every if not hidden & {c.side.version, c.reference.version}]
-                    for name, value in regret_of_choices(inside, training, versions, risks).items():
-                        for group in groups:
-                            losses[group][name] += value
+    even_rounds = by_framework(evidence_of(o for o in observations if o.round % 2 == 0).contrasts)
+    odd_rounds = by_framework(evidence_of(o for o in observations if o.round % 2).contrasts)
+    for framework, every in even_rounds.items():
+        for block in sorted({c.block for c in odd_rounds[framework] if plain(c)}):
+            inside = [c for c in odd_rounds[framework] if c.block == block and plain(c)]
+            references = {c.reference.version for c in inside}
+            versions = sorted({c.side.version for c in inside} | references, key=Version)
+            if len(versions) < 4:
+                continue
+            has_models = any(c.family == WHOLE_MODEL for c in inside)
+            groups = ("all", f"whole models, {framework}", "whole models") if has_models else ("all",)
+            for _ in range(draws):
+                hidden = set(generator.sample([v for v in versions if v not in references], max(1, len(versions) // 4)))
+                training = [c for c in every if not hidden & {c.side.version, c.reference.version}]
+                for name, value in regret_of_choices(inside, training, versions, risks).items():
+                    for group in groups:
+                        losses[group][name] += value
     for group, by_method in losses.items():
         print(f"\n{group}:\n\n| method | choices | not the newest | mean regret | 90th percentile | worst |")
         print("| --- | --- | --- | --- | --- | --- |")
@@ -67,27 +67,6 @@ def regret(observations: Sequence[Observation], *, draws: int, risks: Sequence[f
             values, changes = [value for value, _ in choices], sum(moved for _, moved in choices)
             mean, high = statistics.fmean(values), float(np.quantile(values, 0.9))
             print(f"| {name} | {len(values)} | {changes} | {mean:.1%} | {high:.1%} | {max(values):.1%} |")
-
-
-def rounds_of_fold(
-    observations: Sequence[Observation], fold: int
-) -> tuple[dict[str, list[Contrast]], dict[str, list[Contrast]]]:
-    """Return the contrasts that methods see, and those that judge them, by framework.
-
-    A third of the rounds of each block judges, at least two: otherwise, noise in the rounds that methods see would
-    count as truth. A block of four rounds has two folds.
-
-    Args:
-        observations: All observations.
-        fold: Number of the fold, from 0.
-    """
-    rounds: dict[str, int] = defaultdict(int)
-    for o in observations:
-        rounds[o.block] = max(rounds[o.block], o.round + 1)
-    folds = {block: max(2, min(FOLDS, number // 2)) for block, number in rounds.items()}
-    judging = [o for o in observations if o.round % folds[o.block] == fold]
-    training = [o for o in observations if o.round % folds[o.block] != fold]
-    return by_framework(evidence_of(training).contrasts), by_framework(evidence_of(judging).contrasts)
 
 
 def even_shares(workload: Workload, labels: Sequence[tuple[str, str]]) -> tuple[str, dict[str, float]]:
@@ -170,7 +149,7 @@ def regret_of_choices(
 def main() -> None:
     """Print the regret of each method on the shipped observations."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--draws", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         observations = list(store.observations())

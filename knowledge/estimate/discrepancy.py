@@ -264,12 +264,14 @@ def over_releases(residuals: Sequence[Residual]) -> list[Residual]:
 def misleads(residuals: Sequence[Residual]) -> bool:
     """Whether predictions left more than half of the squared differences unexplained, which are more than trifles.
 
+    Both are counted beyond the noise of the measurements, which is no error of the predictions.
+
     Args:
         residuals: At least one.
     """
-    squares = statistics.fmean((r.predicted - r.contrast.mean) ** 2 for r in residuals)
-    differences = statistics.fmean(r.contrast.mean**2 for r in residuals)
-    return squares > LARGEST_UNEXPLAINED * differences and discrepancy(residuals) > HARMLESS
+    differences = statistics.fmean(r.contrast.mean**2 - r.contrast.error**2 for r in residuals)
+    unexplained = discrepancy(residuals)
+    return unexplained**2 > LARGEST_UNEXPLAINED * max(0.0, differences) and unexplained > HARMLESS
 
 
 def discrepancy(residuals: Sequence[Residual]) -> float:

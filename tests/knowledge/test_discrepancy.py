@@ -126,6 +126,16 @@ def test_predictions_mislead_if_they_explain_less_than_half_of_the_differences()
     assert not misleads([trifle])
 
 
+def test_noise_of_the_measurements_is_no_error_of_the_predictions() -> None:
+    noisy = replace(whole(0.3), error=0.15)
+    # 0.75 of the squared difference, and 0.67 without the noise; 0.54 and 0.38.
+    wrong = Residual(contrast=noisy, predicted=0.56, deviation=0.0)
+    better = Residual(contrast=noisy, predicted=0.52, deviation=0.0)
+
+    assert misleads([wrong])
+    assert not misleads([better])
+
+
 def test_a_setting_that_changes_all_models_alike_does_not_hide_that_releases_are_not_predicted() -> None:
     releases = [
         Residual(contrast=whole(mean), predicted=predicted, deviation=0.01)
