@@ -21,6 +21,7 @@ KEYS = {
     "knowledge": None,
     "min-age": "14",
     "index-strategy": None,
+    "advisories": None,
 }
 """Keys of `[tool.advisor]` with a text or a number as value, and their defaults; `None`: each command has its own."""
 

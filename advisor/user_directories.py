@@ -33,6 +33,14 @@ def cache_directory(directory: Path | None) -> Path:
     return _usable_cache(directory)
 
 
+def advisory_database_path() -> Path | None:
+    """Return the file of the user's copy of an advisory database; none without a home directory."""
+    from knowledge.store.state_hash import default_path
+
+    knowledge = default_path()
+    return None if knowledge is None else knowledge.with_name("advisories.sqlite")
+
+
 def readable_address(address: str | None) -> str:
     """Return the address of the knowledge base to read: the chosen one, or the user's own.
 

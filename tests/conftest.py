@@ -80,6 +80,8 @@ def advisor(tmp_path: Path, first_knowledge: Path) -> Advisor:
         **{k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")},
         "ADVISOR_CACHE_DIR": str(home / "cache"),
         "ADVISOR_KNOWLEDGE": f"sqlite:///{home / 'knowledge.sqlite'}",
+        "ADVISOR_ADVISORIES": "off",
+        "XDG_DATA_HOME": str(home / "data"),
     }
 
     def run(*arguments: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
@@ -96,6 +98,7 @@ def advisor_here(
     knowledge = shutil.copy(first_knowledge, tmp_path / "own.sqlite")
     monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{knowledge}")
     monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("ADVISOR_ADVISORIES", "off")
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -53,6 +53,8 @@ class TargetContext:
         lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
             project has several targets; else none.
         workers: Threads of the solver.
+        other_pythons: Interpreters that the project supports, newest first, if nobody chose one and it does not support
+            that of this program; else empty.
     """
 
     name: str
@@ -68,6 +70,18 @@ class TargetContext:
     proposal: Proposal | None
     lock: Path | None
     workers: int
+    other_pythons: tuple[str, ...] = ()
+
+    def with_python(self, python: str) -> TargetContext:
+        """Return the same target with another interpreter.
+
+        Args:
+            python: Its version.
+        """
+        from advisor.domain.target import make_target
+
+        target = make_target(python=python, platform=self.target.platform, hardware=self.target.hardware)
+        return replace(self, target=target, problem=replace(self.problem, target=target))
 
     def find_workload(self) -> Workload | None:
         """Return the workload that predictions are for: the project's profiled one of the name, or a shipped one.
@@ -114,7 +128,6 @@ class TargetContext:
         """
         from datetime import datetime, timedelta
 
-        from advisor.domain.target import make_target
         from advisor.resolve.candidates import IndexCandidates
         from advisor.resolve.objectives import OBJECTIVES
         from advisor.resolve.recommend import make_request
@@ -125,10 +138,8 @@ class TargetContext:
 
         if self.objective not in OBJECTIVES:
             raise InputError(f"there is no objective `{self.objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
-        problem, target = self.problem, self.target
-        if python is not None:
-            target = make_target(python=python, platform=target.platform, hardware=target.hardware)
-            problem = replace(problem, target=target)
+        context = self if python is None else self.with_python(python)
+        problem, target = context.problem, context.target
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
         return make_request(
@@ -229,10 +240,12 @@ def prepare_target(
     hardware = choose("hardware", options.hardware, settings)
     if options.hardware is None and hardware and (files.directory / hardware).is_file():
         hardware = str(files.directory / hardware)
+    python = choose("python", options.python, settings)
+    other_pythons = () if python else _other_pythons(project)
     target = _target(
         project,
         hardware=hardware,
-        python=choose("python", options.python, settings),
+        python=python or (other_pythons[0] if other_pythons else None),
         platform=choose("platform", options.platform, settings),
     )
     workload, proposal = choose("workload", resolution.workload, settings), None
@@ -258,7 +271,20 @@ def prepare_target(
         proposal=proposal,
         lock=_present_lock(files.directory, table, project),
         workers=resolution.workers,
+        other_pythons=other_pythons,
     )
+
+
+def _other_pythons(project: ProjectRequirements) -> tuple[str, ...]:
+    """Return the interpreters that a project supports if it does not support that of this program; else none."""
+    from packaging.specifiers import SpecifierSet
+
+    from advisor.api.interpreters import supported_pythons
+
+    required = project.requires_python
+    if not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True):
+        return ()
+    return supported_pythons(required)
 
 
 def _present_lock(directory: Path, table: TargetTable, project: ProjectRequirements) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -133,6 +133,7 @@ def open_gate(
             )
             for table in select_targets(target, project)
         )
+        _check_pythons(contexts)
         if base_policy is not None and source is not None:
             places = [base_knowledge(base_policy, source.reference, files.directory, c.address) for c in contexts]
             contexts = tuple(replace(c, address=p.address) for c, p in zip(contexts, places, strict=True))
@@ -181,6 +182,20 @@ def _read_base_policy(source: Base, directory: Path, own: Path) -> BasePolicy:
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             (directory / name).write_bytes(content)
     return base_policy
+
+
+def _check_pythons(contexts: Iterable[TargetContext]) -> None:
+    """Check that the interpreter of each target is certain: a gate does not try several.
+
+    Raises:
+        InputError: If nobody chose one, and the project does not support that of this program.
+    """
+    for context in contexts:
+        if context.other_pythons:
+            raise InputError(
+                f"the project requires Python `{context.project.requires_python}`, and this program runs on another",
+                hint="choose the interpreter of the target with `--python` or in `[tool.advisor]`",
+            )
 
 
 def _trusted_target(target: TargetOptions, base_policy: BasePolicy, directory: Path) -> TargetOptions:

@@ -90,6 +90,8 @@ class IndexOptions:
         cache_directory: Cache directory; by default the user's.
         offline: Whether to answer from the cache alone.
         refresh: Whether to request index pages even if they are fresh.
+        advisories: Address of a service with the API of OSV, for versions without a record on the index, or ``off``; by
+            default the project's setting, else OSV.
     """
 
     index_url: str | None = None
@@ -100,6 +102,7 @@ class IndexOptions:
     cache_directory: Path | None = None
     offline: bool = False
     refresh: bool = False
+    advisories: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

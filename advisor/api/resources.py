@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.api.options import IndexOptions
-from advisor.user_directories import cache_directory, readable_address
+from advisor.user_directories import advisory_database_path, cache_directory, readable_address
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
@@ -55,6 +55,7 @@ def make_client(options: IndexOptions, directory: Path, project: ProjectRequirem
     from packaging.utils import canonicalize_name
 
     from advisor.config import choose
+    from advisor.index.advisory_database import AdvisoryDatabase
     from advisor.index.cache import DiskCache
     from advisor.index.client import IndexClient
     from advisor.index.configuration import check_strategy, read_configuration
@@ -80,8 +81,33 @@ def make_client(options: IndexOptions, directory: Path, project: ProjectRequirem
         bindings=bindings,
         strategy=check_strategy(strategy) if strategy else configuration.strategy,
     )
-    cache = DiskCache(cache_directory(options.cache_directory) / "index")
-    return IndexClient(configuration, cache=cache, offline=options.offline, refresh=options.refresh)
+    database = advisory_database_path()
+    return IndexClient(
+        configuration,
+        cache=DiskCache(cache_directory(options.cache_directory) / "index"),
+        offline=options.offline,
+        refresh=options.refresh,
+        advisory_service=_advisory_service(choose("advisories", options.advisories, settings)),
+        advisory_database=AdvisoryDatabase(database) if database else None,
+    )
+
+
+def _advisory_service(choice: str | None) -> str | None:
+    """Return the address of the service for known vulnerabilities; none if none is used.
+
+    Raises:
+        InputError: If the choice is neither an address nor `off`.
+    """
+    from advisor.index.advisory_service import DEFAULT_SERVICE
+    from knowledge.domain.errors import InputError
+
+    if choice == "off":
+        return None
+    if choice is not None and not choice.startswith(("http://", "https://")):
+        raise InputError(
+            f"`{choice}` is not the address of a service", hint="write it as `--advisories https://...` or `off`"
+        )
+    return choice or DEFAULT_SERVICE
 
 
 def open_readable_store(address: str | None) -> SqlKnowledgeBase:

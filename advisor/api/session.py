@@ -87,7 +87,8 @@ class AdviceSession:
     def request(self) -> ResolutionRequest:
         """The resolution request for the target's interpreter."""
         if self._request is None:
-            self._request = self.context.request(self.client, self.estimator)
+            with self._other_python_named():
+                self._request = self.context.request(self.client, self.estimator)
         return self._request
 
     @property
@@ -106,8 +107,24 @@ class AdviceSession:
         from advisor.resolve.recommend import recommend
 
         if self._advice is None:
-            self._advice = recommend(self.request, current=self.current_versions)
+            request = self.request
+            with self._other_python_named():
+                self._advice = recommend(request, current=self.current_versions)
         return self._advice
+
+    @contextmanager
+    def _other_python_named(self) -> Iterator[None]:
+        """Add the name of an interpreter for which there is a stack to the error that there is none."""
+        from advisor.api.interpreters import find_other_python
+        from advisor.resolve.baseline import NoStackError
+
+        try:
+            yield
+        except NoStackError as error:
+            if other := find_other_python(self.context, self.client):
+                hint = f"there is a stack for Python {other}: `--python {other}`"
+                error.hint = f"{error.hint}; {hint}" if error.hint else hint
+            raise
 
     def result(self, *, outputs: Sequence[Path] = ()) -> AdviceResult:
         """Return the best stack with what it was recommended for.
@@ -214,15 +231,31 @@ def open_sessions(
         prepare_target(files, project, target, resolution, table, cache=indexes.cache_directory)
         for table in select_targets(target, project)
     ]
-    current = [_current_lock(context) for context in contexts]
     with ExitStack() as stack:
         client = stack.enter_context(open_indexes(indexes, files.directory, project))
+        contexts = [_with_supported_python(context, client) for context in contexts]
+        current = [_current_lock(context) for context in contexts]
         yield tuple(
             AdviceSession(
                 context=context, client=client, estimator=stack.enter_context(open_estimator(context)), current=lock
             )
             for context, lock in zip(contexts, current, strict=True)
         )
+
+
+def _with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
+    """Return a target with an interpreter that the project supports; report it if this program has another one."""
+    from advisor.api.interpreters import with_supported_python
+
+    if not context.other_pythons:
+        return context
+    context = with_supported_python(context, client)
+    logger.warning(
+        "the project requires Python `%s`: the stack is for Python %s; choose another with `--python`",
+        context.project.requires_python,
+        context.target.python_minor,
+    )
+    return context
 
 
 def lock_texts(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.cli.consent import with_consent
 from advisor.cli.option_groups import ProjectOptions, expand_options
 from advisor.cli.options import check_format
 
@@ -56,10 +57,14 @@ def advise(
         raise InputError(
             "`--update` has no HTML report", hint="take `--pr-body FILE`, or `advisor check --format html`"
         )
-    if update:
-        _update(project, output or (), format, dry_run=dry_run, pr_body=pr_body)
-    else:
-        _advise(project, output, format, dry_run=dry_run, pr_body=pr_body)
+
+    def run(options: ProjectOptions) -> None:
+        if update:
+            _update(options, output or (), format, dry_run=dry_run, pr_body=pr_body)
+        else:
+            _advise(options, output, format, dry_run=dry_run, pr_body=pr_body)
+
+    with_consent(run, project)
 
 
 def _advise(

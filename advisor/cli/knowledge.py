@@ -80,6 +80,31 @@ def import_(
             typer.echo(f"{place}: {ingest.added} added, {ingest.known} already stored{quarantined}{left_out}")
 
 
+@app.command("import-advisories")
+def import_advisories(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE|DIR...", help="Records in the OSV format: a JSON file, a zip archive or a directory of them."
+        ),
+    ],
+) -> None:
+    """Store a copy of an advisory database, from which known vulnerabilities then come without a network."""
+    from advisor.index.advisory_database import AdvisoryDatabase, read_records
+    from advisor.user_directories import advisory_database_path
+    from knowledge.domain.errors import InputError
+
+    path = advisory_database_path()
+    if path is None:
+        raise InputError("there is no home directory to store advisories in", hint="set `XDG_DATA_HOME`")
+    database = AdvisoryDatabase(path)
+    result = database.add(record for source in sources for record in read_records(source))
+    typer.echo(
+        f"{result.stored} advisories stored, {result.removed} retracted ones removed, {result.skipped} of other "
+        f"ecosystems skipped; {database.count()} in `{path}`"
+    )
+
+
 def _is_knowledge_base(source: str) -> bool:
     if "://" in source:
         return True

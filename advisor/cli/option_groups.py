@@ -98,7 +98,11 @@ class ProjectOptions:
     ] = None
     build_sdists: Annotated[
         bool,
-        typer.Option("--build-sdists", help="Build sdists to learn what they require: runs their code."),
+        typer.Option(
+            "--build-sdists",
+            envvar="ADVISOR_BUILD_SDISTS",
+            help="Build sdists to learn what they require: runs their code.",
+        ),
     ] = False
     exclude_newer: Annotated[
         _Text, typer.Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after this date.")
@@ -121,6 +125,15 @@ class ProjectOptions:
         ),
     ] = None
     find_links: FindLinksOption = None
+    advisories: Annotated[
+        _Text,
+        typer.Option(
+            "--advisories",
+            metavar="URL|off",
+            envvar="ADVISOR_ADVISORIES",
+            help="Service for known vulnerabilities that the index has no record of (default: OSV).",
+        ),
+    ] = None
     cache_dir: CacheOption = None
     refresh: Annotated[bool, typer.Option("--refresh", help="Ask for index pages even where they are fresh.")] = False
     offline: OfflineOption = False
@@ -172,6 +185,7 @@ class ProjectOptions:
             cache_directory=self.cache_dir,
             offline=self.offline,
             refresh=self.refresh,
+            advisories=self.advisories,
         )
 
     def resolution(self) -> ResolutionOptions:

@@ -79,7 +79,7 @@ class LockArtifacts:
         if unrecorded:
             yield self._scope.finding(
                 "ADV022",
-                f"the index has no vulnerability record for {unrecorded} of {len(candidates)} packages",
+                f"there is no vulnerability record for {unrecorded} of {len(candidates)} packages",
                 subject="vulnerabilities",
             )
 

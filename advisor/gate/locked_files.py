@@ -13,12 +13,11 @@ from packaging.version import Version
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.scope import Scope
 from advisor.gate.unindexed import check_unindexed
-from advisor.index.addresses import comparable, is_on_this_machine, origin_of, printable
+from advisor.index.addresses import comparable, is_on_this_machine, local_path, origin_of, printable
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.filenames import file_key, version_of
 from advisor.index.page import DistributionFile
-from advisor.index.transport import local_path
 from advisor.project.lock_formats import LockedFile
 from advisor.project.locks import LockedVersion
 

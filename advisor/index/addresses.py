@@ -1,8 +1,11 @@
-"""Comparison of addresses in a form that every URL parser reads in the same way."""
+"""Addresses: of files on this machine, and compared in a form that every URL parser reads in the same way."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from advisor.index.configuration import without_credentials
 
@@ -67,3 +70,17 @@ def is_on_this_machine(address: str) -> bool:
     if re.match(r"file:", address, re.IGNORECASE):
         return re.match(r"file:(//(localhost)?)?/(?![/\\])", address, re.IGNORECASE) is not None
     return ":" not in address or re.match(r"[a-z]:[/\\]", address, re.IGNORECASE) is not None
+
+
+def local_path(url: str) -> Path | None:
+    """Return the path of a ``file:`` address or a plain path; none for a remote address."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        # This decodes `%20` to a space; decoding twice would give another file.
+        return Path(url2pathname(parts.path))
+    return None if parts.scheme in ("http", "https") else Path(url)
+
+
+def url_of_path(path: Path) -> str:
+    """Return the ``file:`` address of a path."""
+    return path.resolve().as_uri()

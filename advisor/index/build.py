@@ -1,7 +1,8 @@
-"""Builds the metadata of an sdist in an isolated environment (`--build-sdists`), which runs the code of the sdist."""
+"""Builds the metadata of source trees in isolated environments (`--build-sdists`), which runs their code."""
 
 from __future__ import annotations
 
+import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,15 +10,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from advisor.index.archive import check_members, open_tar, open_zip
-from advisor.index.limits import METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
-from knowledge.domain.errors import UnavailableError
+from advisor.index.build_environment import BuildEnvironment, BuildError, last_line
+from advisor.index.confinement import run_confined
+from advisor.index.limits import BUILD_SECONDS, METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
 from knowledge.domain.extras import needs_extra
-
-
-class BuildError(UnavailableError):
-    """Raised when the metadata of an sdist cannot be built."""
-
-    code = "sdist-build"
 
 
 def build_metadata(sdist: BinaryIO, filename: str) -> str:
@@ -31,16 +27,9 @@ def build_metadata(sdist: BinaryIO, filename: str) -> str:
         BuildError: If the backend fails or generates no metadata.
         UnavailableError: If the sdist cannot be unpacked.
     """
-    import subprocess
-
-    with needs_extra("sdists", "`--build-sdists`"):
-        from build import BuildBackendException, BuildException
-        from pyproject_hooks import BackendUnavailable
-
-    with tempfile.TemporaryDirectory(prefix="seshat-sdist-") as folder:
-        source, output = Path(folder, "source"), Path(folder, "metadata")
+    with tempfile.TemporaryDirectory(prefix="seshat-sdist-", ignore_cleanup_errors=True) as folder:
+        source = Path(folder, "source")
         source.mkdir()
-        output.mkdir()
         try:
             _unpack(sdist, filename, source)
         except OSError as error:
@@ -48,29 +37,64 @@ def build_metadata(sdist: BinaryIO, filename: str) -> str:
         directories = [path for path in source.iterdir() if path.is_dir()]
         if len(directories) != 1:
             raise BuildError(f"`{filename}` contains {len(directories)} top-level directories, not one")
-        try:
-            return _built_metadata(directories[0], output)
-        except (BuildBackendException, BuildException, BackendUnavailable, subprocess.CalledProcessError) as error:
-            raise BuildError(f"building the metadata of `{filename}` failed: {_reason(error)}") from None
-        except OSError as error:
-            raise BuildError(f"building the metadata of `{filename}` generated none: {error}") from None
+        return build_tree_metadata(directories[0], f"`{filename}`", Path(folder))
 
 
-def _built_metadata(source: Path, output: Path) -> str:
+def build_tree_metadata(source: Path, name: str, folder: Path) -> str:
+    """Return the core metadata that the build backend of a source tree generates (PEP 517).
+
+    Args:
+        source: The source tree, in ``folder``. The build may change it.
+        name: What is built, for messages.
+        folder: A folder that the build may change.
+
+    Raises:
+        BuildError: If the backend fails or generates no metadata.
+    """
+    with needs_extra("sdists", "`--build-sdists`"):
+        from build import BuildBackendException, BuildException
+        from pyproject_hooks import BackendUnavailable
+
+    try:
+        return _built_metadata(source, folder)
+    except BuildError as error:
+        raise BuildError(f"building the metadata of {name} failed: {error.message}", hint=error.hint) from None
+    except (BuildBackendException, BuildException, BackendUnavailable, subprocess.SubprocessError) as error:
+        raise BuildError(f"building the metadata of {name} failed: {_reason(error)}") from None
+    except OSError as error:
+        raise BuildError(f"building the metadata of {name} generated none: {error}") from None
+
+
+def _built_metadata(source: Path, folder: Path) -> str:
     """Return the ``METADATA`` file of the build backend, unchanged.
 
     It is not parsed here, because :mod:`email` cannot write a header with several lines back to text, as older build
     backends write the description.
     """
     from build import ProjectBuilder
-    from build.env import DefaultIsolatedEnv
 
-    with DefaultIsolatedEnv() as environment:
-        builder = ProjectBuilder.from_isolated_env(environment, source, runner=_run)
-        environment.install(builder.build_system_requires)
-        environment.install(builder.get_requires_for_build("wheel"))
-        with Path(builder.metadata_path(output), "METADATA").open("rb") as file:
-            content = file.read(METADATA_BYTES + 1)
+    output, home = folder / "metadata", folder / "home"
+    output.mkdir()
+    home.mkdir()
+
+    def run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
+        # The last argument of a hook is the folder for its input and result.
+        control = [Path(cmd[-1])] if Path(cmd[-1]).is_dir() else []
+        run_confined(
+            cmd,
+            directory=Path(cwd or source),
+            writable=[folder, *control],
+            home=home,
+            variables=extra_environ,
+            seconds=BUILD_SECONDS,
+        )
+
+    environment = BuildEnvironment(folder / "environment")
+    builder = ProjectBuilder.from_isolated_env(environment, source, runner=run)
+    environment.install(builder.build_system_requires)
+    environment.install(builder.get_requires_for_build("wheel"))
+    with Path(builder.metadata_path(output), "METADATA").open("rb") as file:
+        content = file.read(METADATA_BYTES + 1)
     if len(content) > METADATA_BYTES:
         raise BuildError(f"the built metadata exceeds {bytes_text(METADATA_BYTES)}")
     return content.decode("utf-8", "replace")
@@ -78,16 +102,11 @@ def _built_metadata(source: Path, output: Path) -> str:
 
 def _reason(error: Exception) -> str:
     """Return the last line of the output of a build backend; the error if there is no output."""
-    output = getattr(getattr(error, "exception", error), "output", None) or b""
-    lines = output.decode("utf-8", "replace").strip().split("\n") if isinstance(output, bytes) else []
-    return (lines[-1] if any(lines) else str(error))[:200]
-
-
-def _run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
-    """Run a step of the build without output; an error contains the output."""
-    from pyproject_hooks import quiet_subprocess_runner
-
-    quiet_subprocess_runner(cmd, cwd, extra_environ)
+    cause = getattr(error, "exception", error)
+    if isinstance(cause, subprocess.TimeoutExpired):
+        return f"it took more than {BUILD_SECONDS} seconds"
+    output = getattr(cause, "output", None)
+    return (last_line(output) if isinstance(output, bytes) else "") or str(error)[:200]
 
 
 def _unpack(sdist: BinaryIO, filename: str, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
@@ -11,14 +12,17 @@ from typing import Any, TypeVar
 
 from packaging.utils import NormalizedName
 
+from advisor.index.addresses import local_path
 from advisor.index.advisories import Advisories
+from advisor.index.advisory_database import AdvisoryDatabase
+from advisor.index.advisory_service import PackageVersion
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
 from advisor.index.distributions import Distributions, MetadataError
 from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile, FileSelector
 from advisor.index.pages import IndexAnswerError, Pages, ProjectPage, index_directory
-from advisor.index.transport import Transport, local_path
+from advisor.index.transport import Transport
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.identity import content_hash
 
@@ -56,6 +60,8 @@ class IndexClient:
         offline: bool = False,
         refresh: bool = False,
         workers: int = 16,
+        advisory_service: str | None = None,
+        advisory_database: AdvisoryDatabase | None = None,
     ) -> None:
         self.configuration, credentials = split_credentials(configuration)
         self.cache = cache
@@ -63,20 +69,30 @@ class IndexClient:
         self.transport = Transport(self.configuration, credentials)
         self._distributions = Distributions(self.transport, cache, offline=offline)
         self._reader = Pages(self.configuration, self.transport, cache, offline=offline, refresh=refresh)
-        self._advisories = Advisories(self.transport, cache, offline=offline, refresh=refresh)
-        self._records: dict[str, Future[tuple[str, ...] | None]] = {}
+        self._advisories = Advisories(
+            self.transport,
+            cache,
+            offline=offline,
+            refresh=refresh,
+            service=advisory_service,
+            database=advisory_database,
+        )
+        self._records: dict[PackageVersion, Future[tuple[str, ...] | None]] = {}
         self._pages: dict[tuple[NormalizedName, str], Future[ProjectPage]] = {}
         self._metadata: dict[str, Future[CoreMetadata]] = {}
         self._answers: dict[NormalizedName, tuple[ProjectPage, ...]] = {}
         self._lock = threading.Lock()
         # Without network access, threads bring no speed.
         self._pool = _Inline() if offline else ThreadPoolExecutor(max_workers=workers, thread_name_prefix="index")
+        self._built: dict[str, Future[CoreMetadata]] = {}
+        self._builders = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1), thread_name_prefix="build")
         self._background = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="ahead")
 
     def close(self) -> None:
         """Cancel the queued requests and end the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._background.shutdown(wait=False, cancel_futures=True)
+        self._builders.shutdown(wait=False, cancel_futures=True)
 
     def in_background(self, task: Callable[[], None]) -> None:
         """Run a task that only prefetches; it may fail or be cancelled without consequences.
@@ -195,12 +211,20 @@ class IndexClient:
             self._metadata_future(file)
 
     def vulnerabilities(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
-        """Return the identifiers of a version's known vulnerabilities; none if the index has no record.
+        """Return the identifiers of a version's known vulnerabilities; none if neither index nor service has a record.
 
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        return self._record_future(file, name, version).result()
+        record = self._record_future(file, name, version).result()
+        if record is not None:
+            return record
+        with self._lock:
+            futures = list(self._records.items())
+        others = [
+            key for key, future in futures if future.done() and not future.exception() and future.result() is None
+        ]
+        return self._advisories.read_from_service((name, version), others)
 
     def prefetch_vulnerabilities(self, versions: Iterable[tuple[DistributionFile, str, str]]) -> None:
         """Start fetching vulnerability records without waiting for them."""
@@ -209,7 +233,7 @@ class IndexClient:
 
     def _record_future(self, file: DistributionFile, name: str, version: str) -> Future[tuple[str, ...] | None]:
         with self._lock:
-            if (key := f"{file.identity} {name} {version}") not in self._records:
+            if (key := (name, version)) not in self._records:
                 self._records[key] = self._pool.submit(self._advisories.read, file, name, version)
             return self._records[key]
 
@@ -253,7 +277,18 @@ class IndexClient:
             MetadataError: If the build fails, or generates malformed metadata.
             UnavailableError: As for :meth:`pages`.
         """
-        return self._distributions.built_metadata(file)
+        return self._built_future(file).result()
+
+    def prefetch_builds(self, files: Iterable[DistributionFile]) -> None:
+        """Start building the metadata of sdists without waiting."""
+        for file in files:
+            self._built_future(file)
+
+    def _built_future(self, file: DistributionFile) -> Future[CoreMetadata]:
+        with self._lock:
+            if file.identity not in self._built:
+                self._built[file.identity] = self._builders.submit(self._distributions.built_metadata, file)
+            return self._built[file.identity]
 
     def pinned(self, file: DistributionFile) -> DistributionFile:
         """Return a file with size and hash, which a lock needs.

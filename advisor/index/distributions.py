@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from advisor.index.addresses import local_path
 from advisor.index.archive import (
     ArchiveError,
     RangedFile,
@@ -27,10 +28,10 @@ from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
 from advisor.index.page import DistributionFile
 from advisor.index.pages import IndexAnswerError, OfflineError
 from advisor.index.sdist_metadata import is_static, static_metadata
-from advisor.index.transport import GoneError, RangeError, Transport, local_path
+from advisor.index.transport import GoneError, RangeError, Transport
 from knowledge.domain.errors import UnavailableError
 
-_SDIST_FORMAT = "sdist 2"
+_SDIST_FORMAT = "sdist 3"
 """Version of the cached metadata of sdists; raise it when other files of them are read."""
 
 
@@ -83,7 +84,8 @@ class Distributions:
         if cached is None:
             if self._offline:
                 raise MetadataError(f"metadata of `{file.filename}` needs a build, and `--offline` forbids it")
-            from advisor.index.build import BuildError, build_metadata
+            from advisor.index.build import build_metadata
+            from advisor.index.build_environment import BuildError
 
             try:
                 with self._opened(file) as sdist:

@@ -1,4 +1,4 @@
-"""Short descriptions of failed requests, and whether to retry."""
+"""Short descriptions of failed requests, whether to retry, and when."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import http.client
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 
 import requests
 
 from advisor.index.compression import TruncatedAnswerError
+from advisor.index.limits import RETRY_AFTER_SECONDS
 
+BACKOFF_SECONDS = 0.3
+"""Seconds before the first retry; they double with each one."""
 CERTIFICATE_HINT = (
     "set `SSL_CERT_FILE` (uv) or `PIP_CERT` (pip) to the certificate of its authority, or renew the certificate of "
     "the server"
@@ -65,3 +69,15 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None:
         yield cause
         cause = cause.__cause__ or cause.__context__
+
+
+def wait_seconds(retry_after: str, tries: int) -> float:
+    """Return the seconds to wait before a retry (RFC 9110, section 10.2.3)."""
+    from urllib3.exceptions import InvalidHeader
+    from urllib3.util import Retry
+
+    requested = 0.0
+    # Numbers and years may be too large for the libraries.
+    with suppress(InvalidHeader, ValueError, OverflowError):
+        requested = float(Retry().parse_retry_after(retry_after or "0"))
+    return min(max(requested, float(BACKOFF_SECONDS * 2 ** (tries - 1))), RETRY_AFTER_SECONDS)

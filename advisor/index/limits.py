@@ -32,6 +32,12 @@ UNPACKED_BYTES = GIB
 """Maximum decompressed size of an sdist, for its metadata or a build."""
 MEMBERS = 100_000
 """Maximum number of members of an sdist."""
+BUILD_SECONDS = 300
+"""Maximum time of each step of a build."""
+BUILD_MEMORY_BYTES = 8 * GIB
+"""Maximum address space of each process of a build."""
+BUILD_OUTPUT_BYTES = 64 * KIB
+"""Part of the output of a build that is read, from its end."""
 _MAX_READS_AT_END = 100
 """Maximum number of reads of a stream at its end."""
 REDIRECTS = 10

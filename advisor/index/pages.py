@@ -14,10 +14,11 @@ from typing import Any
 
 from packaging.utils import NormalizedName, canonicalize_name
 
+from advisor.index.addresses import local_path, url_of_path
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, without_credentials
 from advisor.index.page import DistributionFile, FileSelector, Listing, is_distribution, parse_page
-from advisor.index.transport import Transport, local_path, url_of_path
+from advisor.index.transport import Transport
 from knowledge.domain.errors import UnavailableError
 
 FRESH_SECONDS = 600

@@ -10,13 +10,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import urljoin, urlsplit
-from urllib.request import url2pathname
 
 from advisor.index.configuration import Credentials, IndexConfiguration, origin_of, without_credentials
 from advisor.index.deadline import DeadlineError, deadline, seconds_left
@@ -28,7 +26,6 @@ from advisor.index.limits import (
     MIB,
     PAGE_BYTES,
     REDIRECTS,
-    RETRY_AFTER_SECONDS,
     TooLargeError,
     bytes_text,
 )
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 RETRIES = 3
-BACKOFF_SECONDS = 0.3
 _RETRIED_STATUSES = (429, 500, 502, 503, 504)
 _ABSENT_STATUSES = (404, 410)
 _CHUNK_BYTES = 64 * KIB
@@ -104,25 +100,11 @@ class Part:
     etag: str
 
 
-def local_path(url: str) -> Path | None:
-    """Return the path of a ``file:`` address or a plain path; none for a remote address."""
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        # This decodes `%20` to a space; decoding twice would give another file.
-        return Path(url2pathname(parts.path))
-    return None if parts.scheme in ("http", "https") else Path(url)
-
-
-def url_of_path(path: Path) -> str:
-    """Return the ``file:`` address of a path."""
-    return path.resolve().as_uri()
-
-
 class Transport:
     """HTTP with one connection pool per thread.
 
     Attributes:
-        request_counts: Number of requests by kind (``GET``, ``HEAD``, ``ranged``).
+        request_counts: Number of requests by kind (``GET``, ``HEAD``, ``POST``, ``ranged``).
     """
 
     def __init__(self, configuration: IndexConfiguration, credentials: Credentials) -> None:
@@ -179,6 +161,26 @@ class Transport:
         """
         headers = {"Accept": accept, "Accept-Encoding": "gzip"} | ({"If-None-Match": etag} if etag else {})
         self.request_counts["GET"] += 1
+        return self._request("GET", url, headers, self._response_reader(url, limit))
+
+    def post(self, url: str, body: bytes, *, limit: int = PAGE_BYTES) -> IndexResponse:
+        """Send a query as JSON. Repeating it must have no effect, because it is sent again after transient errors.
+
+        Args:
+            url: The address.
+            body: The query.
+            limit: Maximum size of the answer in bytes.
+
+        Raises:
+            IndexUnreachableError: If there is no answer, or an error.
+            TooLargeError: If the answer exceeds the limit.
+        """
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Content-Type": "application/json"}
+        self.request_counts["POST"] += 1
+        return self._request("POST", url, headers, self._response_reader(url, limit), body=body)
+
+    def _response_reader(self, url: str, limit: int) -> Callable[[requests.Response], IndexResponse]:
+        """Return a function that reads an answer up to a limit."""
 
         def take(response: requests.Response) -> IndexResponse:
             self._check(url, response)
@@ -191,7 +193,7 @@ class Transport:
                 url=without_credentials(response.url or url),
             )
 
-        return self._request("GET", url, headers, take)
+        return take
 
     @contextmanager
     def download(self, url: str) -> Iterator[tuple[IO[bytes], str]]:
@@ -289,11 +291,18 @@ class Transport:
         take: Callable[[requests.Response], _T],
         *,
         timeouts: int = ANSWER_TIMEOUTS,
+        body: bytes | None = None,
     ) -> _T:
         """Send a request, retry after transient errors, and return the result of ``take`` for the answer."""
         import requests
 
-        from advisor.index.failures import CERTIFICATE_HINT, cause_of, is_certificate_failure, is_transient
+        from advisor.index.failures import (
+            CERTIFICATE_HINT,
+            cause_of,
+            is_certificate_failure,
+            is_transient,
+            wait_seconds,
+        )
 
         seconds = timeouts * self._configuration.timeout_seconds
         tries = 0
@@ -303,7 +312,7 @@ class Transport:
                     tries += 1
                     retry_after = ""
                     try:
-                        with closing(self._follow(method, url, headers)) as response:
+                        with closing(self._follow(method, url, headers, body)) as response:
                             if response.status_code not in _RETRIED_STATUSES or tries > RETRIES:
                                 return take(response)
                             retry_after = response.headers.get("Retry-After", "")
@@ -313,7 +322,7 @@ class Transport:
                             raise self._error(url, cause_of(error), hint=hint) from None
                         if tries > RETRIES:
                             raise self._error(url, f"{cause_of(error)}, {tries} attempts") from None
-                    time.sleep(min(_wait_seconds(retry_after, tries), seconds_left()))
+                    time.sleep(min(wait_seconds(retry_after, tries), seconds_left()))
         except DeadlineError:
             raise self._error(
                 url,
@@ -321,12 +330,14 @@ class Transport:
                 hint="increase the timeout (`UV_HTTP_TIMEOUT` or `PIP_DEFAULT_TIMEOUT`), or use a faster index",
             ) from None
 
-    def _follow(self, method: str, url: str, headers: Mapping[str, str]) -> requests.Response:
+    def _follow(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> requests.Response:
         """Return an answer after redirects; its body is not read yet."""
         address = url
         for _ in range(REDIRECTS + 1):
             timeout = min(self._configuration.timeout_seconds, seconds_left())
-            response = self._session.request(method, address, headers=headers, timeout=timeout, stream=True)
+            response = self._session.request(method, address, headers=headers, data=body, timeout=timeout, stream=True)
             if not response.is_redirect:
                 return response
             response.close()
@@ -382,15 +393,3 @@ class Transport:
             f"the index could not be read at `{without_credentials(url)}`: {cause}",
             hint=hint or "check the address and the network, or use `--offline` to answer from the cache",
         )
-
-
-def _wait_seconds(retry_after: str, tries: int) -> float:
-    """Return the seconds to wait before a retry (RFC 9110, section 10.2.3)."""
-    from urllib3.exceptions import InvalidHeader
-    from urllib3.util import Retry
-
-    requested = 0.0
-    # Numbers and years may be too large for the libraries.
-    with suppress(InvalidHeader, ValueError, OverflowError):
-        requested = float(Retry().parse_retry_after(retry_after or "0"))
-    return min(max(requested, float(BACKOFF_SECONDS * 2 ** (tries - 1))), RETRY_AFTER_SECONDS)

@@ -18,9 +18,9 @@ from advisor.project.interface import (
     parse_requirement,
     shape_checked,
 )
+from advisor.project.text_file import read_toml
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
-from knowledge.domain.toml import parse_toml
 
 _ADDRESSES = ("git", "hg", "svn", "bzr", "file", "path", "url")
 _MARKERS = ("python_version", "python_full_version", "sys_platform", "platform_system", "platform_machine", "os_name")
@@ -37,13 +37,7 @@ def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequiremen
     Raises:
         InputError: If the file cannot be read, or a package does not come from an index.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        document = parse_toml(text)
-    except OSError as error:
-        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"`{path}` is not valid TOML: {error}") from None
+    text, document = read_toml(path)
     with shape_checked(path):
         return _read(path, text, document, groups)
 

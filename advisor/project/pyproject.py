@@ -12,13 +12,14 @@ from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
 from advisor.domain.requirement import RootRequirement
+from advisor.project.dynamic import read_dynamic
 from advisor.project.interface import ProjectRequirements, line_of, parse_requirement, shape_checked
 from advisor.project.pdm import with_pdm_sources
 from advisor.project.poetry import read_poetry, with_poetry_sources
+from advisor.project.text_file import read_toml
 from advisor.project.uv_sources import check_uv_sources
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
-from knowledge.domain.toml import parse_toml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ def read_identity(path: Path) -> ProjectIdentity | None:
     """
     if not path.is_file():
         return None
-    document = _load(path)[1]
+    document = read_toml(path)[1]
     with shape_checked(path):
         for table in (document.get("project", {}), document.get("tool", {}).get("poetry", {})):
             name, version = table.get("name"), table.get("version")
@@ -66,7 +67,7 @@ def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[s
     Raises:
         InputError: If the file cannot be read or is invalid; the message contains the line if it is known.
     """
-    text, document = _load(path)
+    text, document = read_toml(path)
     with shape_checked(path):
         return _read(path, text, document, extras=extras, groups=groups)
 
@@ -81,12 +82,9 @@ def _read(
     if isinstance(poetry, dict) and "dependencies" in poetry and "dependencies" not in project:
         requirements = read_poetry(path, text, poetry, extras=extras, groups=groups)
         return replace(requirements, settings=_settings(document))
-    if "dependencies" in project.get("dynamic", ()):
-        raise InputError(
-            f"`{path}`: `project.dependencies` is dynamic: it is known only after a build",
-            hint="pass the file that lists them with `--requirements FILE`",
-        )
-    lines = [*_dependencies(project, extras, path), *_groups(document, groups, path)]
+    dynamic = read_dynamic(path, document, extras=extras) if "dependencies" in project.get("dynamic", ()) else None
+    own_extras = [] if dynamic and "optional-dependencies" in project.get("dynamic", ()) else extras
+    lines = [*_dependencies(project, own_extras, path), *_groups(document, groups, path)]
     requirements = ProjectRequirements(
         roots=tuple(
             RootRequirement(requirement=parse_requirement(line, origin), origin=origin)
@@ -96,12 +94,19 @@ def _read(
         settings=_settings(document),
         files=(str(path),),
     )
+    if dynamic is not None:
+        requirements = replace(
+            dynamic,
+            roots=(*dynamic.roots, *requirements.roots),
+            requires_python=requirements.requires_python or dynamic.requires_python,
+            settings=requirements.settings,
+            files=(*requirements.files, *dynamic.files),
+        )
     tool = document.get("tool", {})
     requirements = with_poetry_sources(requirements, path, text, tool.get("poetry", {}))
     requirements = with_pdm_sources(requirements, path, text, tool.get("pdm", {}))
-    return replace(
-        requirements, skipped=check_uv_sources(path, text, document, {root.name for root in requirements.roots})
-    )
+    ignored = check_uv_sources(path, text, document, {root.name for root in requirements.roots})
+    return replace(requirements, skipped=(*requirements.skipped, *ignored))
 
 
 def read_settings(path: Path) -> Mapping[str, Any]:
@@ -110,19 +115,9 @@ def read_settings(path: Path) -> Mapping[str, Any]:
     Raises:
         InputError: If the file cannot be read.
     """
-    document = _load(path)[1]
+    document = read_toml(path)[1]
     with shape_checked(path):
         return _settings(document)
-
-
-def _load(path: Path) -> tuple[str, dict[str, Any]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        return text, parse_toml(text)
-    except OSError as error:
-        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"`{path}` is not valid TOML: {error}") from None
 
 
 def _settings(document: Mapping[str, Any]) -> Mapping[str, Any]:

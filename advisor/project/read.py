@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.domain.requirement import RootRequirement
+from advisor.project.conda import ENVIRONMENTS, read_environment, read_pixi
 from advisor.project.current import PINNED, is_pinned
 from advisor.project.interface import ProjectRequirements
 from advisor.project.pipfile import read_pipfile
 from advisor.project.pyproject import read_pyproject, read_settings
+from advisor.project.requirement_files import find_requirement_file
 from advisor.project.requirements import read_requirements
+from advisor.project.setup_files import has_setup_files, read_setup_files
 from knowledge.domain.errors import InputError
 
 
@@ -40,45 +43,87 @@ def read_project(
     if not directory.is_dir():
         raise InputError(f"`{directory}` is not a directory")
     extras, groups = tuple(extras), tuple(groups)
-    pyproject = directory / "pyproject.toml"
-    parts = [read_requirements(path) for path in requirements]
-    skipped: list[str] = []
-    if not parts:
-        if pyproject.is_file():
-            parts.append(read_pyproject(pyproject, extras=extras, groups=groups))
-        has_roots = any(part.roots for part in parts)
-        source_file = directory / "requirements.in"
-        if source_file.is_file() and not has_roots:
-            parts.append(read_requirements(source_file))
-            has_roots = True
-        for path in sorted(directory.glob("requirements*.txt")):
-            if path.name == PINNED and (has_roots or source_file.is_file()) and is_pinned(path):
-                continue  # It is the lock of the requirements in another file.
-            if has_roots or path.name != PINNED:
-                reason = (
-                    "another file lists the requirements" if has_roots else "only `requirements.txt` is read by default"
-                )
-                skipped.append(f"`{path.name}` was not read: {reason}; use it with `--requirements`")
-            else:
-                parts.append(read_requirements(path))
-        pipfile = directory / "Pipfile"
-        if pipfile.is_file() and any(part.roots for part in parts):
-            skipped.append("`Pipfile` was not read: another file lists the requirements")
-        elif pipfile.is_file():
-            parts.append(read_pipfile(pipfile, groups=() if pyproject.is_file() else groups))
-    elif extras or groups:
+    if requirements and (extras or groups):
         raise InputError("`--extra` and `--group` select parts of `pyproject.toml`, which `--requirements` replaces")
-    if not parts:
-        raise InputError(
-            f"`{directory}` has no `pyproject.toml`, `requirements.txt` or `Pipfile`",
-            hint="pass a file with `--requirements FILE`",
-        )
+    pyproject = directory / "pyproject.toml"
+    parts = [read_requirements(path) for path in requirements] or _own_parts(directory, extras, groups)
     if requirements and pyproject.is_file():
         parts[0] = replace(parts[0], settings=read_settings(pyproject))
     parts += [read_requirements(path, constraint=True) for path in constraints]
     overriding = tuple(root for path in overrides for root in read_requirements(path).roots)
-    skipped += [reason for part in parts for reason in part.skipped]
-    return replace(_merge(parts), overrides=overriding, skipped=tuple(skipped))
+    skipped = tuple(reason for part in parts for reason in part.skipped)
+    return replace(_merge(parts), overrides=overriding, skipped=skipped)
+
+
+def _own_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) -> list[ProjectRequirements]:
+    """Read the files in the directory of a project: the first with requirements, and all settings.
+
+    Raises:
+        InputError: If there is no such file, or one cannot be read.
+    """
+    pyproject, pipfile = directory / "pyproject.toml", directory / "Pipfile"
+    parts: list[ProjectRequirements] = []
+    if pyproject.is_file():
+        parts.append(read_pyproject(pyproject, extras=extras, groups=groups))
+    if not _have_roots(parts):
+        parts += _requirements_parts(directory)
+    elif others := [path.name for path in sorted(directory.glob("requirements*.txt")) if not _is_lock(path)]:
+        parts[-1] = _with_message(
+            parts[-1], others, "another file lists the requirements; use it with `--requirements`"
+        )
+    if pipfile.is_file() and not _have_roots(parts):
+        parts.append(read_pipfile(pipfile, groups=() if pyproject.is_file() else groups))
+    elif pipfile.is_file():
+        parts[-1] = _with_message(parts[-1], ["Pipfile"], "another file lists the requirements")
+    if not _have_roots(parts):
+        parts += _other_parts(directory, extras, groups)
+    if not parts:
+        raise InputError(
+            f"`{directory}` has no `pyproject.toml`, `requirements.txt`, `Pipfile`, `setup.py` or `environment.yml`",
+            hint="pass a file with `--requirements FILE`",
+        )
+    return parts
+
+
+def _requirements_parts(directory: Path) -> list[ProjectRequirements]:
+    """Read `requirements.in`, else `requirements.txt`; name the other files of the kind."""
+    source_file, pinned = directory / "requirements.in", directory / PINNED
+    path = next((path for path in (source_file, pinned) if path.is_file()), None)
+    if path is None:
+        return []
+    part = read_requirements(path)
+    if part.roots and path == source_file and pinned.is_file() and not is_pinned(pinned):
+        part = _with_message(part, [PINNED], "another file lists the requirements; use it with `--requirements`")
+    others = [other.name for other in sorted(directory.glob("requirements*.txt")) if other.name != PINNED]
+    return [_with_message(part, others, "only `requirements.txt` is read by default; use it with `--requirements`")]
+
+
+def _other_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) -> list[ProjectRequirements]:
+    """Read the first of the less common files with requirements."""
+    if has_setup_files(directory):
+        return [read_setup_files(directory, extras=extras)]
+    if environment := next((directory / name for name in ENVIRONMENTS if (directory / name).is_file()), None):
+        return [read_environment(environment)]
+    if (pixi := directory / "pixi.toml").is_file():
+        return [read_pixi(pixi, groups=groups)]
+    if choice := find_requirement_file(directory):
+        path, messages = choice
+        return [replace(read_requirements(path), skipped=messages)]
+    return []
+
+
+def _have_roots(parts: Sequence[ProjectRequirements]) -> bool:
+    return any(part.roots for part in parts)
+
+
+def _is_lock(path: Path) -> bool:
+    """Whether a requirements file is the lock of requirements in another file."""
+    return path.name == PINNED and is_pinned(path)
+
+
+def _with_message(part: ProjectRequirements, names: Sequence[str], reason: str) -> ProjectRequirements:
+    """Return what was read, with a message about each file that was not."""
+    return replace(part, skipped=(*part.skipped, *(f"`{name}` was not read: {reason}" for name in names)))
 
 
 def _merge(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:

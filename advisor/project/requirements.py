@@ -5,7 +5,9 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ _SPACES = re.compile(rb"(?:[ \t\v\f\0]|\\\r?\n){1000}")
 
 _CONTINUATION = re.compile(rb"\\\r?\n")
 _INCLUDE = re.compile(rb"(?:^|\s)(?:-[rc]|--r\w*|--c\w*)[ \t=]*[\"']?([^\s\"'#]+)", re.MULTILINE)
+_INCLUDED_PATH = re.compile(r"^(-[rc]\s*|--(?:requirement|constraint)[ =]\s*)(?![a-z]+:)(\S+)")
 _MAX_LINES = 5000
 """Maximum number of requirements and options, with included files; the parser needs up to 0.5 ms for each."""
 
@@ -54,6 +57,45 @@ def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequire
             package=place["package"] or "" if place else "",
             hint=error.hint,
         ) from None
+
+
+def read_requirement_lines(path: Path, lines: Iterable[tuple[int, str]]) -> ProjectRequirements:
+    """Read lines of a requirements file that are part of a file of another format.
+
+    Args:
+        path: The file.
+        lines: The number of each line in the file, and the line.
+
+    Raises:
+        UnreadableFileError: If a line is malformed or not supported, or names a file that cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="seshat-lines-") as folder:
+        # A copy with the same name and the same line numbers, for messages.
+        copy = Path(folder, path.name)
+        copy.write_text(_text_of(lines, path.parent), encoding="utf-8")
+        try:
+            project = read_requirements(copy)
+        except UnreadableFileError as error:
+            raise UnreadableFileError(
+                error.message.replace(str(copy), str(path)),
+                path=path if error.path == copy else error.path,
+                line=error.line,
+                package=error.package,
+                hint=error.hint,
+            ) from None
+    roots = (replace(root, path=str(path)) if root.path == str(copy) else root for root in project.roots)
+    return replace(project, roots=tuple(roots), files=(str(path),))
+
+
+def _text_of(lines: Iterable[tuple[int, str]], folder: Path) -> str:
+    """Return the text of a requirements file; paths of included files are completed with their folder."""
+    text: list[str] = []
+    for number, line in sorted(lines):
+        text += [""] * (number - 1 - len(text))
+        text.append(
+            _INCLUDED_PATH.sub(lambda match: f"{match[1]}{folder.absolute() / match[2]}", " ".join(line.split()))
+        )
+    return "\n".join(text) + "\n"
 
 
 @lru_cache(maxsize=8)

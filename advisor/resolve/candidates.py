@@ -19,6 +19,7 @@ from advisor.index.pages import ProjectPage
 from advisor.resolve.compatible_files import CompatibleFile, CompatibleFileReader
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem, admits
 from advisor.resolve.requirements_cache import RequirementsCache
+from knowledge.domain.errors import UnavailableError
 
 _UNBUILT = "sdist whose requirements are only known after a build of its metadata (`--build-sdists`)"
 
@@ -86,8 +87,17 @@ class IndexCandidates:
         self._client.prefetch(files=[c.file for c in pending if not self._requirements_cache.holds(c.file)])
         if self._advisories:
             self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in pending)
+        if self._problem.policy.build_sdists:
+            self._client.prefetch_builds(c.file for c in pending if self._is_unbuilt(c))
         for candidate in pending:
             self.dependencies(candidate)
+
+    def _is_unbuilt(self, candidate: Candidate) -> bool:
+        """Whether a candidate needs a build, as far as its metadata can be read."""
+        try:
+            return self.needs_build(candidate)
+        except (MetadataError, UnavailableError):
+            return False
 
     def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
         """Return a candidate's known vulnerabilities, or none if its index has no record."""
@@ -142,6 +152,8 @@ class IndexCandidates:
         roots = [root.requirement for root in self._problem.roots_of(name)]
         for candidate in self._load(name):
             if all(admits(requirement, candidate.version) for requirement in roots):
+                if self._problem.policy.build_sdists and self.needs_build(candidate):
+                    self._client.prefetch_builds([candidate.file])
                 for requirement in self._client.metadata(candidate.file).requires:
                     if self._problem.applies(requirement):
                         self._prefetch_later(canonicalize_name(requirement.name))

@@ -57,20 +57,36 @@ def find_conflict(
         start: Candidates to load first.
         effort: Work limit of each call of the solver.
     """
+    contradiction = find_contradiction(problem, source, limits=limits, start=start, effort=effort)
+    return None if contradiction is None else contradiction.conflict()
+
+
+def find_contradiction(
+    problem: ResolutionProblem,
+    source: CandidateSource,
+    *,
+    limits: Callable[[Candidates], Limits],
+    start: Sequence[Candidate] = (),
+    effort: Effort | None = None,
+) -> Contradiction | None:
+    """Return the contradiction of a problem that has no solution; none if it has one, or if the work limit was reached.
+
+    Args: see :func:`find_conflict`.
+    """
     effort = effort or Effort()
     encoding = Encoding(problem, source, limits, guarded=True)
     search = Search(problem, source, encoding, start)
     for _ in range(MAX_ITERATIONS):
         answer = encoding.model.solve(effort, assumptions=list(encoding.guards.values()))
         if answer.values is None:
-            return _Reduction(encoding, search, effort).conflict() if answer.impossible else None
+            return Contradiction(encoding, search, effort) if answer.impossible else None
         if search.refine(encoding.selected_candidates(answer)) is not None:
             return None
     return None
 
 
-class _Reduction:
-    """Reduces a set of contradicting facts to a minimal one."""
+class Contradiction:
+    """Facts that contradict each other, which are reduced to a minimal set."""
 
     def __init__(self, encoding: Encoding, search: Search, effort: Effort) -> None:
         self._encoding = encoding
@@ -80,6 +96,7 @@ class _Reduction:
         self._effort = effort
 
     def conflict(self) -> Conflict:
+        """Return a minimal set of facts that contradict each other."""
         roots = [fact for fact in self._guards if fact.root is not None]
         smallest = self._smallest(roots)
         others = [fact for fact in self._guards if fact.root is None]

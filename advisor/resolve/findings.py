@@ -111,8 +111,6 @@ def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFi
     for criterion, (missing, is_missing) in record_checks.items():
         count = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
         if count:
-            message = (
-                f"the index gives {missing} for {count} of {len(optimum.stack)} packages: `{criterion}` ignores them"
-            )
+            message = f"there is {missing} for {count} of {len(optimum.stack)} packages: `{criterion}` ignores them"
             findings.append(AdviceFinding(code="ADV108", severity="warning", message=message))
     return findings

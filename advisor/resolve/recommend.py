@@ -13,7 +13,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
 from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.conflict import describe_conflict, find_conflict, relax_requirement
+from advisor.resolve.conflict import describe_conflict, find_conflict, find_contradiction, relax_requirement
 from advisor.resolve.explain import explain_stack
 from advisor.resolve.findings import AdviceFinding, collect_findings
 from advisor.resolve.objectives import Criteria, ObjectiveName
@@ -24,6 +24,28 @@ from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.rules.engine import RuleBook
+
+_FIRST_ROUNDS = 500
+"""Rounds of the plain resolver after which the problem is checked for a contradiction."""
+
+
+class BuildsNeededError(NoStackError):
+    """Raised when there is a stack only if sdists are built.
+
+    Attributes:
+        packages: The sdists.
+    """
+
+    code = "builds-needed"
+
+    def __init__(self, packages: Sequence[Candidate]) -> None:
+        names = quoted([f"{c.name} {c.version}" for c in packages])
+        super().__init__(
+            f"there is no stack without a build: the requirements of {names} are only known after a build",
+            details=tuple(f"only an sdist of `{c.name}` {c.version} fits: {c.file.filename}" for c in packages),
+            hint="`--build-sdists` builds them, as pip and uv do without asking: this runs code of these packages here",
+        )
+        self.packages = tuple(packages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +138,13 @@ class ResolutionRequest:
         """Return how far a stack is behind the newest candidates, summed over its packages, in years."""
         return self.criteria.libyears(stack, self.source)
 
+    def is_contradictory(self) -> bool:
+        """Whether it is proven that there is no stack."""
+        contradiction = find_contradiction(
+            self.problem, self.source, limits=self.criteria.limits, start=self.baseline, effort=self.effort
+        )
+        return contradiction is not None
+
     def no_stack_error(self, *, baseline: bool) -> NoStackError:
         """Return the error that explains why there is no stack, with the cheapest change that allows one.
 
@@ -123,7 +152,7 @@ class ResolutionRequest:
             baseline: Whether the requirements alone, without the rules, have a solution.
         """
         if not baseline and (packages := _packages_to_build(self.source)):
-            return _needs_builds(packages)
+            return BuildsNeededError(packages)
         conflict = find_conflict(
             self.problem, self.source, limits=self.criteria.limits, start=self.baseline, effort=self.effort
         )
@@ -176,15 +205,6 @@ def _packages_to_build(source: IndexCandidates) -> tuple[Candidate, ...]:
     return tuple(candidate for candidate in stack if assumed.needs_build(candidate))
 
 
-def _needs_builds(candidates: Sequence[Candidate]) -> NoStackError:
-    names = quoted([f"{c.name} {c.version}" for c in candidates])
-    return NoStackError(
-        f"there is no stack without a build: the requirements of {names} are only known after a build",
-        details=tuple(f"only an sdist of `{c.name}` {c.version} fits: {c.file.filename}" for c in candidates),
-        hint="`--build-sdists` builds them, as pip and uv do: this runs code of these packages on this machine",
-    )
-
-
 def make_request(
     problem: ResolutionProblem,
     source: IndexCandidates,
@@ -210,7 +230,7 @@ def make_request(
         NoStackError: If a required package is not on any index, or no stack satisfies the requirements.
         UnavailableError: If the index cannot be read.
     """
-    _check_roots(problem, source)
+    check_roots(problem, source)
     direct = {root.name for root in problem.roots if not root.constraint}
 
     def with_baseline(baseline: tuple[Candidate, ...]) -> ResolutionRequest:
@@ -235,12 +255,19 @@ def make_request(
         )
 
     try:
+        return with_baseline(resolve_baseline(problem, source, max_rounds=_FIRST_ROUNDS))
+    except BaselineLimitError:
+        # The exact search finds a contradiction in seconds for which the plain resolver needs minutes.
+        request = with_baseline(())
+        if request.is_contradictory():
+            raise request.no_stack_error(baseline=False) from None
+    except NoStackError:
+        raise with_baseline(()).no_stack_error(baseline=False) from None
+    try:
         return with_baseline(resolve_baseline(problem, source))
     except BaselineLimitError:
         # The optimum does not need a baseline.
         return with_baseline(())
-    except NoStackError:
-        raise with_baseline(()).no_stack_error(baseline=False) from None
 
 
 def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | None = None) -> Advice:
@@ -285,7 +312,13 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
     )
 
 
-def _check_roots(problem: ResolutionProblem, source: IndexCandidates) -> None:
+def check_roots(problem: ResolutionProblem, source: IndexCandidates) -> None:
+    """Check that each package that the project requires has a version that the target can install.
+
+    Raises:
+        NoStackError: If one has none; the message contains the reason.
+        UnavailableError: If an index cannot be read.
+    """
     source.prefetch(root.name for root in problem.roots if not root.constraint)
     for root in problem.roots:
         if root.constraint or not problem.applies(root.requirement):

@@ -14,6 +14,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from advisor.index import archive, build, limits, transport
+from advisor.index.addresses import url_of_path
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
@@ -22,7 +23,7 @@ from advisor.index.limits import TooLargeError
 from advisor.index.metadata import header_of, parse_metadata
 from advisor.index.page import DistributionFile
 from advisor.index.pages import IndexAnswerError
-from advisor.index.transport import RangeError, url_of_path
+from advisor.index.transport import RangeError
 from knowledge.domain.errors import UnavailableError
 from tests.advisor.factories import build_client
 from tests.advisor.index_faults import send

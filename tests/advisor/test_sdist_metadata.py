@@ -100,6 +100,76 @@ def test_a_table_that_is_dynamic_or_malformed_changes_nothing(pyproject: str | N
     assert [str(r) for r in core.requires] == ["from-pkg-info"]
 
 
+POETRY = """
+[build-system]
+build-backend = "poetry.core.masonry.api"
+[tool.poetry]
+name = "A"
+[tool.poetry.dependencies]
+python = "^3.8"
+b = "^2.1"
+c = { version = ">=1", optional = true, extras = ["x"] }
+d = [{ version = "<2", python = "<3.10" }, { version = ">=2", python = ">=3.10" }]
+unused = { version = "*", optional = true }
+[tool.poetry.extras]
+More_Tests = ["c"]
+"""
+FLIT = """
+[build-system]
+build-backend = "flit_core.buildapi"
+[tool.flit.metadata]
+module = "A"
+requires-python = ">=3.8"
+requires = ["b>=2.1"]
+dev-requires = ["c"]
+[tool.flit.metadata.requires-extra]
+docs = ["d; python_version < '3.12'"]
+"""
+
+
+def test_requirements_in_the_tables_of_poetry_hold() -> None:
+    core = metadata(pyproject=POETRY)
+
+    assert not core.dynamic
+    assert str(core.requires_python) in (">=3.8,<4.0", "<4.0,>=3.8")
+    assert list(core.requires) == [
+        Requirement("b<3.0,>=2.1"),
+        Requirement('c[x]>=1; extra == "more-tests"'),
+        Requirement('d<2; python_version < "3.10"'),
+        Requirement('d>=2; python_version >= "3.10"'),
+    ]
+    assert core.extras == {"more-tests"}
+
+
+def test_requirements_in_the_table_of_flit_hold() -> None:
+    core = metadata(pyproject=FLIT)
+
+    assert not core.dynamic
+    assert str(core.requires_python) == ">=3.8"
+    assert list(core.requires) == [
+        Requirement("b>=2.1"),
+        Requirement('c; extra == "dev"'),
+        Requirement('d; python_version < "3.12" and extra == "docs"'),
+    ]
+
+
+@pytest.mark.parametrize(
+    "pyproject",
+    [
+        POETRY.replace("poetry.core", "other"),
+        POETRY.replace('name = "A"', 'name = "other"'),
+        POETRY.replace('"^2.1"', '{ git = "https://example.org/b" }'),
+        POETRY.replace('"^2.1"', '"^^"'),
+        POETRY.replace('"^2.1"', '"1 || 3"'),
+        POETRY.replace('"^2.1"', f'">=1{" " * 10_000}"'),
+        POETRY.replace('"^3.8"', '"~2.7 || ^3.8"'),
+        FLIT.replace('"b>=2.1"', '"b>=>2"'),
+    ],
+)
+def test_tables_of_other_backends_and_malformed_ones_need_a_build(pyproject: str) -> None:
+    assert metadata(pyproject=pyproject).dynamic
+
+
 @pytest.mark.parametrize("order", [("PKG-INFO", "pyproject.toml"), ("pyproject.toml", "PKG-INFO")])
 def test_both_files_of_a_zip_archive_are_found_in_any_order(
     index: PackageIndex, tmp_path: Path, order: tuple[str, str]

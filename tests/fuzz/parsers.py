@@ -24,12 +24,13 @@ from advisor.api.gate_session import read_project_policy
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import make_client
 from advisor.domain.target import Target, make_target
+from advisor.index.addresses import url_of_path
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.distributions import Distributions, MetadataError
 from advisor.index.page import DistributionFile
 from advisor.index.pages import Pages
-from advisor.index.transport import IndexResponse, Transport, url_of_path
+from advisor.index.transport import IndexResponse, Transport
 from advisor.profile.read import read_trace
 from advisor.profile.summary import workload_of
 from advisor.project.locks import read_lock

@@ -1,0 +1,91 @@
+"""The interpreter for which a project is resolved: one that the project supports and that has a stack."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from advisor.api.context import TargetContext
+    from advisor.index.client import IndexClient
+
+logger = logging.getLogger(__name__)
+
+_OLDEST = 6
+"""Minor version of the oldest CPython 3 that is tried."""
+_MOST_PATCHES = 30
+_MOST_ROUNDS = 500
+"""Limit of the search for a stack for one interpreter, in rounds of the plain resolver."""
+_SECONDS = 3.0
+"""Time after which no further interpreter is tried."""
+
+
+def supported_pythons(required: str | None) -> tuple[str, ...]:
+    """Return the released versions of CPython that a specifier admits, newest first, one for each minor version.
+
+    Args:
+        required: The specifier; none admits every version.
+    """
+    from packaging.specifiers import SpecifierSet
+
+    from advisor.domain.target import NEWEST_PYTHON
+
+    specifier = SpecifierSet(required or "")
+    versions = []
+    for minor in range(NEWEST_PYTHON - 1, _OLDEST - 1, -1):
+        patches = (f"3.{minor}.{patch}" for patch in range(_MOST_PATCHES))
+        admitted = next((text for text in patches if specifier.contains(text)), None)
+        if admitted is not None:
+            versions.append(admitted.removesuffix(".0"))
+    return tuple(versions)
+
+
+def with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
+    """Return a target with the newest of its interpreters for which a stack exists; unchanged if none is known to.
+
+    Args:
+        context: The target, whose `other_pythons` are tried in their order.
+        client: The package indexes.
+
+    Raises:
+        UnavailableError: If an index cannot be read.
+    """
+    choice = _first_with_stack(context, context.other_pythons, client)
+    return context if choice is None else context.with_python(choice)
+
+
+def find_other_python(context: TargetContext, client: IndexClient) -> str | None:
+    """Return another interpreter that the project supports and for which there is a stack, the nearest first.
+
+    None if there is none among those tried.
+
+    Raises:
+        UnavailableError: If an index cannot be read.
+    """
+    minor = context.target.python.minor
+    others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
+    nearest = sorted(others, key=lambda text: abs(int(text.split(".")[1]) - minor))
+    return _first_with_stack(context, nearest, client)
+
+
+def _first_with_stack(context: TargetContext, versions: Sequence[str], client: IndexClient) -> str | None:
+    """Return the first interpreter with a stack; none if there is none among those that the time limit admits."""
+    from advisor.resolve.baseline import NoStackError, resolve_baseline
+    from advisor.resolve.candidates import IndexCandidates
+    from advisor.resolve.recommend import check_roots
+
+    end = time.monotonic() + _SECONDS
+    for version in versions:
+        problem = context.with_python(version).problem
+        source = IndexCandidates(client, problem)
+        try:
+            check_roots(problem, source)
+            resolve_baseline(problem, source, max_rounds=_MOST_ROUNDS)
+        except NoStackError:
+            if time.monotonic() > end:
+                return None
+            continue
+        return version
+    return None

@@ -1,0 +1,221 @@
+"""A local copy of an advisory database in the OSV format, for answers without a network.
+
+Source of the format and of the evaluation of ranges: https://ossf.github.io/osv-schema/.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name, canonicalize_version
+from packaging.version import InvalidVersion, Version
+
+from advisor.index.limits import MIB, bytes_text
+from knowledge.domain.errors import InputError, UnavailableError
+
+ECOSYSTEM = "PyPI"
+_RECORD_BYTES = 16 * MIB
+_TABLES = """
+create table if not exists advisory (id text primary key, modified text not null);
+create table if not exists affected (id text not null, name text not null, body text not null);
+create index if not exists affected_name on affected (name);
+create index if not exists affected_id on affected (id);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvisoryImport:
+    """What an import changed.
+
+    Attributes:
+        stored: Advisories that were stored or replaced.
+        removed: Advisories that have been withdrawn and were removed.
+        skipped: Records without a package of the Python Package Index.
+    """
+
+    stored: int
+    removed: int
+    skipped: int
+
+
+class AdvisoryDatabase:
+    """Advisories by package, in one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._affected: dict[str, list[Mapping[str, Any]]] = {}
+
+    @property
+    def exists(self) -> bool:
+        """Whether a copy was imported."""
+        return self._path.is_file()
+
+    def vulnerabilities(self, name: str, version: Version) -> tuple[str, ...]:
+        """Return the identifiers of the advisories that affect a version of a package, sorted.
+
+        Of advisories that are aliases of each other, the first by identifier is returned.
+
+        Raises:
+            UnavailableError: If the copy cannot be read.
+        """
+        matching = [record for record in self._records(canonicalize_name(name)) if is_affected(record, version)]
+        known_names: set[str] = set()
+        identifiers = []
+        for record in sorted(matching, key=lambda record: str(record["id"])):
+            names = {record["id"], *record["aliases"]}
+            if not names & known_names:
+                identifiers.append(str(record["id"]))
+            known_names |= names
+        return tuple(identifiers)
+
+    def add(self, records: Iterable[tuple[str, Any]]) -> AdvisoryImport:
+        """Store records; one with the identifier of a stored one replaces it. Either all are stored, or none.
+
+        Args:
+            records: Where each record is from, for messages, and the record.
+
+        Raises:
+            InputError: If one is not a record in the OSV format.
+            UnavailableError: If the copy cannot be written.
+        """
+        counts = {"stored": 0, "removed": 0, "skipped": 0}
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.closing(sqlite3.connect(self._path)) as connection, connection:
+                connection.executescript(_TABLES)
+                connection.execute("begin")
+                for place, record in records:
+                    counts[_store(connection, record, place)] += 1
+        except (OSError, sqlite3.Error) as error:
+            raise UnavailableError(f"the advisories in `{self._path}` cannot be written: {error}") from None
+        return AdvisoryImport(**counts)
+
+    def count(self) -> int:
+        """Return the number of advisories.
+
+        Raises:
+            UnavailableError: If the copy cannot be read.
+        """
+        return int(self._select("select count(*) from advisory", ())[0][0])
+
+    def _records(self, name: str) -> list[Mapping[str, Any]]:
+        with self._lock:
+            if name not in self._affected:
+                rows = self._select("select body from affected where name = ?", (name,))
+                self._affected[name] = [json.loads(body) for (body,) in rows]
+            return self._affected[name]
+
+    def _select(self, statement: str, values: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        try:
+            with contextlib.closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)) as connection:
+                return connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise UnavailableError(
+                f"the advisories in `{self._path}` cannot be read: {error}",
+                hint="remove the file, and import the database again with `advisor knowledge import-advisories`",
+            ) from None
+
+
+def _store(connection: sqlite3.Connection, record: Any, place: str) -> str:
+    """Store one record, and return what was done."""
+    if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+        raise InputError(f"{place} is not a record in the OSV format: it has no `id`")
+    identifier = record["id"]
+    entries = list(_affected(record, place))
+    connection.execute("delete from affected where id = ?", (identifier,))
+    removed = connection.execute("delete from advisory where id = ?", (identifier,)).rowcount
+    if record.get("withdrawn"):
+        return "removed" if removed else "skipped"
+    if not entries:
+        return "skipped"
+    connection.execute("insert into advisory values (?, ?)", (identifier, str(record.get("modified", ""))))
+    for name, entry in entries:
+        connection.execute("insert into affected values (?, ?, ?)", (identifier, name, json.dumps(entry)))
+    return "stored"
+
+
+def _affected(record: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each affected package of the Python Package Index, with what decides whether a version is affected."""
+    try:
+        aliases = [str(alias) for alias in record.get("aliases") or ()]
+        for entry in record.get("affected") or ():
+            package = entry.get("package") or {}
+            if str(package.get("ecosystem", "")).partition(":")[0] != ECOSYSTEM:
+                continue
+            ranges = [r["events"] for r in entry.get("ranges") or () if r.get("type") in ("ECOSYSTEM", "SEMVER")]
+            versions = [canonicalize_version(str(text)) for text in entry.get("versions") or ()]
+            body = {"id": record["id"], "aliases": aliases, "ranges": ranges, "versions": versions}
+            yield canonicalize_name(str(package["name"])), body
+    except (AttributeError, KeyError, TypeError) as error:
+        raise InputError(f"{place} is not a record in the OSV format: {type(error).__name__} {error}") from None
+
+
+def is_affected(record: Mapping[str, Any], version: Version) -> bool:
+    """Whether an advisory affects a version: it is listed, or in one of the ranges."""
+    public = Version(version.public)
+    return canonicalize_version(public) in record["versions"] or any(_is_within(events, public) for events in record["ranges"])
+
+
+def _is_within(events: Iterable[Mapping[str, str]], version: Version) -> bool:
+    """Whether a version is in a range: the last event at or before it decides."""
+    changes: list[tuple[Version, int, bool]] = []
+    try:
+        for event in events:
+            for kind, text in event.items():
+                bound = Version("0.dev0" if text == "0" and kind == "introduced" else str(text))
+                if kind == "limit":
+                    if version >= bound:
+                        return False
+                elif kind == "last_affected":
+                    # It ends after the version, not at it.
+                    changes.append((bound, 1, False))
+                else:
+                    changes.append((bound, 0, kind == "introduced"))
+    except InvalidVersion:
+        return False
+    within = False
+    for bound, order, starts in sorted(changes, key=lambda change: change[:2]):
+        if version > bound or (version == bound and not order):
+            within = starts
+    return within
+
+
+def read_records(source: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the records of a JSON file, of a zip archive of JSON files, or of all JSON files below a directory.
+
+    Raises:
+        InputError: If a file cannot be read.
+    """
+    if source.is_dir():
+        for path in sorted(source.rglob("*.json")):
+            yield f"`{path}`", _parsed(path.read_bytes(), f"`{path}`")
+        return
+    try:
+        if not zipfile.is_zipfile(source):
+            yield f"`{source}`", _parsed(source.read_bytes(), f"`{source}`")
+            return
+        with zipfile.ZipFile(source) as archive:
+            for entry in archive.infolist():
+                if entry.filename.endswith(".json"):
+                    place = f"`{entry.filename}` in `{source}`"
+                    if entry.file_size > _RECORD_BYTES:
+                        raise InputError(f"{place} is larger than {bytes_text(_RECORD_BYTES)}")
+                    yield place, _parsed(archive.read(entry), place)
+    except (OSError, zipfile.BadZipFile, RuntimeError) as error:
+        raise InputError(f"`{source}` cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _parsed(content: bytes, place: str) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place} is not JSON: {error}") from None

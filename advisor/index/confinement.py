@@ -1,0 +1,142 @@
+"""Runs the programs of a build: without credentials, with limits, and without write access to other folders.
+
+Write access is taken away with `bwrap` or `unshare`, where one of them is installed and may be used. Time and memory
+are always limited.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from advisor.index.limits import BUILD_MEMORY_BYTES, BUILD_OUTPUT_BYTES, KIB
+
+_VARIABLES = (
+    *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "SOURCE_DATE_EPOCH"),
+    *("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CUDA_HOME", "CUDA_PATH"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+)
+"""Environment variables that a build sees; others may contain credentials."""
+
+# Arguments: number of writable folders, these folders, the program with its arguments. Every other file system becomes
+# read-only; options that an unprivileged user may not change (nosuid, ...) are repeated.
+_READ_ONLY = r"""
+mount --make-rprivate / || exit 97
+count=$1; shift; writable='|'
+while [ "$count" -gt 0 ]; do
+    mount --bind "$1" "$1" || exit 97
+    writable="$writable$1|"; shift; count=$((count - 1))
+done
+while read -r _ _ _ _ point options _; do
+    case "$point/" in /proc/*|/sys/*) continue;; esac
+    case "$writable" in *"|$point|"*) continue;; esac
+    mount -o "remount,bind,ro${options#r[ow]}" "$point" 2>/dev/null || exit 97
+done < /proc/self/mountinfo
+# The working directory is still on the file system below the writable folder.
+cd "$PWD" || exit 97
+exec "$@"
+"""
+# A shell sets the limit, because running Python code between `fork` and `exec` is not safe in a program with threads.
+_LIMITED = 'ulimit -v "$1" 2>/dev/null; shift; exec "$@"'
+
+Confinement = Literal["bwrap", "unshare", "none"]
+
+
+def run_confined(
+    command: Sequence[str],
+    *,
+    directory: Path,
+    writable: Sequence[Path],
+    home: Path,
+    variables: Mapping[str, str] | None = None,
+    seconds: float,
+) -> None:
+    """Run a program that may write only to some folders, where this can be enforced.
+
+    Args:
+        command: The program and its arguments.
+        directory: Working directory.
+        writable: Folders that the program may change.
+        home: Empty folder that is its home directory and holds its temporary files; one of ``writable``.
+        variables: Further environment variables.
+        seconds: Time limit.
+
+    Raises:
+        subprocess.CalledProcessError: If it fails; its output is the last part of what it printed.
+        subprocess.TimeoutExpired: If it exceeds the time limit.
+        OSError: If it cannot be started.
+    """
+    inherited = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    environment = {**inherited, **(variables or {}), "HOME": str(home), "TMPDIR": str(home), "PYTHONNOUSERSITE": "1"}
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [*_prefix(writable), *command],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout=seconds)
+        finally:
+            _kill(process)
+        if status:
+            raise subprocess.CalledProcessError(status, list(command), output=_end_of(output))
+
+
+@cache
+def confinement() -> Confinement:
+    """Return the program that takes away write access to other folders on this machine; `none` if there is none."""
+    with tempfile.TemporaryDirectory(prefix="seshat-try-") as folder:
+        for kind in ("bwrap", "unshare"):
+            command = [*_confined(kind, [Path(folder)]), "true"]
+            if shutil.which(command[0]) is None:
+                continue
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                if subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0:
+                    return kind
+    return "none"
+
+
+def _prefix(writable: Sequence[Path]) -> list[str]:
+    limit = ["sh", "-c", _LIMITED, "sh", str(BUILD_MEMORY_BYTES // KIB)] if shutil.which("sh") else []
+    return [*_confined(confinement(), [path.resolve() for path in writable]), *limit]
+
+
+def _confined(kind: str, writable: Sequence[Path]) -> list[str]:
+    folders = list(map(str, writable))
+    if kind == "bwrap":
+        binds = [word for folder in folders for word in ("--bind", folder, folder)]
+        return ["bwrap", "--die-with-parent", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev", *binds, "--"]
+    if kind == "unshare":
+        namespaces = ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
+        # Without capabilities, the program cannot undo the read-only mounts.
+        weaken = ["setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"]
+        return ["unshare", *namespaces, "--", "sh", "-c", _READ_ONLY, "sh", str(len(folders)), *folders, *weaken]
+    return []
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and the processes that it started, and wait for its end."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
+
+
+def _end_of(output: BinaryIO) -> bytes:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - BUILD_OUTPUT_BYTES))
+    return output.read()

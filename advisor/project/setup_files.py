@@ -1,0 +1,232 @@
+"""Reads `setup.cfg` and `setup.py` without running them.
+
+Sources of the keys: https://setuptools.pypa.io/en/latest/references/keywords.html and
+https://setuptools.pypa.io/en/latest/userguide/declarative_config.html. Values in `setup.cfg` replace those in
+`setup.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier
+from packaging.utils import canonicalize_name
+
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.words import quoted
+from advisor.project.interface import ProjectRequirements, line_of, parse_requirement
+from advisor.project.requirements import read_requirements
+from advisor.project.static_values import NotStaticError, StaticModule
+from advisor.project.text_file import read_text
+from knowledge.domain.errors import InputError
+from knowledge.domain.requirements import specifiers_from
+
+_MOST_CHARACTERS = 1_000_000
+_KEYS = ("install_requires", "extras_require", "python_requires")
+
+
+@dataclass(kw_only=True)
+class _SetupValues:
+    """What the setup files of a project state.
+
+    Attributes:
+        path: The file with the requirements.
+        text: Its content, for line numbers.
+        requires: Requirements; none if no file states any.
+        extras: Requirements of each extra.
+        python: Specifier of the interpreter, or none.
+        files: Requirements files that are read for the requirements.
+        computed: Keys of `setup.py` whose values are known only when it runs.
+    """
+
+    path: Path
+    text: str = ""
+    requires: Any = None
+    extras: Any = field(default_factory=dict)
+    python: str | None = None
+    files: tuple[Path, ...] = ()
+    computed: tuple[str, ...] = ()
+
+
+def has_setup_files(directory: Path) -> bool:
+    """Whether a project has a `setup.py`, or a `setup.cfg` with requirements."""
+    return (directory / "setup.py").is_file() or "install_requires" in _options(directory / "setup.cfg")
+
+
+def read_setup_files(directory: Path, *, extras: Iterable[str] = ()) -> ProjectRequirements:
+    """Read the requirements in `setup.cfg` and `setup.py`.
+
+    A list that `setup.py` computes is read from the one requirements file that it mentions for it.
+
+    Args:
+        directory: The directory of the project.
+        extras: Extras of the project to include.
+
+    Raises:
+        InputError: If a file cannot be read, or the requirements are known only after a build.
+    """
+    values = _declared(directory) or _programmed(directory / "setup.py")
+    if values.requires is None and not values.files and "install_requires" in values.computed:
+        raise InputError(
+            f"`{values.path}` computes its `install_requires`, so that they are known only after a build",
+            hint="pass the file that lists them with `--requirements FILE`",
+        )
+    roots = [*_roots(values, _lines(values.requires)), *_extra_roots(values, extras)]
+    project = ProjectRequirements(
+        roots=tuple(roots), requires_python=_python(values), files=(str(values.path),), skipped=_messages(values)
+    )
+    for file in values.files:
+        part = read_requirements(file)
+        project = replace(
+            part,
+            roots=(*project.roots, *part.roots),
+            requires_python=project.requires_python,
+            files=(*project.files, *part.files),
+            skipped=project.skipped,
+        )
+    return project
+
+
+def _declared(directory: Path) -> _SetupValues | None:
+    """Return the values in `setup.cfg`; none if it has no requirements."""
+    path = directory / "setup.cfg"
+    options = _options(path)
+    if "install_requires" not in options:
+        return None
+    text = options["install_requires"].strip()
+    files = tuple(
+        directory / name.strip() for name in text.removeprefix("file:").split(",") if text.startswith("file:")
+    )
+    return _SetupValues(
+        path=path,
+        text=read_text(path),
+        requires=None if files else text,
+        extras=_section(path, "options.extras_require"),
+        python=options.get("python_requires"),
+        files=files,
+    )
+
+
+def _programmed(path: Path) -> _SetupValues:
+    """Return the values in `setup.py`.
+
+    Raises:
+        InputError: If it is not a Python file that calls `setup` once.
+    """
+    text = read_text(path)
+    if len(text) > _MOST_CHARACTERS:
+        raise InputError(f"`{path}` cannot be read: it is longer than {_MOST_CHARACTERS} characters")
+    try:
+        module = StaticModule(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise InputError(f"`{path}` is not valid Python: {error}") from None
+    calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call) and _is_setup(node.func)]
+    if len(calls) != 1:
+        raise InputError(
+            f"`{path}` calls `setup` {len(calls)} times, so that its requirements are known only after a build",
+            hint="pass the file that lists them with `--requirements FILE`",
+        )
+    values: dict[str, Any] = {}
+    computed: list[str] = []
+    files: tuple[Path, ...] = ()
+    for keyword in calls[0].keywords:
+        try:
+            if keyword.arg is None:
+                values |= {key: value for key, value in module.value(keyword.value).items() if key in _KEYS}
+            elif keyword.arg in _KEYS:
+                values[keyword.arg] = module.value(keyword.value)
+        except (NotStaticError, AttributeError):
+            computed.append(keyword.arg or "install_requires")
+            if keyword.arg == "install_requires":
+                files = _mentioned_files(path.parent, module, keyword.value)
+    return _SetupValues(
+        path=path,
+        text=text,
+        requires=values.get("install_requires"),
+        extras=values.get("extras_require", {}),
+        python=values.get("python_requires"),
+        files=files if len(files) == 1 else (),
+        computed=tuple(computed),
+    )
+
+
+def _is_setup(function: ast.expr) -> bool:
+    return (isinstance(function, ast.Name) and function.id == "setup") or (
+        isinstance(function, ast.Attribute) and function.attr == "setup"
+    )
+
+
+def _mentioned_files(directory: Path, module: StaticModule, node: ast.expr) -> tuple[Path, ...]:
+    """Return the requirements files whose names are in the code that computes a value."""
+    names = {text for text in module.texts_behind(node) if text.endswith((".txt", ".in")) and "\n" not in text}
+    inside = (directory / name for name in sorted(names) if not name.startswith("/") and ".." not in name)
+    return tuple(dict.fromkeys(path for path in inside if path.is_file()))
+
+
+def _messages(values: _SetupValues) -> tuple[str, ...]:
+    name = values.path.name
+    messages = []
+    if values.files and values.computed:
+        messages.append(f"`{name}` computes `install_requires`: `{values.files[0].name}`, which it mentions, was read")
+    if "python_requires" in values.computed:
+        messages.append(f"`{name}` computes `python_requires`: every Python was accepted")
+    return tuple(messages)
+
+
+def _extra_roots(values: _SetupValues, extras: Iterable[str]) -> Iterable[RootRequirement]:
+    selected = [canonicalize_name(extra) for extra in extras]
+    if selected and "extras_require" in values.computed:
+        raise InputError(
+            f"`{values.path}` computes its `extras_require`, so that its extras are known only after a build",
+            hint="pass the file that lists the requirements of the extra with `--requirements FILE`",
+        )
+    by_name: Mapping[str, Any] = {}
+    if isinstance(values.extras, Mapping):
+        by_name = {canonicalize_name(str(name)): lines for name, lines in values.extras.items()}
+    for extra in selected:
+        if extra not in by_name:
+            available = quoted(sorted(by_name)) if by_name else "none"
+            raise InputError(f"`{values.path}` has no extra `{extra}`", hint=f"it has {available}")
+        yield from _roots(values, _lines(by_name[extra]))
+
+
+def _roots(values: _SetupValues, lines: Iterable[str]) -> Iterable[RootRequirement]:
+    for line in lines:
+        origin = line_of(values.path, values.text, line) or values.path.name
+        yield RootRequirement(requirement=parse_requirement(line, origin), origin=origin, path=str(values.path))
+
+
+def _lines(value: Any) -> list[str]:
+    """Return requirements, which setup files list or write on one line each; comments are left out."""
+    lines = value.splitlines() if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
+    stripped = (str(line).partition(" #")[0].strip() for line in lines)
+    return [line for line in stripped if line and not line.startswith("#")]
+
+
+def _python(values: _SetupValues) -> str | None:
+    if not values.python:
+        return None
+    try:
+        return str(specifiers_from(values.python))
+    except InvalidSpecifier:
+        raise InputError(f"`{values.path}`: `python_requires` `{values.python}` is not a version specifier") from None
+
+
+def _options(path: Path) -> Mapping[str, str]:
+    return _section(path, "options")
+
+
+def _section(path: Path, name: str) -> Mapping[str, str]:
+    """Return a section of a `setup.cfg`; nothing if there is no such section or no such file."""
+    parser = configparser.ConfigParser(interpolation=None)
+    if path.is_file():
+        try:
+            parser.read_string(read_text(path))
+        except configparser.Error as error:
+            raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from None
+    return dict(parser[name]) if name in parser else {}

@@ -1,0 +1,181 @@
+"""Values in Python source code that are known without running it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+_MOST_DEPTH = 50
+_MOST_ITEMS = 100_000
+_MUTATORS = frozenset(
+    {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "sort", "reverse", "add"}
+)
+_TEXT_METHODS = frozenset({"split", "splitlines", "strip", "lstrip", "rstrip", "lower", "upper"})
+
+
+class NotStaticError(ValueError):
+    """Raised for a value that is known only when the code runs."""
+
+
+class StaticModule:
+    """The top level of a Python file.
+
+    A name has a value if it is bound once, at the top level, to an expression of literals and such names, and if no
+    statement changes its value.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self._bound: dict[str, list[ast.expr]] = {}
+        self._top = {target.id: value for statement in tree.body for target, value in _bindings(statement)}
+        self._functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        self._changed: set[str] = set()
+        for node in ast.walk(tree):
+            self._record(node)
+
+    def value(self, node: ast.expr) -> Any:
+        """Return the value of an expression.
+
+        Raises:
+            NotStaticError: If it is known only when the code runs.
+        """
+        try:
+            value = self._value(node, 0)
+        except (TypeError, KeyError, IndexError, ValueError, MemoryError) as error:
+            raise NotStaticError(str(error)) from None
+        return value
+
+    def texts_behind(self, node: ast.expr) -> Iterator[str]:
+        """Yield the texts in an expression, in the functions that it calls, and in the values of its names.
+
+        The texts of one call are also joined with `/`, as `os.path.join` does.
+        """
+        pending: list[ast.AST] = [node]
+        visited: set[str] = set()
+        while pending:
+            for part in ast.walk(pending.pop()):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
+                elif isinstance(part, ast.Call):
+                    yield "/".join(
+                        a.value for a in part.args if isinstance(a, ast.Constant) and isinstance(a.value, str)
+                    )
+                elif isinstance(part, ast.Name) and part.id not in visited:
+                    visited.add(part.id)
+                    pending += self._bound.get(part.id, ())
+                    pending += [self._functions[part.id]] if part.id in self._functions else []
+
+    def _record(self, node: ast.AST) -> None:
+        """Record which names a node binds or changes."""
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            for name, value in _bindings(node):
+                self._bound.setdefault(name.id, []).append(value)
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if not isinstance(target, ast.Name):
+                    self._changed |= {name.id for name in ast.walk(target) if isinstance(name, ast.Name)}
+        elif isinstance(node, (ast.AugAssign, ast.For, ast.comprehension)):
+            self._changed |= {name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)}
+            if isinstance(node, (ast.For, ast.AugAssign)) and isinstance(node.target, ast.Name):
+                source = node.iter if isinstance(node, ast.For) else node.value
+                self._bound.setdefault(node.target.id, []).append(source)
+        elif isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
+            self._bound.setdefault(node.optional_vars.id, []).append(node.context_expr)
+            self._changed.add(node.optional_vars.id)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            self._changed |= set(node.names)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            self._changed.add(node.name)
+        elif isinstance(node, ast.Delete):
+            self._changed |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+        elif isinstance(node, ast.NamedExpr):
+            self._changed.add(node.target.id)
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _MUTATORS
+            and (names := [name.id for name in ast.walk(node.func.value) if isinstance(name, ast.Name)])
+        ):
+            self._changed |= set(names)
+
+    def _value(self, node: ast.expr, depth: int) -> Any:
+        if depth > _MOST_DEPTH:
+            raise NotStaticError("too deeply nested")
+
+        def value(part: ast.expr) -> Any:
+            return self._value(part, depth + 1)
+
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.List() | ast.Tuple() | ast.Set():
+                return self._items(node.elts, depth)
+            case ast.Dict():
+                return self._table(node, depth)
+            case ast.Name() if node.id in self._top and len(self._bound[node.id]) == 1 and node.id not in self._changed:
+                return value(self._top[node.id])
+            case ast.BinOp(op=ast.Add()):
+                return _bounded(value(node.left) + value(node.right))
+            case ast.Subscript():
+                return value(node.value)[value(node.slice)]
+            case ast.JoinedStr():
+                return "".join(map(str, map(value, node.values)))
+            case ast.FormattedValue(format_spec=None):
+                return value(node.value)
+            case ast.Call(func=ast.Name(id="list" | "sorted" | "dict" as kind)) if kind not in self._changed:
+                return self._constructed(kind, node, depth)
+            case ast.Call(func=ast.Attribute(attr=method)) if method in _TEXT_METHODS and not node.keywords:
+                text = value(node.func.value)  # type: ignore[attr-defined]
+                if isinstance(text, str):
+                    return getattr(text, method)(*map(value, node.args))
+        raise NotStaticError(f"line {getattr(node, 'lineno', 0)}")
+
+    def _items(self, nodes: list[ast.expr], depth: int) -> list[Any]:
+        items: list[Any] = []
+        for node in nodes:
+            is_starred = isinstance(node, ast.Starred)
+            item = self._value(node.value if isinstance(node, ast.Starred) else node, depth + 1)
+            items += item if is_starred else [item]
+        _bounded(items)
+        return items
+
+    def _table(self, node: ast.Dict, depth: int) -> dict[Any, Any]:
+        table: dict[Any, Any] = {}
+        for key, item in zip(node.keys, node.values, strict=True):
+            value = self._value(item, depth + 1)
+            table |= value if key is None else {self._value(key, depth + 1): value}
+        return table
+
+    def _constructed(self, kind: str, node: ast.Call, depth: int) -> Any:
+        """Return the value of a call of `list`, `sorted` or `dict`."""
+        values = self._items(node.args, depth)
+        if kind == "dict":
+            table = dict(*values)
+            for keyword in node.keywords:
+                value = self._value(keyword.value, depth + 1)
+                table |= value if keyword.arg is None else {keyword.arg: value}
+            return table
+        if node.keywords:
+            raise NotStaticError(f"line {node.lineno}")
+        return list(*values) if kind == "list" else sorted(*values)
+
+
+def _bindings(statement: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
+    """Return the names that an assignment binds directly, each with the expression of its value."""
+    match statement:
+        case ast.Assign():
+            return [(target, statement.value) for target in statement.targets if isinstance(target, ast.Name)]
+        case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
+            return [(target, value)]
+    return []
+
+
+def _bounded(value: Any) -> Any:
+    """Return a value that is not too long: sums of sums grow exponentially with the length of the code.
+
+    Raises:
+        NotStaticError: If it is.
+    """
+    if isinstance(value, (list, str)) and len(value) > _MOST_ITEMS:
+        raise NotStaticError("too long")
+    return value

@@ -1,0 +1,66 @@
+"""Reads text files of a project in the encodings that editors write."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+from typing import Any
+
+from advisor.project.read_errors import MAX_BYTES, UnreadableFileError, check_size
+from knowledge.domain.errors import InputError
+from knowledge.domain.toml import parse_toml
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def decode(content: bytes) -> str:
+    """Return the text of a file: as its byte order mark says, else UTF-8, else Latin-1.
+
+    Raises:
+        ValueError: If its content is not valid in the encoding of its byte order mark.
+    """
+    for mark, encoding in _MARKS:
+        if content.startswith(mark):
+            return content.decode(encoding)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file, in which each line ends with a line feed.
+
+    Raises:
+        InputError: If it cannot be read, or is larger than 16 MiB.
+    """
+    try:
+        check_size(path)
+        if not path.is_file():
+            raise InputError(f"`{path}` cannot be read: it is not a regular file")
+        with path.open("rb") as file:
+            text = decode(file.read(MAX_BYTES + 1))
+    except OSError as error:
+        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UnreadableFileError(f"`{path}` cannot be read: {error}", path=path) from None
+    return text.replace("\r\n", "\n")
+
+
+def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text of a TOML file and its content.
+
+    Raises:
+        InputError: If it cannot be read or is not TOML.
+    """
+    text = read_text(path)
+    try:
+        return text, parse_toml(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"`{path}` is not valid TOML: {error}") from None

@@ -1,0 +1,182 @@
+"""Builds of the metadata of sdists, with real build backends in the sdist."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import typer
+from packaging.version import Version
+
+from advisor.cli import consent
+from advisor.cli.option_groups import ProjectOptions
+from advisor.index import build, confinement
+from advisor.index.build_environment import BuildError
+from advisor.index.metadata import header_of, parse_metadata
+from advisor.index.page import DistributionFile
+from advisor.resolve.problem import Candidate, CandidatePolicy
+from advisor.resolve.recommend import BuildsNeededError
+from tests.advisor.factories import build_problem, recommend_stack
+from tests.package_index import PackageIndex
+
+BACKEND = """
+import os, sys
+def prepare_metadata_for_build_wheel(directory, config_settings=None):
+    requires = []
+    {code}
+    folder = os.path.join(directory, "a-1.0.dist-info")
+    os.mkdir(folder)
+    with open(os.path.join(folder, "METADATA"), "w") as file:
+        file.write("Metadata-Version: 2.1\\nName: a\\nVersion: 1.0\\n")
+        file.writelines(f"Requires-Dist: {{name}}\\n" for name in requires)
+    return "a-1.0.dist-info"
+def build_wheel(*_, **__):
+    raise SystemExit("not needed")
+"""
+PYPROJECT = '[build-system]\nrequires = [{requires}]\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+
+
+def sdist(code: str = "pass", *, version: str = "1.0", requires: str = "") -> bytes:
+    """Return an sdist whose backend runs some code and then writes metadata with the names in `requires`."""
+    backend = BACKEND.format(code=code.replace("\n", "\n    ")).replace("a-1.0", f"a-{version}")
+    files = {
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: a\nVersion: {version}\n",
+        "pyproject.toml": PYPROJECT.format(requires=requires),
+        "backend.py": backend.replace("Version: 1.0", f"Version: {version}"),
+    }
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"a-{version}/{name}")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return content.getvalue()
+
+
+def requirements_of(content: bytes) -> list[str]:
+    metadata = parse_metadata(header_of(build.build_metadata(io.BytesIO(content), "a-1.0.tar.gz")))
+    return [str(requirement) for requirement in metadata.requires]
+
+
+def test_requirements_come_from_the_build_backend() -> None:
+    assert requirements_of(sdist("requires.append('b>=2')")) == ["b>=2"]
+
+
+def test_a_build_sees_no_credentials_and_an_empty_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PIP_INDEX_URL", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "NETRC"):
+        monkeypatch.setenv(name, "secret")
+    code = """values = [v for v in os.environ.values() if "secret" in v]
+requires.append(f"seen-{len(values)}")
+requires.append(f"files-{len(os.listdir(os.path.expanduser('~')))}")"""
+
+    assert requirements_of(sdist(code)) == ["seen-0", "files-0"]
+
+
+@pytest.mark.skipif(confinement.confinement() == "none", reason="neither bwrap nor unshare may be used on this machine")
+def test_a_build_cannot_write_outside_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "present").write_text("old")
+    paths = [str(path) for path in (tmp_path / "new", tmp_path / "present", Path.home() / "new-file")]
+    code = f"""for path in {paths}:
+    try:
+        open(path, "w")
+        requires.append("written")
+    except OSError:
+        requires.append("refused")
+os.system("mount -o remount,bind,rw / 2>/dev/null")
+try:
+    open({str(tmp_path / "new")!r}, "w")
+    requires.append("written")
+except OSError:
+    requires.append("refused")
+open("inside", "w")"""
+
+    assert requirements_of(sdist(code)) == ["refused"] * 4
+    assert [path.name for path in tmp_path.iterdir()] == ["present"]
+
+
+def test_a_build_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "BUILD_SECONDS", 2)
+
+    with pytest.raises(BuildError, match="it took more than 2 seconds"):
+        requirements_of(sdist("import time; time.sleep(600)"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces the limit")
+def test_a_build_has_a_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confinement, "BUILD_MEMORY_BYTES", 2**30)
+
+    with pytest.raises(BuildError, match="MemoryError"):
+        requirements_of(sdist("x = bytearray(2**31)"))
+
+
+def test_the_error_of_a_build_is_the_last_line_of_its_output() -> None:
+    with pytest.raises(BuildError, match=r"building the metadata of `a-1.0.tar.gz` failed: RuntimeError: no compiler"):
+        requirements_of(sdist("raise RuntimeError('no compiler')"))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "message"),
+    [
+        ("--index-url=https://example.org", "is malformed"),
+        ("b @ https://example.org/b-1.tar.gz", "is an address"),
+        ("b>=>2", "is malformed"),
+    ],
+)
+def test_build_requirements_are_packages_of_an_index(requirement: str, message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        requirements_of(sdist(requires=f'"{requirement}"'))
+
+
+def test_a_failed_build_excludes_the_version_with_its_reason(index: PackageIndex, tmp_path: Path) -> None:
+    index.add_file("a", "a-1.0.tar.gz", sdist("requires.append('b')"))
+    index.add_file("a", "a-2.0.tar.gz", sdist("raise RuntimeError('no compiler')", version="2.0"))
+    index.add("b", "1.0")
+
+    advice, source = recommend_stack(index, tmp_path, build_problem("a", policy=CandidatePolicy(build_sdists=True)))
+
+    assert [(c.name, str(c.version)) for c in advice.optimum.stack] == [("a", "1.0"), ("b", "1.0")]
+    assert any("no compiler" in skipped.reason for skipped in source.skipped())
+
+
+def needs_builds() -> BuildsNeededError:
+    file = DistributionFile(filename="a-1.0.tar.gz", url="https://example.org/a-1.0.tar.gz", index="")
+    root = build_problem("a").roots[0]
+    return BuildsNeededError([Candidate(name=root.name, version=Version("1.0"), file=file)])
+
+
+@pytest.mark.parametrize(("answer", "runs"), [(True, [False, True]), (False, [False])])
+def test_a_terminal_asks_once_and_lists_the_packages(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: bool, runs: list[bool]
+) -> None:
+    started: list[bool] = []
+
+    def run(options: ProjectOptions) -> None:
+        started.append(options.build_sdists)
+        if not options.build_sdists:
+            raise needs_builds()
+
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: answer)
+
+    if answer:
+        consent.with_consent(run, ProjectOptions())
+    else:
+        with pytest.raises(BuildsNeededError):
+            consent.with_consent(run, ProjectOptions())
+
+    assert started == runs
+    assert "a 1.0 (a-1.0.tar.gz)" in capsys.readouterr().err
+
+
+def test_nobody_is_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: pytest.fail("asked"))
+
+    def run(_: ProjectOptions) -> None:
+        raise needs_builds()
+
+    with pytest.raises(BuildsNeededError):
+        consent.with_consent(run, ProjectOptions())
