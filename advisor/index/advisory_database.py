@@ -162,7 +162,9 @@ def _affected(record: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict
 def is_affected(record: Mapping[str, Any], version: Version) -> bool:
     """Whether an advisory affects a version: it is listed, or in one of the ranges."""
     public = Version(version.public)
-    return canonicalize_version(public) in record["versions"] or any(_is_within(events, public) for events in record["ranges"])
+    return canonicalize_version(public) in record["versions"] or any(
+        _is_within(events, public) for events in record["ranges"]
+    )
 
 
 def _is_within(events: Iterable[Mapping[str, str]], version: Version) -> bool:

@@ -23,7 +23,6 @@ from knowledge.domain.errors import InputError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
-
 TIME = "2026-02-01T00:00:00Z"
 
 
@@ -79,9 +78,7 @@ def test_aliases_count_once(tmp_path: Path) -> None:
 def test_later_records_replace_and_withdraw_earlier_ones(tmp_path: Path) -> None:
     base = database(tmp_path, record("X-1"), record("X-2"))
 
-    changed = base.add(
-        [("1", record("X-1", affected=[])), ("2", record("X-2") | {"withdrawn": TIME})]
-    )
+    changed = base.add([("1", record("X-1", affected=[])), ("2", record("X-2") | {"withdrawn": TIME})])
 
     assert (changed.stored, changed.removed, changed.skipped) == (0, 1, 1)
     assert AdvisoryDatabase(tmp_path / "advisories.sqlite").count() == 0

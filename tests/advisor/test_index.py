@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.index import transport
+from advisor.index import failures
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
@@ -21,7 +21,7 @@ A = canonicalize_name("a")
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr(failures, "BACKOFF_SECONDS", 0.001)
 
 
 def test_json_and_html_pages_give_the_same_files(tmp_path: Path) -> None:

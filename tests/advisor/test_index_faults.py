@@ -22,7 +22,7 @@ import pytest
 import requests
 from packaging.utils import canonicalize_name
 
-from advisor.index import deadline, transport
+from advisor.index import deadline, failures
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
@@ -58,7 +58,7 @@ CASES = [(row, place) for row in ROWS for place in PLACES if place in row.outcom
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait between retries, and do not ask a name server."""
-    monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 0.001)
+    monkeypatch.setattr(failures, "RETRY_AFTER_SECONDS", 0.001)
     resolve = socket.getaddrinfo
 
     def resolve_except_invalid(host: str, *arguments: object, **options: object) -> object:

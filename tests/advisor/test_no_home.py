@@ -58,7 +58,7 @@ def run(index: PackageIndex, tmp_path: Path) -> Run:
             capture_output=True,
             text=True,
             cwd=folder,
-            env={**variables, **own, "TMPDIR": str(scratch)},
+            env={**variables, **own, "TMPDIR": str(scratch), "ADVISOR_ADVISORIES": "off"},
             timeout=300,
         )
 
