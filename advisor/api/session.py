@@ -117,9 +117,12 @@ class AdviceSession:
         """Add the name of an interpreter for which there is a stack to the error that there is none."""
         from advisor.api.interpreters import find_other_python
         from advisor.resolve.baseline import NoStackError
+        from advisor.resolve.recommend import BuildsNeededError
 
         try:
             yield
+        except BuildsNeededError:
+            raise
         except NoStackError as error:
             if other := find_other_python(self.context, self.client):
                 hint = f"there is a stack for Python {other}: `--python {other}`"

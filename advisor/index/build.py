@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tarfile
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -53,8 +54,12 @@ def build_tree_metadata(source: Path, name: str, folder: Path) -> str:
     """
     with needs_extra("sdists", "`--build-sdists`"):
         from build import BuildBackendException, BuildException
+        import pyproject_hooks
         from pyproject_hooks import BackendUnavailable
 
+    if category := getattr(pyproject_hooks, "BuildBackendWarning", None):
+        # They are for the authors of the package.
+        warnings.filterwarnings("ignore", category=category)
     try:
         return _built_metadata(source, folder)
     except BuildError as error:

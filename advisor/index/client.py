@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from packaging.utils import NormalizedName
@@ -175,12 +176,12 @@ class IndexClient:
         """
         return tuple(file for page in self.pages(project) for file in page.read(selector).files)
 
-    @property
+    @cached_property
     def _local(self) -> tuple[str, ...]:
         """Indexes that are directories of this machine."""
         return tuple(base for base in self.configuration.extra if index_directory(base) is not None)
 
-    @property
+    @cached_property
     def _remote(self) -> tuple[str, ...]:
         """Further indexes, then the default one, in the same order as uv."""
         default = self.configuration.default

@@ -97,6 +97,12 @@ open("inside", "w")"""
     assert [path.name for path in tmp_path.iterdir()] == ["present"]
 
 
+def test_warnings_for_the_authors_of_a_package_are_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    requirements_of(sdist("import warnings; warnings.warn('deprecated here')"))
+
+    assert "deprecated here" not in capfd.readouterr().err
+
+
 def test_a_build_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "BUILD_SECONDS", 2)
 
