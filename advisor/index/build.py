@@ -53,8 +53,8 @@ def build_tree_metadata(source: Path, name: str, folder: Path) -> str:
         BuildError: If the backend fails or generates no metadata.
     """
     with needs_extra("sdists", "`--build-sdists`"):
-        from build import BuildBackendException, BuildException
         import pyproject_hooks
+        from build import BuildBackendException, BuildException
         from pyproject_hooks import BackendUnavailable
 
     if category := getattr(pyproject_hooks, "BuildBackendWarning", None):
