@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from advisor.api.context import TargetContext
     from advisor.index.client import IndexClient
-
-logger = logging.getLogger(__name__)
 
 _OLDEST = 6
 """Minor version of the oldest CPython 3 that is tried."""
@@ -59,15 +56,18 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
 def find_other_python(context: TargetContext, client: IndexClient) -> str | None:
     """Return another interpreter that the project supports and for which there is a stack, the nearest first.
 
-    None if there is none among those tried.
-
-    Raises:
-        UnavailableError: If an index cannot be read.
+    None if there is none among those tried, or an index cannot be read.
     """
+    from knowledge.domain.errors import UnavailableError
+
     minor = context.target.python.minor
     others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
     nearest = sorted(others, key=lambda text: abs(int(text.split(".")[1]) - minor))
-    return _first_with_stack(context, nearest, client)
+    try:
+        return _first_with_stack(context, nearest, client)
+    except UnavailableError:
+        # The error that there is no stack is more important; offline, other interpreters are rarely in the cache.
+        return None
 
 
 def _first_with_stack(context: TargetContext, versions: Sequence[str], client: IndexClient) -> str | None:

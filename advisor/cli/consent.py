@@ -19,7 +19,7 @@ def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions)
         options: Its options.
 
     Raises:
-        BuildsNeededError: If nobody can be asked, or the user does not agree.
+        BuildsNeededError: If there is no terminal, or the user does not agree.
     """
     from advisor.resolve.recommend import BuildsNeededError
 

@@ -85,7 +85,7 @@ class Advisories:
     def read_from_service(
         self, version: PackageVersion, others: Iterable[PackageVersion] = ()
     ) -> tuple[str, ...] | None:
-        """Return the identifiers of a version's vulnerabilities from the service; none if it cannot be asked.
+        """Return the identifiers of a version's vulnerabilities from the service; none if it does not answer.
 
         Args:
             version: Name and version.

@@ -197,23 +197,32 @@ def read_records(source: Path) -> Iterator[tuple[str, Any]]:
     Raises:
         InputError: If a file cannot be read.
     """
-    if source.is_dir():
-        for path in sorted(source.rglob("*.json")):
-            yield f"`{path}`", _parsed(path.read_bytes(), f"`{path}`")
-        return
     try:
+        if source.is_dir():
+            for path in sorted(source.rglob("*.json")):
+                yield f"`{path}`", _parsed(_content(path), f"`{path}`")
+            return
         if not zipfile.is_zipfile(source):
-            yield f"`{source}`", _parsed(source.read_bytes(), f"`{source}`")
+            yield f"`{source}`", _parsed(_content(source), f"`{source}`")
             return
         with zipfile.ZipFile(source) as archive:
             for entry in archive.infolist():
                 if entry.filename.endswith(".json"):
                     place = f"`{entry.filename}` in `{source}`"
-                    if entry.file_size > _RECORD_BYTES:
-                        raise InputError(f"{place} is larger than {bytes_text(_RECORD_BYTES)}")
+                    _check_size(entry.file_size, place)
                     yield place, _parsed(archive.read(entry), place)
     except (OSError, zipfile.BadZipFile, RuntimeError) as error:
         raise InputError(f"`{source}` cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _content(path: Path) -> bytes:
+    _check_size(path.stat().st_size, f"`{path}`")
+    return path.read_bytes()
+
+
+def _check_size(size: int, place: str) -> None:
+    if size > _RECORD_BYTES:
+        raise InputError(f"{place} is larger than {bytes_text(_RECORD_BYTES)}")
 
 
 def _parsed(content: bytes, place: str) -> Any:

@@ -7,14 +7,13 @@ https://github.com/repo-helper/hatch-requirements-txt.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from advisor.domain.words import quoted
-from advisor.project.interface import ProjectRequirements
+from advisor.project.interface import ProjectRequirements, merge_requirements
 from advisor.project.requirements import read_requirements
 from advisor.project.setup_files import has_setup_files, read_setup_files
 from knowledge.domain.errors import InputError
@@ -65,10 +64,6 @@ def _extras(path: Path, tables: Mapping[str, Any], extras: Iterable[str]) -> lis
 
 def _read_files(path: Path, tables: Iterable[Mapping[str, Any]]) -> ProjectRequirements:
     """Read the requirements files that tables name."""
-    merged = ProjectRequirements(roots=())
-    for table in tables:
-        names = table["file"]
-        for name in [names] if isinstance(names, str) else names:
-            part = read_requirements(path.parent / name)
-            merged = replace(part, roots=(*merged.roots, *part.roots), files=(*merged.files, *part.files))
-    return merged
+    names = [table["file"] for table in tables]
+    files = [file for name in names for file in ([name] if isinstance(name, str) else name)]
+    return merge_requirements([read_requirements(path.parent / file) for file in files])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +167,34 @@ def not_supported(text: str, origin: str) -> InputError:
         f"{origin}: `{text}` is a URL, path or VCS requirement, which is not supported",
         hint="require a version from an index, or leave this requirement out with `--requirements FILE`",
     )
+
+
+def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
+    """Return the requirements and index options of several files; messages about what was not read are left out.
+
+    Args:
+        parts: The files, at least one; later index options come before earlier ones.
+    """
+    merged = replace(parts[0], roots=_roots_with_path(parts[0]))
+    for part in parts[1:]:
+        merged = replace(
+            merged,
+            roots=merged.roots + _roots_with_path(part),
+            requires_python=merged.requires_python or part.requires_python,
+            index_url=part.index_url or merged.index_url,
+            extra_index_urls=merged.extra_index_urls + part.extra_index_urls,
+            find_links=merged.find_links + part.find_links,
+            trusted_hosts=merged.trusted_hosts + part.trusted_hosts,
+            bindings={**merged.bindings, **part.bindings},
+            only_binary=merged.only_binary + part.only_binary,
+            no_binary=merged.no_binary + part.no_binary,
+            prereleases=merged.prereleases or part.prereleases,
+            settings={**merged.settings, **part.settings},
+            files=merged.files + part.files,
+        )
+    return merged
+
+
+def _roots_with_path(part: ProjectRequirements) -> tuple[RootRequirement, ...]:
+    """Return the requirements of a file, with the path of the file if the reader did not set one."""
+    return tuple(root if root.path or not part.files else replace(root, path=part.files[0]) for root in part.roots)

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from advisor.domain.requirement import RootRequirement
 from advisor.project.conda import ENVIRONMENTS, read_environment, read_pixi
 from advisor.project.current import PINNED, is_pinned
-from advisor.project.interface import ProjectRequirements
+from advisor.project.interface import ProjectRequirements, merge_requirements
 from advisor.project.pipfile import read_pipfile
 from advisor.project.pyproject import read_pyproject, read_settings
 from advisor.project.requirement_files import find_requirement_file
@@ -52,7 +51,7 @@ def read_project(
     parts += [read_requirements(path, constraint=True) for path in constraints]
     overriding = tuple(root for path in overrides for root in read_requirements(path).roots)
     skipped = tuple(reason for part in parts for reason in part.skipped)
-    return replace(_merge(parts), overrides=overriding, skipped=skipped)
+    return replace(merge_requirements(parts), overrides=overriding, skipped=skipped)
 
 
 def _own_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) -> list[ProjectRequirements]:
@@ -124,29 +123,3 @@ def _is_lock(path: Path) -> bool:
 def _with_message(part: ProjectRequirements, names: Sequence[str], reason: str) -> ProjectRequirements:
     """Return what was read, with a message about each file that was not."""
     return replace(part, skipped=(*part.skipped, *(f"`{name}` was not read: {reason}" for name in names)))
-
-
-def _merge(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
-    merged = replace(parts[0], roots=_roots_with_path(parts[0]))
-    for part in parts[1:]:
-        merged = replace(
-            merged,
-            roots=merged.roots + _roots_with_path(part),
-            requires_python=merged.requires_python or part.requires_python,
-            index_url=part.index_url or merged.index_url,
-            extra_index_urls=merged.extra_index_urls + part.extra_index_urls,
-            find_links=merged.find_links + part.find_links,
-            trusted_hosts=merged.trusted_hosts + part.trusted_hosts,
-            bindings={**merged.bindings, **part.bindings},
-            only_binary=merged.only_binary + part.only_binary,
-            no_binary=merged.no_binary + part.no_binary,
-            prereleases=merged.prereleases or part.prereleases,
-            settings={**merged.settings, **part.settings},
-            files=merged.files + part.files,
-        )
-    return merged
-
-
-def _roots_with_path(part: ProjectRequirements) -> tuple[RootRequirement, ...]:
-    """Return the requirements of a file, with the path of the file if the reader did not set one."""
-    return tuple(root if root.path or not part.files else replace(root, path=part.files[0]) for root in part.roots)

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
-from advisor.project.interface import ProjectRequirements, line_of, parse_requirement
+from advisor.project.interface import ProjectRequirements, line_of, merge_requirements, parse_requirement
 from advisor.project.requirements import read_requirements
 from advisor.project.static_values import NotStaticError, StaticModule
 from advisor.project.text_file import read_text
@@ -80,16 +80,8 @@ def read_setup_files(directory: Path, *, extras: Iterable[str] = ()) -> ProjectR
     project = ProjectRequirements(
         roots=tuple(roots), requires_python=_python(values), files=(str(values.path),), skipped=_messages(values)
     )
-    for file in values.files:
-        part = read_requirements(file)
-        project = replace(
-            part,
-            roots=(*project.roots, *part.roots),
-            requires_python=project.requires_python,
-            files=(*project.files, *part.files),
-            skipped=project.skipped,
-        )
-    return project
+    merged = merge_requirements([project, *map(read_requirements, values.files)])
+    return replace(merged, skipped=project.skipped)
 
 
 def _declared(directory: Path) -> _SetupValues | None:

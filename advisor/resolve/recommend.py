@@ -268,6 +268,8 @@ def make_request(
     except BaselineLimitError:
         # The optimum does not need a baseline.
         return with_baseline(())
+    except NoStackError:
+        raise with_baseline(()).no_stack_error(baseline=False) from None
 
 
 def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | None = None) -> Advice:

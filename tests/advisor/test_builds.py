@@ -179,7 +179,7 @@ def test_a_terminal_asks_once_and_lists_the_packages(
 
 
 def test_nobody_is_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(typer, "confirm", lambda *_, **__: pytest.fail("asked"))
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: pytest.fail("a question without a terminal"))
 
     def run(_: ProjectOptions) -> None:
         raise needs_builds()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.api import interpreters
+from knowledge.domain.errors import UnavailableError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -280,3 +282,24 @@ def test_a_closed_pipe_ends_the_command_without_a_message() -> None:
     os.close(write)
 
     assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_a_conflict_names_another_python_if_that_can_be_read(
+    advisor_here: Advisor, index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add("a", "1.0", requires_python="<3.11")
+    (tmp_path / "requirements.in").write_text("a\n")
+    arguments = ("advise", "--dry-run", "--python", "3.12", "--index-url", index.url)
+
+    online = advisor_here(*arguments)
+    monkeypatch.setattr(interpreters, "_first_with_stack", fail_without_index)
+    offline = advisor_here(*arguments)
+
+    assert (online.returncode, offline.returncode) == (3, 3)
+    assert "there is a stack for Python 3.10: `--python 3.10`" in online.stderr
+    assert "requires another Python" in offline.stderr
+    assert "there is a stack for" not in offline.stderr
+
+
+def fail_without_index(*_: object) -> None:
+    raise UnavailableError("not in the cache")

@@ -331,3 +331,13 @@ def test_files_are_read_in_the_encodings_of_editors(tmp_path: Path, name: str, e
         ["numpy"],
         texts[name].count("\n", 0, texts[name].index("numpy")) + 1,
     )
+
+
+def test_index_options_of_all_files_of_dynamic_dependencies_are_used(tmp_path: Path) -> None:
+    write(tmp_path, "pyproject.toml", SETUPTOOLS.replace('["needed.txt"]', '["needed.txt", "more.txt"]'))
+    write(tmp_path, "needed.txt", "--extra-index-url https://example.org/simple\nnumpy\n")
+    write(tmp_path, "more.txt", "scipy\n")
+
+    project = read_project(tmp_path)
+
+    assert (requirements(project), project.extra_index_urls) == (["numpy", "scipy"], ("https://example.org/simple",))

@@ -16,6 +16,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from advisor.resolve import recommend as recommend_module
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
@@ -144,6 +145,20 @@ def test_builds_are_not_blamed_for_another_conflict(index: PackageIndex, tmp_pat
 
     with pytest.raises(NoStackError, match="no set of versions satisfies the requirements") as refused:
         recommend_stack(index, tmp_path, build_problem("a", "b"))
+
+    assert "so no version of `c` satisfies all of this" in " ".join(refused.value.details)
+
+
+def test_a_conflict_after_the_first_rounds_is_explained(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add("b", "1.0", ["c<1"])
+    index.add("c", "2.0")
+    monkeypatch.setattr(recommend_module, "_FIRST_ROUNDS", 1)
+    monkeypatch.setattr(recommend_module.ResolutionRequest, "is_contradictory", lambda _: False)
+
+    with pytest.raises(NoStackError) as refused:
+        recommend_stack(index, tmp_path, build_problem("b"))
 
     assert "so no version of `c` satisfies all of this" in " ".join(refused.value.details)
 
