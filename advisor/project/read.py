@@ -81,6 +81,9 @@ def _own_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) ->
             f"`{directory}` has no `pyproject.toml`, `requirements.txt`, `Pipfile`, `setup.py` or `environment.yml`",
             hint="pass a file with `--requirements FILE`",
         )
+    files = {Path(file).name for part in parts for file in part.files}
+    unread = [name for name in (*ENVIRONMENTS, "pixi.toml") if (directory / name).is_file() and name not in files]
+    parts[-1] = _with_message(parts[-1], unread, "another file lists the requirements")
     return parts
 
 

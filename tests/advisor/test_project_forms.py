@@ -63,6 +63,16 @@ def test_a_conda_environment_is_read_with_its_pip_section(tmp_path: Path) -> Non
     assert "`cudatoolkit`, `ffmpeg`" in project.skipped[0]
 
 
+def test_an_environment_that_is_not_read_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "environment.yml", ENVIRONMENT)
+    write(tmp_path, "requirements.txt", "numpy\n")
+
+    project = read_project(tmp_path)
+
+    assert requirements(project) == ["numpy"]
+    assert project.skipped == ("`environment.yml` was not read: another file lists the requirements",)
+
+
 @pytest.mark.parametrize(
     ("version", "specifier"),
     [
