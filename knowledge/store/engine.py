@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from knowledge.domain.extras import needs_extra
-from knowledge.exchange.files import read_lines, read_observations
+from knowledge.exchange.files import read_lines
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
@@ -179,5 +179,4 @@ def _import_shipped(store: SqlKnowledgeBase) -> None:
         content = file.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         if digest not in imported:
-            observations = read_observations(read_lines(content, where=file.name), where=file.name)
-            store.add_shipped(digest, file.name, observations)
+            store.add_shipped(digest, file.name, read_lines(content, where=file.name))

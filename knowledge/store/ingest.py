@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
+from knowledge.exchange.records import hardware_from, stack_from
 from knowledge.store import tables
 from knowledge.store.digest import EMPTY, combine
 
@@ -20,6 +24,8 @@ _COLUMNS = tuple(column.name for column in tables.observation.columns)
 
 Row = tuple[Any, ...]
 """Values of one row, in the order of the table's columns."""
+_Entry = tuple[Row, Stack, HardwareProfile]
+"""Row of an observation, with its stack and machine."""
 
 
 def add_observations(
@@ -33,13 +39,68 @@ def add_observations(
     Returns:
         The number of new observations, and of those that were already stored.
     """
-    iterator = iter(observations)
+    return _add(connection, ((_row(o), o.stack, o.hardware) for o in observations), source)
+
+
+def add_shipped_lines(connection: Connection, lines: Iterable[str]) -> tuple[int, int]:
+    """Insert the observations in the lines of a shipped file that are not stored yet.
+
+    The file is a part of the program, written by :func:`knowledge.exchange.files.write_observations`: its checksum
+    (gzip) detects damage, and tests check each record and hash. So the records are stored as they are, which is faster.
+
+    Args:
+        connection: Connection that holds the write lock.
+        lines: Lines of the file.
+
+    Returns:
+        The number of new observations, and of those that were already stored.
+    """
+    return _add(connection, _shipped_rows(lines), "")
+
+
+def _shipped_rows(lines: Iterable[str]) -> Iterator[_Entry]:
+    stacks: dict[str, Stack] = {}
+    machines: dict[str, HardwareProfile] = {}
+    for line in lines:
+        entry = json.loads(line)
+        identity, record = entry["id"], entry["record"]
+        if entry["kind"] == "stack":
+            stacks[identity] = stack_from(record)
+        elif entry["kind"] == "hardware":
+            machines[identity] = hardware_from(record)
+        else:
+            run, samples = record["indicator"], record["samples"]
+            row = (
+                identity,
+                run["name"],
+                run["backend"],
+                record["framework"],
+                run["device"],
+                record["stack"],
+                record["hardware"],
+                record["block"],
+                record["round"],
+                record["slot"],
+                record["reference"],
+                record["status"],
+                record["started_at"],
+                statistics.median(samples) if samples else None,
+                line.partition('"record":')[2][:-1],
+            )
+            yield row, stacks[record["stack"]], machines[record["hardware"]]
+
+
+def _add(connection: Connection, entries: Iterable[_Entry], source: str) -> tuple[int, int]:
+    """Insert rows that are not stored yet, with their stacks and machines; return the numbers of new and old ones."""
+    iterator = iter(entries)
     new_by_block: dict[str, list[str]] = defaultdict(list)
     stored: set[str] = set()
     added = total = 0
     while batch := list(islice(iterator, _BATCH)):
-        _add_stacks_and_machines(connection, batch, stored)
-        rows = {row[0]: row for row in map(_row, batch)}
+        stacks = {stack.identity: stack for _, stack, _ in batch}
+        machines = {(machine.identity, machine.name): machine for _, _, machine in batch}
+        _add_stacks_and_machines(connection, stacks, machines.values(), stored)
+        rows = {row[0]: row for row, _, _ in batch}
         missing = sorted(absent(connection, tables.observation, rows))
         _insert(connection, tables.observation, [rows[identity] for identity in missing])
         for identity in missing:
@@ -71,10 +132,11 @@ def _row(o: Observation) -> Row:
     )
 
 
-def _add_stacks_and_machines(connection: Connection, batch: Sequence[Observation], stored: set[str]) -> None:
+def _add_stacks_and_machines(
+    connection: Connection, stacks: Mapping[str, Stack], profiles: Collection[HardwareProfile], stored: set[str]
+) -> None:
     """Insert the stacks and machines that are not stored; ``stored`` caches which are known to be."""
-    stacks: dict[str, Stack] = {o.stack.identity: o.stack for o in batch}
-    machines = _machine_rows(batch, stored)
+    machines = _machine_rows(profiles, stored)
     new_machines = sorted(absent(connection, tables.hardware, machines))
     _rename(connection, {i: record for i, record in machines.items() if i not in set(new_machines)})
     new_stacks = sorted(absent(connection, tables.stack, stacks.keys() - stored))
@@ -90,17 +152,17 @@ def _add_stacks_and_machines(connection: Connection, batch: Sequence[Observation
     )
     packages = {(i, p.name): p.version for i in new_stacks for p in stacks[i].packages}
     _insert(connection, tables.stack_package, [(*key, version) for key, version in sorted(packages.items())])
-    stored |= stacks.keys() | {f"{i} {o.hardware.name}" for o in batch for i in [o.hardware.identity]}
+    stored |= stacks.keys() | {f"{machine.identity} {machine.name}" for machine in profiles}
 
 
-def _machine_rows(batch: Sequence[Observation], stored: set[str]) -> dict[str, tuple[str, str]]:
+def _machine_rows(machines: Iterable[HardwareProfile], stored: set[str]) -> dict[str, tuple[str, str]]:
     """Return microarchitecture and document of each machine, by identity.
 
     The name is not part of a machine's identity. Of several documents of one machine the alphabetically first is
     stored, so that the result does not depend on the order of insertion.
     """
     rows: dict[str, tuple[str, str]] = {}
-    for machine in {(o.hardware.identity, o.hardware.name): o.hardware for o in batch}.values():
+    for machine in machines:
         if f"{machine.identity} {machine.name}" not in stored:
             row = machine.cpu.microarchitecture, canonical_json(machine.record())
             rows[machine.identity] = min(row, rows.get(machine.identity, row))

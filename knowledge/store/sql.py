@@ -20,7 +20,7 @@ from knowledge.exchange.records import hardware_from, observation_from, stack_fr
 from knowledge.store import tables
 from knowledge.store.base import Content, IngestResult, KnowledgeBaseError, QuarantinedObservation, Source, StoredBlock
 from knowledge.store.digest import EMPTY, combine
-from knowledge.store.ingest import absent, add_observations
+from knowledge.store.ingest import absent, add_observations, add_shipped_lines
 from knowledge.store.integrity import find_damage
 from knowledge.store.quarantine import (
     delete_from_quarantine,
@@ -275,13 +275,13 @@ class SqlKnowledgeBase:
         with self._read() as connection:
             return frozenset(connection.execute(select(tables.shipped_file.c.sha256)).scalars())
 
-    def add_shipped(self, sha256: str, name: str, observations: Iterable[Observation]) -> None:
+    def add_shipped(self, sha256: str, name: str, lines: Iterable[str]) -> None:
         """Import a shipped observation file, and record its hash in the same transaction."""
         table = tables.shipped_file
         with self._write() as connection:
             # Another process may have imported it while this one waited for the write lock.
             if connection.execute(select(table.c.sha256).where(table.c.sha256 == sha256)).first() is None:
-                add_observations(connection, observations)
+                add_shipped_lines(connection, lines)
                 connection.execute(insert(table), [{"sha256": sha256, "name": name}])
 
     def close(self) -> None:
