@@ -17,8 +17,6 @@ from advisor.api.session import AdviceSession
 from knowledge.domain.errors import InputError
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
     from advisor.campaign.stack_lock import StackLocker
     from advisor.index.client import IndexClient
     from advisor.resolve.problem import Candidate
@@ -182,14 +180,12 @@ def _lock_stacks(
 
 def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext, frozenset[str]]:
     """Return a project that also has the requirements of a stack, and the names of these packages."""
-    from advisor.domain.requirement import RootRequirement
-    from advisor.project.interface import parse_requirement
+    from advisor.project.interface import parse_root
 
     origin = f"--stack '{text}'"
-    requirements: list[Requirement] = [parse_requirement(word, origin) for word in text.split()]
-    if not requirements:
+    roots = tuple(parse_root(word, origin, Path()) for word in text.split())
+    if not roots:
         raise InputError(f"`{origin}` contains no requirement", hint="write it as `--stack 'numpy==2.2.6'`")
-    roots = tuple(RootRequirement(requirement=requirement, origin=origin) for requirement in requirements)
     problem = replace(context.problem, roots=(*context.problem.roots, *roots))
     return replace(context, problem=problem), frozenset(root.name for root in roots)
 

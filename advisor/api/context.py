@@ -129,6 +129,7 @@ class TargetContext:
         from datetime import datetime, timedelta
 
         from advisor.resolve.candidates import IndexCandidates
+        from advisor.resolve.direct import with_direct_packages
         from advisor.resolve.objectives import OBJECTIVES
         from advisor.resolve.recommend import make_request
         from advisor.resolve.solver import Effort
@@ -139,7 +140,7 @@ class TargetContext:
         if self.objective not in OBJECTIVES:
             raise InputError(f"there is no objective `{self.objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
         context = self if python is None else self.with_python(python)
-        problem, target = context.problem, context.target
+        problem, target = with_direct_packages(context.problem, client), context.target
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
         return make_request(
@@ -248,6 +249,7 @@ def prepare_target(
         python=python or (other_pythons[0] if other_pythons else None),
         platform=choose("platform", options.platform, settings),
     )
+    project = project.on_target(target)
     workload, proposal = choose("workload", resolution.workload, settings), None
     profile = find_profile(files.directory, workload)
     if profile is not None:

@@ -18,6 +18,7 @@ from advisor.gate.base import export_commit, has_commit, read_file_at
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
 from advisor.gate.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.check import GateCase, GateResult, ProjectState, check
+from advisor.gate.direct import references_of, with_readable_packages
 from advisor.gate.findings import Finding, Place
 from advisor.gate.git_objects import commit_of
 from advisor.gate.policy import GatePolicy, read_policy
@@ -290,14 +291,27 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
     )
     indexes = shared.policy.indexes
     allowed_indexes = indexes if indexes is not None else tuple(filter(None, configured))
-    head = ProjectState(lock=lock, problem=context.problem, allowed_indexes=allowed_indexes, switches=shared.switches)
+    problem = with_readable_packages(context.problem, shared.client)
+    head = ProjectState(
+        lock=lock,
+        problem=problem,
+        allowed_indexes=allowed_indexes,
+        switches=shared.switches,
+        trusted_references=references_of(problem),
+    )
+    base = None if shared.base is None else _base_state(shared.base, context, head, shared.resolution)
+    if base is not None and base[1].requirements_known:
+        # A change cannot add places that its own packages come from.
+        base_references = base[1].trusted_references
+        trusted = tuple(r for r in head.trusted_references if any(r.is_same_source(other) for other in base_references))
+        head = replace(head, trusted_references=trusted)
     return GateCase(
         name=context.name,
         head=head,
         client=shared.client,
         predictor=predictor,
         recommend=_recommend(context, lock, shared.client, predictor),
-        base=None if shared.base is None else _base_state(shared.base, context, head, shared.resolution),
+        base=base,
     )
 
 
@@ -342,10 +356,12 @@ def _base_state(
         logger.warning("the base %s has no lock: everything counts as changed", base.name)
         return None
     settings: Mapping[str, Any] = base.project.settings.get("settings", {})
+    problem = make_problem(base.project.on_target(target), target, resolution)
     return base.name, replace(
         head,
         lock=lock,
-        problem=make_problem(base.project, target, resolution),
+        problem=problem,
+        trusted_references=references_of(problem),
         switches=read_switches(base.files.directory, settings),
     )
 

@@ -74,13 +74,14 @@ def _first_with_stack(context: TargetContext, versions: Sequence[str], client: I
     """Return the first interpreter with a stack; none if there is none among those that the time limit admits."""
     from advisor.resolve.baseline import NoStackError, resolve_baseline
     from advisor.resolve.candidates import IndexCandidates
+    from advisor.resolve.direct import with_direct_packages
     from advisor.resolve.recommend import check_roots
 
     end = time.monotonic() + _SECONDS
     for version in versions:
-        problem = context.with_python(version).problem
-        source = IndexCandidates(client, problem)
         try:
+            problem = with_direct_packages(context.with_python(version).problem, client)
+            source = IndexCandidates(client, problem)
             check_roots(problem, source)
             resolve_baseline(problem, source, max_rounds=_MOST_ROUNDS)
         except NoStackError:

@@ -61,8 +61,9 @@ class AdviceResult:
 
     @property
     def has_upload_times(self) -> bool:
-        """Whether the index gives the upload time of every chosen file; else libyears count releases."""
-        return all(c.file.uploaded for c in (*self.advice.optimum.stack, *self.advice.baseline))
+        """Whether the index gives the upload time of each of its chosen files; else libyears count releases."""
+        candidates = (*self.advice.optimum.stack, *self.advice.baseline)
+        return all(c.file.uploaded for c in candidates if c.direct is None)
 
 
 @dataclass(kw_only=True)
@@ -116,8 +117,7 @@ class AdviceSession:
     def _other_python_named(self) -> Iterator[None]:
         """Add the name of an interpreter for which there is a stack to the error that there is none."""
         from advisor.api.interpreters import find_other_python
-        from advisor.resolve.baseline import NoStackError
-        from advisor.resolve.recommend import BuildsNeededError
+        from advisor.resolve.baseline import BuildsNeededError, NoStackError
 
         try:
             yield
@@ -235,15 +235,23 @@ def open_sessions(
         for table in select_targets(target, project)
     ]
     with ExitStack() as stack:
-        client = stack.enter_context(open_indexes(indexes, files.directory, project))
-        contexts = [_with_supported_python(context, client) for context in contexts]
-        current = [_current_lock(context) for context in contexts]
-        yield tuple(
-            AdviceSession(
-                context=context, client=client, estimator=stack.enter_context(open_estimator(context)), current=lock
+        # Targets whose packages come from the same indexes share a client.
+        clients: dict[str, IndexClient] = {}
+        sessions: list[AdviceSession] = []
+        for context in contexts:
+            key = repr(sorted(context.project.bindings.items()))
+            if key not in clients:
+                clients[key] = stack.enter_context(open_indexes(indexes, files.directory, context.project))
+            context = _with_supported_python(context, clients[key])
+            sessions.append(
+                AdviceSession(
+                    context=context,
+                    client=clients[key],
+                    estimator=stack.enter_context(open_estimator(context)),
+                    current=_current_lock(context),
+                )
             )
-            for context, lock in zip(contexts, current, strict=True)
-        )
+        yield tuple(sessions)
 
 
 def _with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
@@ -276,8 +284,10 @@ def lock_texts(
     for path in paths:
         check_lock_path(path)
     stack: Sequence[Candidate] = optimum.stack
-    client.prefetch_sizes(c.file for c in stack)
-    files = {c.name: client.pinned(c.file) for c in stack}
+    # A repository or a directory has no file.
+    with_files = [c for c in stack if c.direct is None or c.direct.kind == "archive"]
+    client.prefetch_sizes(c.file for c in with_files)
+    files = {c.name: client.pinned(c.file) for c in with_files}
     return {
         path: lock_text(path, stack, files, problem=request.problem, source=request.source, client=client)
         for path in paths

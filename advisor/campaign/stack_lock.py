@@ -98,6 +98,11 @@ class StackLocker:
             ) from None
 
     def _locked_package(self, candidate: Candidate) -> LockedPackage:
+        if candidate.direct is not None:
+            raise InputError(
+                f"`{candidate.name}` comes from `{candidate.direct.address}`: only stacks from indexes are measured",
+                hint="require a released version of it",
+            )
         file = self._client.pinned(candidate.file)
         return LockedPackage(
             package=PackageVersion(

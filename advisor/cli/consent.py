@@ -21,7 +21,7 @@ def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions)
     Raises:
         BuildsNeededError: If there is no terminal, or the user does not agree.
     """
-    from advisor.resolve.recommend import BuildsNeededError
+    from advisor.resolve.baseline import BuildsNeededError
 
     try:
         run(options)
@@ -30,8 +30,8 @@ def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions)
             raise
         typer.echo(error.message, err=True)
         for package in error.packages:
-            typer.echo(f"  {package.name} {package.version} ({package.file.filename})", err=True)
-        question = "Build these and other sdists that a stack needs? This runs their code on this machine"
+            typer.echo(f"  {package}", err=True)
+        question = "Build these and other packages that a stack needs? This runs their code on this machine"
         if not typer.confirm(question, default=False, err=True):
             raise
         run(replace(options, build_sdists=True))

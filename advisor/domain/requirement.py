@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
+from advisor.domain.direct_reference import DirectReference
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootRequirement:
     """A requirement of the user.
 
     Attributes:
-        requirement: The parsed requirement.
+        requirement: The parsed requirement, without an address.
         origin: File and line, such as ``requirements.txt:3``, for messages.
         constraint: Whether it only constrains a package that something else requires (``-c``).
         hashes: Accepted SHA-256 hashes; if empty, every file is accepted.
         other_hashes: Accepted hashes by other algorithms, such as ``sha512:...``; indexes do not provide these.
         path: Path of the file; empty if the requirement is not from a file.
+        direct: Repository, archive or directory that the package comes from; none if it comes from an index.
+        has_guessed_name: Whether the name is not written, so that only the metadata of the package contains it.
     """
 
     requirement: Requirement
@@ -27,6 +31,8 @@ class RootRequirement:
     hashes: frozenset[str] = frozenset()
     other_hashes: frozenset[str] = frozenset()
     path: str = ""
+    direct: DirectReference | None = None
+    has_guessed_name: bool = False
 
     @property
     def name(self) -> NormalizedName:

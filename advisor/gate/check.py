@@ -9,6 +9,7 @@ from functools import cached_property
 
 from packaging.utils import NormalizedName
 
+from advisor.domain.direct_reference import DirectReference
 from advisor.gate.artifacts import LockArtifacts
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import LockComparison, check_gap, check_regression, check_settings, compare
@@ -49,6 +50,7 @@ class ProjectState:
         allowed_indexes: Addresses that its packages may come from.
         switches: Its run-time settings.
         requirements_known: Whether its requirements are known; they are not if the base is only a lock file.
+        trusted_references: Repositories, archives and directories that its packages may come from.
     """
 
     lock: Lock
@@ -56,6 +58,7 @@ class ProjectState:
     allowed_indexes: Collection[str]
     switches: Sequence[Switch] = ()
     requirements_known: bool = True
+    trusted_references: tuple[DirectReference, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,7 +296,13 @@ def _gap_findings(case: GateCase, scope: Scope, best: RecommendedStack, predicti
 
 
 def _scope(state: ProjectState, target: str, policy: GatePolicy) -> Scope:
-    return Scope(lock=state.lock, problem=state.problem, policy=policy, target=target)
+    return Scope(
+        lock=state.lock,
+        problem=state.problem,
+        policy=policy,
+        target=target,
+        trusted_references=state.trusted_references,
+    )
 
 
 def _key(finding: Finding) -> tuple[str, str, str]:

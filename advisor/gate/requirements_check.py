@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 from packaging.utils import NormalizedName
 
+from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.scope import InstallableFiles, Scope, place_of_root
+from advisor.gate.unindexed import is_of
+from advisor.index.addresses import printable
 from advisor.resolve.problem import CandidateSource, Dependency, admits
 
 _MAX_NAMES = 3
@@ -25,6 +28,13 @@ def check_requirements(scope: Scope, source: CandidateSource, installable: Insta
     """
     lock, problem = scope.lock, scope.problem
     source.fetch(installable.values())
+    # A requirements file need not contain the name of a package that comes from a directory or repository.
+    direct = {locked.name for locked in lock.sources} | {
+        name
+        for name, package in problem.direct.items()
+        if any(is_of(lock, locked, package.candidate.direct) for locked in lock.sources if package.candidate.direct)
+    }
+    candidates = {**installable, **{name: problem.direct[name].candidate for name in direct if name in problem.direct}}
     visited: set[tuple[NormalizedName, NormalizedName | None]] = set()
     missing: dict[NormalizedName, str] = {}
     queue: list[tuple[NormalizedName, NormalizedName | None]] = []
@@ -36,7 +46,9 @@ def check_requirements(scope: Scope, source: CandidateSource, installable: Insta
         if not problem.applies(root.requirement):
             continue
         locked = lock.packages.get(root.name)
-        if locked is None and not root.constraint:
+        if root.direct is not None and not root.constraint:
+            yield from _check_direct(scope, root, root.direct)
+        elif locked is None and root.name not in direct and not root.constraint:
             yield _absent(scope, root)
         elif locked is not None and not admits(root.requirement, locked.version):
             yield _violated(scope, root)
@@ -44,30 +56,52 @@ def check_requirements(scope: Scope, source: CandidateSource, installable: Insta
             enqueue(Dependency(name=root.name, requirement=root.requirement))
     while queue:
         name, extra = queue.pop()
-        if (name, extra) in visited or name not in lock.packages:
+        if (name, extra) in visited or not (name in lock.packages or name in direct):
             continue
         visited.add((name, extra))
-        if name not in installable:
+        if name not in candidates:
             continue
-        for dependency in source.dependencies(installable[name], extra) or ():
+        for dependency in source.dependencies(candidates[name], extra) or ():
             locked = lock.packages.get(dependency.name)
-            if locked is None:
+            if locked is None and dependency.name in direct:
+                pass
+            elif locked is None:
                 missing.setdefault(dependency.name, name)
             elif not admits(dependency.requirement, locked.version):
                 yield scope.finding(
                     "ADV001",
-                    f"`{name} {lock.packages[name].version}` requires `{_without_marker(dependency)}`, "
+                    f"`{name} {candidates[name].version}` requires `{_without_marker(dependency)}`, "
                     f"but the lock has {locked.version}",
                     package=dependency.name,
                     subject=f"{name} requires {dependency.name}",
-                    cause=Cause.of({name: lock.packages[name].version, dependency.name: locked.version}),
+                    cause=Cause.of({name: candidates[name].version, dependency.name: locked.version}),
                 )
             enqueue(dependency)
     yield from _missing(scope, missing)
-    complete = all(name in installable for name in lock.packages)
+    complete = all(name in candidates for name in (*lock.packages, *direct))
     surplus = sorted(set(lock.packages) - {name for name, _ in visited} - _INSTALLERS)
     if surplus and complete and not missing:
         yield _surplus(scope, surplus)
+
+
+def _check_direct(scope: Scope, root: RootRequirement, reference: DirectReference) -> Iterator[Finding]:
+    """Yield the finding that the lock does not have a package from where the project requires it, if so."""
+    lock = scope.lock
+    if lock.path is None or any(is_of(lock, source, reference) for source in lock.sources):
+        return
+    other = next((source.address for source in lock.sources if source.name == root.name), None)
+    if other is None and root.name not in lock.packages:
+        yield _absent(scope, root)
+        return
+    yield scope.finding(
+        "ADV001",
+        f"`{root.name}` ({root.origin}) is required from `{printable(reference.address)}`, but the lock has it from "
+        f"{f'`{printable(other)}`' if other else 'an index'}",
+        package=root.name,
+        place=place_of_root(root),
+        subject=f"the project requires {root.name}",
+        cause=Cause(files=(other or "index",)),
+    )
 
 
 def _absent(scope: Scope, root: RootRequirement) -> Finding:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from packaging.utils import NormalizedName
 
+from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
@@ -25,12 +26,14 @@ class Scope:
         problem: What the project requires on the target.
         policy: What fails the gate.
         target: Name of the target; empty if the project has no named targets.
+        trusted_references: Repositories, archives and directories that packages may come from.
     """
 
     lock: Lock
     problem: ResolutionProblem
     policy: GatePolicy
     target: str
+    trusted_references: tuple[DirectReference, ...] = ()
 
     def finding(
         self,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from advisor.domain.direct_reference import DirectReference
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.scope import Scope
-from advisor.index.addresses import printable
+from advisor.index.addresses import local_path, printable
 from advisor.project.locks import Lock, LockedSource
 
 # Suffixes of archives according to pip (pip/_internal/utils/filetypes.py).
@@ -26,6 +29,12 @@ def check_unindexed(scope: Scope) -> Iterator[Finding]:
             if os.path.normpath(source.address) != ".":
                 message = f"`{source.name}` comes from the directory `{source.address}`: its files are not checked"
                 yield scope.finding("ADV022", message, package=source.name, place=_place(lock, source.line))
+        elif any(is_of(lock, source, reference) for reference in scope.trusted_references):
+            address = printable(source.address)
+            message = f"`{source.name}` comes from `{address}`, as the project requires: its files are not checked"
+            yield scope.finding(
+                "ADV022", message, package=source.name, place=_place(lock, source.line), subject=address
+            )
         else:
             yield _not_from_index(scope, source)
     for name, line in lock.open_entries:
@@ -57,6 +66,26 @@ def is_within_project(lock: Lock, source: LockedSource) -> bool:
         return not place.is_file() and place.resolve().is_relative_to(lock.path.parent.resolve())
     except (OSError, ValueError, RuntimeError):  # Not a path, or circular links.
         return False
+
+
+def is_of(lock: Lock, source: LockedSource, reference: DirectReference) -> bool:
+    """Whether a package of a lock comes from a direct reference; only a commit must be equal, not a branch or tag."""
+    if reference.is_local:
+        if lock.path is None or "://" in source.address.removeprefix("file://"):
+            return False
+        path = (local_path(source.address) if source.address.startswith("file:") else None) or Path(source.address)
+        return os.path.normpath((lock.path.parent / path).absolute()) == reference.url
+    address = source.address.removeprefix(f"{reference.vcs}+")
+    if _without_revision(address) != _without_revision(reference.url):
+        return False
+    return reference.kind != "vcs" or not replace(reference, commit="").is_exact or reference.revision in address
+
+
+def _without_revision(address: str) -> str:
+    """Return the address of a repository or archive without user, revision and suffix."""
+    parts = urlsplit(address)
+    path = parts.path.partition("@")[0].rstrip("/").removesuffix(".git")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
 
 
 def _not_from_index(scope: Scope, source: LockedSource) -> Finding:

@@ -29,16 +29,31 @@ def build_metadata(sdist: BinaryIO, filename: str) -> str:
         UnavailableError: If the sdist cannot be unpacked.
     """
     with tempfile.TemporaryDirectory(prefix="seshat-sdist-", ignore_cleanup_errors=True) as folder:
-        source = Path(folder, "source")
-        source.mkdir()
-        try:
-            _unpack(sdist, filename, source)
-        except OSError as error:
-            raise BuildError(f"`{filename}` cannot be unpacked: {error}") from None
-        directories = [path for path in source.iterdir() if path.is_dir()]
-        if len(directories) != 1:
-            raise BuildError(f"`{filename}` contains {len(directories)} top-level directories, not one")
-        return build_tree_metadata(directories[0], f"`{filename}`", Path(folder))
+        tree = unpack(sdist, filename, Path(folder, "source"))
+        return build_tree_metadata(tree, f"`{filename}`", Path(folder))
+
+
+def unpack(sdist: BinaryIO, filename: str, folder: Path) -> Path:
+    """Unpack an sdist, and return its top-level directory.
+
+    Args:
+        sdist: The sdist.
+        filename: File name of the sdist.
+        folder: A folder that does not exist.
+
+    Raises:
+        BuildError: If it cannot be written, or has not one top-level directory.
+        UnavailableError: If it is not an archive, or is too large.
+    """
+    folder.mkdir()
+    try:
+        _unpack(sdist, filename, folder)
+    except OSError as error:
+        raise BuildError(f"`{filename}` cannot be unpacked: {error}") from None
+    directories = [path for path in folder.iterdir() if path.is_dir()]
+    if len(directories) != 1:
+        raise BuildError(f"`{filename}` contains {len(directories)} top-level directories, not one")
+    return directories[0]
 
 
 def build_tree_metadata(source: Path, name: str, folder: Path) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 from packaging.utils import NormalizedName
@@ -20,6 +21,7 @@ from advisor.index.advisory_service import PackageVersion
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
 from advisor.index.distributions import Distributions, MetadataError
+from advisor.index.git import GitRepositories
 from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile, FileSelector
 from advisor.index.pages import IndexAnswerError, Pages, ProjectPage, index_directory
@@ -68,6 +70,7 @@ class IndexClient:
         self.cache = cache
         self.offline = offline
         self.transport = Transport(self.configuration, credentials)
+        self.repositories = GitRepositories(cache, offline=offline)
         self._distributions = Distributions(self.transport, cache, offline=offline)
         self._reader = Pages(self.configuration, self.transport, cache, offline=offline, refresh=refresh)
         self._advisories = Advisories(
@@ -291,8 +294,20 @@ class IndexClient:
                 self._built[file.identity] = self._builders.submit(self._distributions.built_metadata, file)
             return self._built[file.identity]
 
+    def unpack(self, file: DistributionFile, folder: Path) -> Path:
+        """Unpack an sdist or an archive of a repository, and return its top-level directory.
+
+        Args:
+            file: The archive.
+            folder: A folder that does not exist.
+
+        Raises:
+            UnavailableError: If it cannot be read or unpacked.
+        """
+        return self._distributions.unpack(file, folder)
+
     def pinned(self, file: DistributionFile) -> DistributionFile:
-        """Return a file with size and hash, which a lock needs.
+        """Return a file with size and hash, which a lock needs; a file that no index lists is downloaded for it.
 
         Raises:
             IndexAnswerError: If the index provides no SHA-256 and the file is not on this machine.
@@ -301,6 +316,8 @@ class IndexClient:
         digest = file.sha256
         if digest is None:
             path = local_path(file.url)
+            if path is None and not file.index:
+                return replace(file, sha256=self._distributions.remote_hash(file), size=self._size_or_none(file))
             if path is None:
                 raise IndexAnswerError(
                     f"`{without_credentials(file.index)}` has no SHA-256 of `{file.filename}`, which a lock needs",

@@ -96,6 +96,47 @@ class Distributions:
                 self._cache.write("metadata", key, cached)
         return _parse(cached.decode(), file)
 
+    def unpack(self, file: DistributionFile, folder: Path) -> Path:
+        """Unpack an sdist or an archive of a repository, and return its top-level directory.
+
+        Args:
+            file: The archive.
+            folder: A folder that does not exist.
+
+        Raises:
+            UnavailableError: If it cannot be read or unpacked, or this program is offline.
+        """
+        from advisor.index.build import unpack
+
+        self._check_reachable(file)
+        with self._opened(file) as archive:
+            return unpack(archive, file.filename, folder)
+
+    def remote_hash(self, file: DistributionFile) -> str:
+        """Return the SHA-256 of a remote file that no index lists; it is downloaded, or from the cache if offline.
+
+        Raises:
+            UnavailableError: If it cannot be read, or is not in the cache while offline.
+        """
+        if self._offline and (cached := self._cache.read("hash", file.identity)) is not None:
+            return cached.decode()
+        self._check_reachable(file)
+        with self._transport.download(file.url) as (_, digest):
+            self._cache.write("hash", file.identity, digest.encode())
+            return digest
+
+    def _check_reachable(self, file: DistributionFile) -> None:
+        """Check that a file may be requested.
+
+        Raises:
+            OfflineError: If it is remote, and this program is offline.
+        """
+        if self._offline and local_path(file.url) is None:
+            raise OfflineError(
+                f"`{file.filename}` is not in the cache `{self._cache.directory}`",
+                hint="run the same command once without `--offline`",
+            )
+
     def size(self, file: DistributionFile) -> int | None:
         """Return the size of a file in bytes; it is requested if the index page does not contain it.
 

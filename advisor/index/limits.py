@@ -32,6 +32,8 @@ UNPACKED_BYTES = GIB
 """Maximum decompressed size of an sdist, for its metadata or a build."""
 MEMBERS = 100_000
 """Maximum number of members of an sdist."""
+GIT_SECONDS = 300
+"""Maximum time of each command of git."""
 BUILD_SECONDS = 300
 """Maximum time of each step of a build."""
 BUILD_MEMORY_BYTES = 8 * GIB

@@ -56,7 +56,7 @@ def lock_text(
     Args:
         path: The file that will be written.
         stack: The packages, sorted by name.
-        files: By package, the file with its size and hash filled in.
+        files: By package, the file with its size and hash filled in; none for repositories and directories.
         problem: What was resolved.
         source: The candidates.
         client: The indexes.
@@ -67,17 +67,19 @@ def lock_text(
     target, configuration = problem.target, client.configuration
     if path.suffix == ".txt":
         requirers = requirers_of(problem, source, stack, folder=path.parent)
-        return write_requirements(stack, files, target, configuration, requirers)
+        return write_requirements(stack, files, target, configuration, requirers, folder=path.parent)
     if path.name == "Pipfile.lock":
         return write_pipfile_lock(stack, files, target, configuration, path.with_name("Pipfile"))
     if path.name.endswith(_SBOM):
         graph = dependency_graph(problem, source, stack)
-        client.prefetch(files=files.values())
-        licenses = {candidate.name: client.licenses(candidate.file) for candidate in stack}
+        indexed = [candidate for candidate in stack if candidate.direct is None]
+        client.prefetch(files=[files[candidate.name] for candidate in indexed])
+        licenses = {candidate.name: client.licenses(candidate.file) for candidate in indexed}
+        licenses |= {name: package.metadata.licenses for name, package in problem.direct.items()}
         return write_sbom(
             stack, files, graph, licenses=licenses, project=_identity(problem, path), previous=_text_of(path)
         )
-    return write_pylock(stack, files, target)
+    return write_pylock(stack, files, target, folder=path.parent)
 
 
 def _identity(problem: ResolutionProblem, path: Path) -> ProjectIdentity:

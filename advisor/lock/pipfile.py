@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from packaging.utils import NormalizedName
 
+from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.page import DistributionFile
+from advisor.lock.direct import address_from, without_password
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError
 from knowledge.domain.extras import needs_extra
@@ -29,7 +33,7 @@ def write_pipfile_lock(
 
     Args:
         stack: The packages, sorted by name.
-        files: By package, the file with its hash filled in.
+        files: By package, the file with its hash filled in; none for repositories and directories.
         target: The target of the lock.
         configuration: The indexes; those that packages come from are written to the lock.
         pipfile: The Pipfile; it need not exist.
@@ -48,7 +52,9 @@ def write_pipfile_lock(
             "sources": [{"name": names[url], "url": url, "verify_ssl": url.startswith("https:")} for url in urls],
         },
         "default": {
-            candidate.name: {
+            candidate.name: _direct_entry(candidate.direct, files.get(candidate.name), pipfile.parent)
+            if candidate.direct is not None
+            else {
                 "hashes": [f"sha256:{files[candidate.name].sha256}"],
                 **({"index": names[file.index]} if (file := files[candidate.name]).index in names else {}),
                 "version": f"=={candidate.version}",
@@ -58,6 +64,21 @@ def write_pipfile_lock(
         "develop": {},
     }
     return json.dumps(document, indent=4, sort_keys=True) + "\n"
+
+
+def _direct_entry(reference: DirectReference, file: DistributionFile | None, folder: Path) -> dict[str, Any]:
+    """Return the entry of a package that comes from no index."""
+    reference = without_password(reference)
+    entry: dict[str, Any] = {"editable": True} if reference.editable else {}
+    if reference.subdirectory:
+        entry["subdirectory"] = reference.subdirectory
+    if reference.kind == "vcs":
+        return {**entry, reference.vcs: reference.url, "ref": reference.commit}
+    if reference.kind == "directory":
+        return {**entry, "path": address_from(replace(reference, subdirectory=""), folder)}
+    place = address_from(replace(reference, subdirectory=""), folder)
+    hashes = [f"sha256:{file.sha256}"] if file and file.sha256 else []
+    return {**entry, ("path" if reference.is_local else "file"): place, "hashes": hashes}
 
 
 def _hash(pipfile: Path) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from packaging.utils import NormalizedName
 
 from advisor.domain.target import Target
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.page import DistributionFile
+from advisor.lock.direct import address_from
 from advisor.resolve.problem import Candidate
 
 
@@ -18,18 +20,22 @@ def write_requirements(
     target: Target,
     configuration: IndexConfiguration,
     requirers: Mapping[NormalizedName, Sequence[str]],
+    *,
+    folder: Path = Path(),
 ) -> str:
     """Return the text of a requirements file for one target.
 
     An index other than the default one is written only if a package comes from it. As pip-compile does, a comment
-    says what requires each package.
+    says what requires each package. If a package comes from a repository or a directory, which have no hash, no hash is
+    written: pip accepts either a hash of every package or none.
 
     Args:
         stack: The packages, sorted by name.
-        files: By package, the file with its hash filled in.
+        files: By package, the file with its hash filled in; none for repositories and directories.
         target: The target of the lock; the first line contains it.
         configuration: The indexes.
         requirers: By package, the files and packages that require it, each on one line.
+        folder: Folder of the file, which paths are relative to.
     """
     used = {file.index for file in files.values()}
     lines = [f"# by advisor, for Python {target.python_minor} on {target.platform} ({target.hardware.name})"]
@@ -37,11 +43,26 @@ def write_requirements(
         lines.append(f"--index-url {configuration.default}")
     lines += [f"--extra-index-url {url}" for url in configuration.extra if url in used]
     lines += [f"--find-links {url}" for url in configuration.find_links if url in used]
+    unhashed = [candidate.name for candidate in stack if candidate.name not in files]
+    if unhashed:
+        lines.append(f"# without hashes: pip cannot check one of {', '.join(unhashed)}")
     for candidate in stack:
-        lines.append(f"{candidate.name}=={candidate.version} \\")
-        lines.append(f"    --hash=sha256:{files[candidate.name].sha256}")
+        lines.append(_requirement(candidate, folder) + ("" if unhashed else " \\"))
+        if not unhashed:
+            lines.append(f"    --hash=sha256:{files[candidate.name].sha256}")
         lines += _via_comment(requirers.get(candidate.name, ()))
     return "\n".join(lines) + "\n"
+
+
+def _requirement(candidate: Candidate, folder: Path) -> str:
+    """Return the line of a package; pip has no relative path with a name, and takes paths from where it runs."""
+    reference = candidate.direct
+    if reference is None:
+        return f"{candidate.name}=={candidate.version}"
+    address = address_from(reference, folder)
+    if reference.editable and reference.is_local:
+        return f"-e {address}"
+    return address if reference.is_local else f"{candidate.name} @ {address}"
 
 
 def _via_comment(requirers: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import NormalizedName
 
 from advisor.index.page import DistributionFile
+from advisor.lock.direct import without_password
 from advisor.project.pyproject import ProjectIdentity
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError
@@ -41,7 +42,7 @@ def write_sbom(
 
     Args:
         stack: The packages, sorted by name.
-        files: By package, the file with its size and hash filled in.
+        files: By package, the file with its size and hash filled in; none for repositories and directories.
         graph: The dependency graph of the stack.
         licenses: By package, what it states as its licences.
         project: The project that the stack is for.
@@ -61,7 +62,7 @@ def write_sbom(
         type=ComponentType.APPLICATION,
         bom_ref=f"project:{project.name}",
     )
-    components = {c.name: _component(c, files[c.name], licenses.get(c.name, ())) for c in stack}
+    components = {c.name: _component(c, files.get(c.name, c.file), licenses.get(c.name, ())) for c in stack}
     bom = Bom(components=components.values())
     bom.metadata.component = root
     bom.metadata.tools.components.add(_tool())
@@ -89,16 +90,26 @@ def _component(candidate: Candidate, file: DistributionFile, licenses: Sequence[
     from cyclonedx.model.component import Component, ComponentType
     from packageurl import PackageURL
 
-    url = PackageURL(type="pypi", name=candidate.name, version=str(candidate.version))
+    reference = without_password(candidate.direct) if candidate.direct else None
+    qualifiers, kind, address = {}, ExternalReferenceType.DISTRIBUTION, file.url
+    if reference is not None:
+        # https://github.com/package-url/purl-spec/blob/main/PURL-SPECIFICATION.rst#known-qualifiers-keyvalue-pairs
+        is_vcs, address = reference.kind == "vcs", reference.address
+        if not reference.is_local:
+            qualifiers = {"vcs_url" if is_vcs else "download_url": address}
+        kind = ExternalReferenceType.VCS if is_vcs else kind
+    purl = PackageURL(type="pypi", name=candidate.name, version=str(candidate.version), qualifiers=qualifiers)
+    references = [ExternalReference(type=kind, url=XsUri(address))]
     return Component(
         name=candidate.name,
         version=str(candidate.version),
         type=ComponentType.LIBRARY,
-        purl=url,
-        bom_ref=url.to_string(),
+        purl=purl,
+        bom_ref=purl.to_string(),
         licenses=_licenses(licenses),
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=file.sha256 or "")],
-        external_references=[ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(file.url))],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=file.sha256)] if file.sha256 else [],
+        # A path of this machine says nothing to others.
+        external_references=[] if reference is not None and reference.is_local else references,
     )
 
 

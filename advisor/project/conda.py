@@ -22,10 +22,10 @@ from advisor.domain.words import quoted
 from advisor.project.interface import (
     ProjectRequirements,
     line_of,
-    not_supported,
     parse_requirement,
     shape_checked,
 )
+from advisor.project.package_sources import reference_of
 from advisor.project.requirements import read_requirement_lines
 from advisor.project.text_file import read_text, read_toml
 from knowledge.domain.errors import InputError
@@ -38,7 +38,6 @@ _SPECIFICATION = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)\s*(?P<
 _VERSION_KEY = re.compile(r"version\s*=\s*(?:'([^']*)'|\"([^\"]*)\")")
 _OPERATOR = re.compile(r"(==|!=|>=|<=|~=|=|>|<)\s*")
 _INSTALLERS = frozenset({"pip", "conda", "uv"})
-_ADDRESSES = ("git", "url", "path")
 _MOST_NAMES = 20
 """Maximum number of packages in a message."""
 
@@ -108,7 +107,7 @@ def read_environment(path: Path) -> ProjectRequirements:
         path: The file.
 
     Raises:
-        InputError: If the file cannot be read, or a package does not come from an index.
+        InputError: If the file cannot be read.
     """
     import yaml
 
@@ -151,7 +150,7 @@ def read_pixi(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
         groups: Features to include.
 
     Raises:
-        InputError: If the file cannot be read, has no such feature, or a package does not come from an index.
+        InputError: If the file cannot be read, or has no such feature.
     """
     text, document = read_toml(path)
     with shape_checked(path):
@@ -176,8 +175,9 @@ def _read_pixi(
             packages.add(name, str(version), _origin(path, text, name))
         for name, value in table.get("pypi-dependencies", {}).items():
             origin = _origin(path, text, name)
-            requirement = parse_requirement(_pypi_line(name, value, origin), origin)
-            roots.append(RootRequirement(requirement=requirement, origin=origin))
+            requirement = parse_requirement(_pypi_line(name, value), origin)
+            direct = reference_of(value, path.parent, origin) if isinstance(value, dict) else None
+            roots.append(RootRequirement(requirement=requirement, origin=origin, direct=direct))
     options = (document.get("workspace") or document.get("project") or {}).get("pypi-options", {})
     options = {**options, **document.get("pypi-options", {})}
     return ProjectRequirements(
@@ -237,10 +237,8 @@ def _without_patch(specifier: str) -> str:
     return re.sub(r"==(\d+\.\d+)(?:\.[\d.]+)?(?:\.\*)?(?=,|$)", r"==\1.*", specifier)
 
 
-def _pypi_line(name: str, value: Any, origin: str) -> str:
+def _pypi_line(name: str, value: Any) -> str:
     options = value if isinstance(value, dict) else {"version": value}
-    if any(key in options for key in _ADDRESSES):
-        raise not_supported(f"{name} = {value}", origin)
     extras = ",".join(options.get("extras", ()))
     version = str(options.get("version", "*"))
     return f"{name}{f'[{extras}]' if extras else ''}{'' if version == '*' else version}"

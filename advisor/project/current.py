@@ -80,7 +80,10 @@ def is_pinned(path: Path) -> bool:
 
     roots = [root for root in read_requirements(path).roots if not root.constraint]
     return bool(roots) and all(
-        any(s.operator in ("==", "===") and "*" not in s.version for s in root.requirement.specifier) for root in roots
+        root.direct.is_exact
+        if root.direct
+        else any(s.operator in ("==", "===") and "*" not in s.version for s in root.requirement.specifier)
+        for root in roots
     )
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
 
+from advisor.domain.direct_reference import DirectReference, parse_direct_reference
 from advisor.domain.requirement import RootRequirement
+from advisor.domain.target import Target
+from advisor.project.package_sources import PackageSource
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.domain.requirements import requirement_from
@@ -32,6 +36,7 @@ class ProjectRequirements:
         find_links: Directories with distributions.
         trusted_hosts: Hosts whose certificates are not verified, as requirements files say.
         bindings: By package, the address of the only index that it comes from.
+        sources: By package, places that it may come from, of which the first that applies on a target is used.
         overrides: Requirements that replace every requirement on the same package.
         only_binary: Packages that are never installed from an sdist; ``:all:`` for every package.
         no_binary: Packages that are never installed from a wheel; ``:all:`` for every package.
@@ -48,6 +53,7 @@ class ProjectRequirements:
     find_links: tuple[str, ...] = ()
     trusted_hosts: tuple[str, ...] = ()
     bindings: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, tuple[PackageSource, ...]] = field(default_factory=dict)
     overrides: tuple[RootRequirement, ...] = ()
     only_binary: tuple[str, ...] = ()
     no_binary: tuple[str, ...] = ()
@@ -55,6 +61,28 @@ class ProjectRequirements:
     settings: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+
+    def on_target(self, target: Target) -> ProjectRequirements:
+        """Return the project with each package taken from the first of its sources that applies on a target."""
+        source_by_name: dict[str, PackageSource] = {}
+        for name, sources in self.sources.items():
+            source = next((source for source in sources if source.applies(target)), None)
+            if source is not None and name not in self.settings.get("package-index", {}):
+                source_by_name[name] = source
+
+        def with_source(root: RootRequirement) -> RootRequirement:
+            source = source_by_name.get(root.name)
+            return root if root.direct or source is None else replace(root, direct=source.reference)
+
+        return replace(
+            self,
+            roots=tuple(map(with_source, self.roots)),
+            bindings={
+                **self.bindings,
+                **{name: source.index for name, source in source_by_name.items() if source.index},
+            },
+            sources={},
+        )
 
 
 @contextmanager
@@ -86,10 +114,8 @@ def settings_requirements(
         InputError: If a requirement is malformed.
     """
     origin = f"tool.advisor.{key}"
-    return tuple(
-        RootRequirement(requirement=parse_requirement(text, origin), origin=origin, constraint=constraint)
-        for text in settings.get(key, ())
-    )
+    roots = (parse_root(text, origin, Path()) for text in settings.get(key, ()))
+    return tuple(replace(root, constraint=constraint) for root in roots)
 
 
 def line_of(path: Path, text: str, part: str) -> str:
@@ -101,25 +127,103 @@ def line_of(path: Path, text: str, part: str) -> str:
 
 
 def parse_requirement(text: str, origin: str) -> Requirement:
-    """Parse one requirement.
+    """Parse one requirement, which may have an address.
 
     Args:
         text: The requirement (PEP 508).
         origin: File and line, for messages.
 
     Raises:
-        InputError: If it is malformed, or requires a URL instead of a version.
+        InputError: If it is malformed.
     """
     try:
-        requirement = requirement_from(text)
+        return requirement_from(text)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         raise InputError(
             f"{origin}: `{text}` is not a requirement: {reason}", hint="write it as `name>=1.0; marker`"
         ) from None
-    if requirement.url:
-        raise not_supported(text, origin)
-    return requirement
+
+
+def parse_root(text: str, origin: str, folder: Path) -> RootRequirement:
+    """Parse one requirement of the user.
+
+    Args:
+        text: The requirement (PEP 508).
+        origin: File and line, for messages.
+        folder: Folder that a relative path in it starts at.
+
+    Raises:
+        InputError: If it or its address is malformed.
+    """
+    requirement = parse_requirement(text, origin)
+    if requirement.url is None:
+        return RootRequirement(requirement=requirement, origin=origin)
+    marker = str(requirement.marker or "")
+    return direct_root(requirement.url, origin, folder, name=requirement.name, extras=requirement.extras, marker=marker)
+
+
+def direct_root(
+    address: str,
+    origin: str,
+    folder: Path,
+    *,
+    name: str = "",
+    extras: Iterable[str] = (),
+    marker: str = "",
+    editable: bool = False,
+) -> RootRequirement:
+    """Return the requirement for an address or a path.
+
+    Args:
+        address: The address or path.
+        origin: File and line, for messages.
+        folder: Folder that a relative path starts at.
+        name: Name of the package; empty if only the address may contain it.
+        extras: Extras of the package.
+        marker: Environment marker; empty if it always applies.
+        editable: Whether changes of the package apply immediately.
+
+    Raises:
+        InputError: If the address or the marker is malformed.
+    """
+    try:
+        parsed = parse_direct_reference(address, folder, editable=editable)
+        written_name = name or parsed.name
+        requirement = Requirement(written_name or parsed.reference.guessed_name)
+        requirement.extras = {*extras, *parsed.extras}
+        requirement.marker = Marker(marker) if marker else None
+    except (ValueError, InvalidMarker, InvalidRequirement) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{origin}: `{address}` is not an address or a path of a package: {reason}",
+            hint="write it as `name @ https://...`, `name @ git+https://...@TAG` or `./directory`",
+        ) from None
+    has_name = bool(written_name) or parsed.reference.filename.endswith(".whl")
+    return RootRequirement(
+        requirement=requirement,
+        origin=origin,
+        hashes=frozenset({parsed.reference.sha256} - {""}),
+        direct=parsed.reference,
+        has_guessed_name=not has_name,
+    )
+
+
+def parse_direct(address: str, origin: str, folder: Path = Path()) -> DirectReference:
+    """Parse the address of a package.
+
+    Args:
+        address: The address or path.
+        origin: What contains it, for messages.
+        folder: Folder that a relative path starts at.
+
+    Raises:
+        InputError: If it is malformed.
+    """
+    try:
+        return parse_direct_reference(address, folder).reference
+    except ValueError as error:
+        raise InputError(f"{origin}: `{address}` is not an address or a path of a package: {error}") from None
 
 
 def defined_source(source: Any, sources: Mapping[str, str], package: str, place: str) -> str:
@@ -161,14 +265,6 @@ def filled_address(url: str, place: str) -> str:
     return _VARIABLE.sub(lambda match: os.environ[match[1]], url)
 
 
-def not_supported(text: str, origin: str) -> InputError:
-    """Return the error for a requirement on a URL, a path or a repository."""
-    return InputError(
-        f"{origin}: `{text}` is a URL, path or VCS requirement, which is not supported",
-        hint="require a version from an index, or leave this requirement out with `--requirements FILE`",
-    )
-
-
 def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
     """Return the requirements and index options of several files; messages about what was not read are left out.
 
@@ -186,6 +282,8 @@ def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequireme
             find_links=merged.find_links + part.find_links,
             trusted_hosts=merged.trusted_hosts + part.trusted_hosts,
             bindings={**merged.bindings, **part.bindings},
+            sources={**merged.sources, **part.sources},
+            overrides=merged.overrides + part.overrides,
             only_binary=merged.only_binary + part.only_binary,
             no_binary=merged.no_binary + part.no_binary,
             prereleases=merged.prereleases or part.prereleases,

@@ -15,9 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from packaging.utils import NormalizedName, canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.project import lock_formats, uv_lock
 from advisor.project.lock_formats import (
@@ -26,7 +25,6 @@ from advisor.project.lock_formats import (
     Entry,
     EntryError,
     LockedFile,
-    holds,
     package_of,
     reason_of,
 )
@@ -139,7 +137,9 @@ def read_lock(path: Path, target: Target) -> Lock:
         UnreadableFileError: If the file cannot be read, or is not a lock.
     """
     if path.suffix == ".txt":
-        return _read_freeze(path, target)
+        from advisor.project.pinned_requirements import read_pinned_requirements
+
+        return read_pinned_requirements(path, target)
     read: Callable[[Document, Target], Iterator[Entry]]
     parse: Callable[[str], Any]
     if path.name == "Pipfile.lock":
@@ -335,56 +335,3 @@ def _line_of(text: str, error: EntryError) -> int:
     if error.place is not None and error.place < len(first_lines):
         return first_lines[error.place]
     return _lines(text).get((canonicalize_name(error.package), ""), [1])[0]
-
-
-def _unpinned(root: RootRequirement, path: Path, message: str) -> UnreadableFileError:
-    return UnreadableFileError(
-        f"{root.origin}: {message}",
-        path=Path(root.path or path),
-        line=root.line,
-        package=root.name,
-        hint="pin every line with `==`, as `pip freeze` does, or choose another file with `--current`",
-    )
-
-
-def _read_freeze(path: Path, target: Target) -> Lock:
-    from advisor.project.requirements import decoded, read_requirements
-
-    text = read_text(path, decode=decoded) if path.is_file() else ""
-    project = read_requirements(path)
-    packages: dict[NormalizedName, LockedVersion] = {}
-    entries: list[tuple[NormalizedName, LockedVersion]] = []
-    for root in project.roots:
-        marker = root.requirement.marker
-        pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
-        on_target = marker is None or holds(str(marker), target)
-        if len(pins) != 1:
-            raise _unpinned(root, path, f"`{root.requirement}` is not an exact version, so this file is not a lock")
-        for pin in pins:
-            try:
-                version = Version(pin)
-            except InvalidVersion:
-                raise _unpinned(root, path, f"`{pin}` is not a valid version (PEP 440)") from None
-            locked = LockedVersion(
-                version=version,
-                line=root.line,
-                path=root.path,
-                hashes=frozenset(h.lower() for h in root.hashes),
-                other_hashes=root.other_hashes,
-            )
-            entries.append((root.name, locked))
-            if on_target:
-                packages[root.name] = locked
-    addresses = (project.index_url, *project.extra_index_urls, *project.find_links)
-    urls = [url for url in addresses if url]
-    lines = list(enumerate(lines_of(text), 1))
-    places = {word: next((n for n, line in lines if word in line), 1) for word in (*urls, *project.trusted_hosts)}
-    has_hashes = any(locked.hashes or locked.other_hashes for _, locked in entries)
-    return Lock(
-        path=path,
-        packages=packages,
-        entries=tuple(entries),
-        indexes=tuple((url, places[url]) for url in dict.fromkeys(urls)),
-        trusted_hosts=tuple((host, places[host]) for host in dict.fromkeys(project.trusted_hosts)),
-        records_hashes=has_hashes,
-    )

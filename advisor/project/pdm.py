@@ -1,4 +1,4 @@
-"""Reads the package sources in the PDM tables of `pyproject.toml`.
+"""Reads the package sources and the overrides in the PDM tables of `pyproject.toml`.
 
 Source: https://pdm-project.org/latest/usage/config/ and https://pdm-project.org/latest/usage/dependency/.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from advisor.config import line_in
-from advisor.project.interface import ProjectRequirements, filled_address, not_supported
+from advisor.project.interface import ProjectRequirements, filled_address, parse_root
 from knowledge.domain.errors import InputError
 
 _DEFAULT = "pypi"
@@ -23,7 +23,7 @@ _DEFAULT = "pypi"
 def with_pdm_sources(
     project: ProjectRequirements, path: Path, text: str, pdm: Mapping[str, Any]
 ) -> ProjectRequirements:
-    """Return a project with the indexes of the `source` tables of PDM added.
+    """Return a project with the indexes and the overrides in the tables of PDM added.
 
     Args:
         project: The requirements of the project.
@@ -32,12 +32,14 @@ def with_pdm_sources(
         pdm: Its `[tool.pdm]`.
 
     Raises:
-        InputError: If a package does not come from an index, or a source is invalid or not supported.
+        InputError: If a source or an override is invalid or not supported.
     """
+    overrides = list(project.overrides)
     for name, version in pdm.get("resolution", {}).get("overrides", {}).items():
-        if isinstance(version, str) and ("://" in version or version.startswith((".", "/"))):
-            place = f"{path.name}:{line_in(text, '[tool.pdm.resolution.overrides]', name)}"
-            raise not_supported(f"{name} = {version}", place)
+        place = f"{path.name}:{line_in(text, '[tool.pdm.resolution.overrides]', name)}"
+        is_version = version[:1].isdigit()
+        separator = "==" if is_version else " @ " if "://" in version or version.startswith((".", "/")) else ""
+        overrides.append(parse_root(f"{name}{separator}{version}", place, path.parent))
     default, extra, links = project.index_url, list(project.extra_index_urls), list(project.find_links)
     bindings = dict(project.bindings)
     for source in pdm.get("source", ()):
@@ -59,6 +61,7 @@ def with_pdm_sources(
             extra.append(url)
     return replace(
         project,
+        overrides=tuple(overrides),
         index_url=default,
         extra_index_urls=tuple(filter(None, extra)),
         find_links=tuple(filter(None, links)),

@@ -14,15 +14,14 @@ from advisor.project.interface import (
     defined_source,
     filled_address,
     line_of,
-    not_supported,
     parse_requirement,
     shape_checked,
 )
+from advisor.project.package_sources import reference_of
 from advisor.project.text_file import read_toml
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 
-_ADDRESSES = ("git", "hg", "svn", "bzr", "file", "path", "url")
 _MARKERS = ("python_version", "python_full_version", "sys_platform", "platform_system", "platform_machine", "os_name")
 _OTHER_SECTIONS = ("source", "requires", "scripts", "pipenv", "build-system")
 
@@ -35,7 +34,7 @@ def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequiremen
         groups: Further categories to include, such as `dev-packages`.
 
     Raises:
-        InputError: If the file cannot be read, or a package does not come from an index.
+        InputError: If the file cannot be read.
     """
     text, document = read_toml(path)
     with shape_checked(path):
@@ -55,11 +54,9 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
             raise InputError(f"`{path}` has no category `{section}`")
         for name, entry in _table(document, section, path).items():
             origin = line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
-            roots.append(
-                RootRequirement(
-                    requirement=parse_requirement(_requirement_line(name, entry, origin), origin), origin=origin
-                )
-            )
+            requirement = parse_requirement(_requirement_line(name, entry, origin), origin)
+            direct = reference_of(entry, path.parent, origin) if isinstance(entry, dict) else None
+            roots.append(RootRequirement(requirement=requirement, origin=origin, direct=direct))
             if isinstance(entry, dict) and "index" in entry:
                 bindings[canonicalize_name(name)] = defined_source(entry["index"], sources, name, origin)
     urls = list(sources.values())
@@ -79,8 +76,6 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
 def _requirement_line(name: str, entry: Any, origin: str) -> str:
     """Convert an entry to a requirement (PEP 508)."""
     options = entry if isinstance(entry, dict) else {"version": entry}
-    if any(key in options for key in _ADDRESSES):
-        raise not_supported(f"{name} = {entry}", origin)
     version = options.get("version", "*")
     extras = options.get("extras", [])
     if not isinstance(version, str) or not isinstance(extras, list):

@@ -10,18 +10,20 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from advisor.config import line_in
+from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
     ProjectRequirements,
     defined_source,
     line_of,
-    not_supported,
     parse_requirement,
 )
+from advisor.project.package_sources import reference_of
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 
-_ADDRESSES = ("git", "url", "path", "file")
+_CONDITIONS = ("python", "platform", "markers", "extras", "optional")
+"""Keys that hold for a package wherever it comes from."""
 _MAX_CONSTRAINT_CHARACTERS = 2000
 
 
@@ -38,7 +40,7 @@ def read_poetry(
         groups: Dependency groups to include.
 
     Raises:
-        InputError: If a table is malformed, or a dependency does not come from an index.
+        InputError: If a table is malformed.
     """
     dependencies = dict(_table(table, "dependencies", path))
     python = dependencies.pop("python", None)
@@ -53,7 +55,7 @@ def read_poetry(
             if options.get("optional") and canonicalize_name(name) not in optional_packages:
                 continue
             origin = line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
-            roots.append(_root(name, constraint, origin))
+            roots.append(_root(name, constraint, origin, path.parent))
             if "source" in options:
                 bindings[canonicalize_name(name)] = defined_source(options["source"], sources, name, origin)
     primary, supplemental = _indexes(table, sources)
@@ -81,23 +83,25 @@ def with_poetry_sources(
         table: Its `[tool.poetry]`.
 
     Raises:
-        InputError: If a required package does not come from an index.
+        InputError: If the address or the source of a required package is malformed or not defined.
     """
     sources = _sources(table)
     required = {root.name for root in project.roots}
     bindings = dict(project.bindings)
+    direct: dict[str, DirectReference] = {}
     for name, constraints in _table(table, "dependencies", path).items():
         place = f"{path.name}:{line_in(text, '[tool.poetry.dependencies]', name)}"
         for options in constraints if isinstance(constraints, list) else [constraints]:
             if not isinstance(options, dict) or canonicalize_name(name) not in required:
                 continue
-            if any(key in options for key in _ADDRESSES):
-                raise not_supported(f"{name} = {options}", place)
+            if reference := reference_of(options, path.parent, place):
+                direct[canonicalize_name(name)] = reference
             if "source" in options:
                 bindings[canonicalize_name(name)] = defined_source(options["source"], sources, name, place)
     primary, supplemental = _indexes(table, sources)
     return replace(
         project,
+        roots=tuple(replace(root, direct=root.direct or direct.get(root.name)) for root in project.roots),
         index_url=primary or project.index_url,
         extra_index_urls=(*project.extra_index_urls, *supplemental),
         bindings=bindings,
@@ -118,11 +122,12 @@ def _indexes(table: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[str 
     return (primary[0] if primary else None), (*primary[1:], *filter(None, by_priority.get("supplemental", [])))
 
 
-def _root(name: str, constraint: Any, origin: str) -> RootRequirement:
+def _root(name: str, constraint: Any, origin: str, folder: Path) -> RootRequirement:
     from poetry.core.factory import Factory
 
-    if isinstance(constraint, dict) and any(key in constraint for key in _ADDRESSES):
-        raise not_supported(f"{name} = {constraint}", origin)
+    direct = reference_of(constraint, folder, origin) if isinstance(constraint, dict) else None
+    if direct is not None:
+        constraint = {"version": "*", **{key: constraint[key] for key in _CONDITIONS if key in constraint}}
     _check_length(f"{origin}: `{name}`", constraint)
     try:
         requirement = Factory.create_dependency(name, constraint).to_pep_508()
@@ -133,7 +138,7 @@ def _root(name: str, constraint: Any, origin: str) -> RootRequirement:
             f"{origin}: `{name} = {constraint!r}` allows several ranges, which a requirement (PEP 508) cannot express",
             hint="write one range, and exclude versions with `!=`",
         )
-    return RootRequirement(requirement=parse_requirement(requirement, origin), origin=origin)
+    return RootRequirement(requirement=parse_requirement(requirement, origin), origin=origin, direct=direct)
 
 
 def _packages_of_extras(table: Mapping[str, Any], extras: Iterable[str], path: Path) -> set[str]:

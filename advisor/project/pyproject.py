@@ -11,13 +11,18 @@ from packaging.dependency_groups import resolve_dependency_groups
 from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
-from advisor.domain.requirement import RootRequirement
 from advisor.project.dynamic import read_dynamic
-from advisor.project.interface import ProjectRequirements, line_of, parse_requirement, shape_checked
+from advisor.project.interface import (
+    ProjectRequirements,
+    line_of,
+    parse_requirement,
+    parse_root,
+    shape_checked,
+)
 from advisor.project.pdm import with_pdm_sources
 from advisor.project.poetry import read_poetry, with_poetry_sources
 from advisor.project.text_file import read_toml
-from advisor.project.uv_sources import check_uv_sources
+from advisor.project.uv_sources import read_uv_sources, uv_requirements
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 
@@ -75,6 +80,7 @@ def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[s
 def _read(
     path: Path, text: str, document: Mapping[str, Any], *, extras: Iterable[str], groups: Iterable[str]
 ) -> ProjectRequirements:
+    extras, groups = tuple(extras), tuple(groups)
     project = document.get("project", {})
     if not isinstance(project, dict):
         raise InputError(f"`{path}`: `project` is not a table")
@@ -86,10 +92,7 @@ def _read(
     own_extras = [] if dynamic and "optional-dependencies" in project.get("dynamic", ()) else extras
     lines = [*_dependencies(project, own_extras, path), *_groups(document, groups, path)]
     requirements = ProjectRequirements(
-        roots=tuple(
-            RootRequirement(requirement=parse_requirement(line, origin), origin=origin)
-            for line, origin in ((line, line_of(path, text, line) or path.name) for line in lines)
-        ),
+        roots=tuple(parse_root(line, line_of(path, text, line) or path.name, path.parent) for line in lines),
         requires_python=_requires_python(project, path),
         settings=_settings(document),
         files=(str(path),),
@@ -105,8 +108,13 @@ def _read(
     tool = document.get("tool", {})
     requirements = with_poetry_sources(requirements, path, text, tool.get("poetry", {}))
     requirements = with_pdm_sources(requirements, path, text, tool.get("pdm", {}))
-    ignored = check_uv_sources(path, text, document, {root.name for root in requirements.roots})
-    return replace(requirements, skipped=(*requirements.skipped, *ignored))
+    constraints, overrides = uv_requirements(path, text, document)
+    return replace(
+        requirements,
+        roots=(*requirements.roots, *constraints),
+        overrides=(*requirements.overrides, *overrides),
+        sources=read_uv_sources(path, text, document, extras=extras, groups=groups),
+    )
 
 
 def read_settings(path: Path) -> Mapping[str, Any]:

@@ -45,13 +45,16 @@ def read_project(
     if requirements and (extras or groups):
         raise InputError("`--extra` and `--group` select parts of `pyproject.toml`, which `--requirements` replaces")
     pyproject = directory / "pyproject.toml"
-    parts = [read_requirements(path) for path in requirements] or _own_parts(directory, extras, groups)
+    parts = [read_requirements(path, directory=directory) for path in requirements] or _own_parts(
+        directory, extras, groups
+    )
     if requirements and pyproject.is_file():
         parts[0] = replace(parts[0], settings=read_settings(pyproject))
-    parts += [read_requirements(path, constraint=True) for path in constraints]
-    overriding = tuple(root for path in overrides for root in read_requirements(path).roots)
+    parts += [read_requirements(path, constraint=True, directory=directory) for path in constraints]
+    overriding = tuple(root for path in overrides for root in read_requirements(path, directory=directory).roots)
     skipped = tuple(reason for part in parts for reason in part.skipped)
-    return replace(merge_requirements(parts), overrides=overriding, skipped=skipped)
+    project = merge_requirements(parts)
+    return replace(project, overrides=(*project.overrides, *overriding), skipped=skipped)
 
 
 def _own_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) -> list[ProjectRequirements]:
@@ -93,7 +96,7 @@ def _requirements_parts(directory: Path) -> list[ProjectRequirements]:
     path = next((path for path in (source_file, pinned) if path.is_file()), None)
     if path is None:
         return []
-    part = read_requirements(path)
+    part = read_requirements(path, directory=directory)
     if part.roots and path == source_file and pinned.is_file() and not is_pinned(pinned):
         part = _with_message(part, [PINNED], "another file lists the requirements; use it with `--requirements`")
     others = [other.name for other in sorted(directory.glob("requirements*.txt")) if other.name != PINNED]
@@ -110,7 +113,7 @@ def _other_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) 
         return [read_pixi(pixi, groups=groups)]
     if choice := find_requirement_file(directory):
         path, messages = choice
-        return [replace(read_requirements(path), skipped=messages)]
+        return [replace(read_requirements(path, directory=directory), skipped=messages)]
     return []
 
 

@@ -12,8 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from advisor.domain.direct_reference import is_direct_reference
 from advisor.domain.requirement import RootRequirement
-from advisor.project.interface import ProjectRequirements, not_supported, parse_requirement
+from advisor.project.interface import ProjectRequirements, direct_root, parse_root
 from advisor.project.read_errors import UnreadableFileError, check_size
 from knowledge.domain.errors import InputError
 
@@ -25,16 +26,24 @@ _SPACES = re.compile(rb"(?:[ \t\v\f\0]|\\\r?\n){1000}")
 _CONTINUATION = re.compile(rb"\\\r?\n")
 _INCLUDE = re.compile(rb"(?:^|\s)(?:-[rc]|--r\w*|--c\w*)[ \t=]*[\"']?([^\s\"'#]+)", re.MULTILINE)
 _INCLUDED_PATH = re.compile(r"^(-[rc]\s*|--(?:requirement|constraint)[ =]\s*)(?![a-z]+:)(\S+)")
+_EDITABLE = re.compile(r"(?:-e|--editable)(?:\s*=\s*|\s+)")
+_LINE_OPTION = re.compile(r"\s--[a-z]|\s+#")
+"""Start of the options of one requirement (`--hash`), or of a comment."""
+_MARKER = re.compile(r"\s;|;\s")
+"""Start of a marker; an address may contain a semicolon."""
+_NAMED = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*\S")
 _MAX_LINES = 5000
 """Maximum number of requirements and options, with included files; the parser needs up to 0.5 ms for each."""
 
 
-def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequirements:
+def read_requirements(path: Path, *, constraint: bool = False, directory: Path | None = None) -> ProjectRequirements:
     """Read a requirements file and the files that it includes (``-r``, ``-c``).
 
     Args:
         path: The file.
         constraint: Whether the file is a constraints file.
+        directory: Directory that paths of packages start at, which for pip is where the command runs; by default that
+            of the file.
 
     Raises:
         InputError: If the file does not exist.
@@ -46,7 +55,7 @@ def read_requirements(path: Path, *, constraint: bool = False) -> ProjectRequire
     check_size(path)
     state = path.stat()
     try:
-        return _read(path, constraint, (state.st_mtime_ns, state.st_size))
+        return _read(path, constraint, directory or path.parent, (state.st_mtime_ns, state.st_size))
     except InputError as error:
         place = _PLACE.match(error.message)
         file = path.parent / place["file"] if place else path
@@ -74,7 +83,7 @@ def read_requirement_lines(path: Path, lines: Iterable[tuple[int, str]]) -> Proj
         copy = Path(folder, path.name)
         copy.write_text(_text_of(lines, path.parent), encoding="utf-8")
         try:
-            project = read_requirements(copy)
+            project = read_requirements(copy, directory=path.parent)
         except UnreadableFileError as error:
             raise UnreadableFileError(
                 error.message.replace(str(copy), str(path)),
@@ -99,7 +108,7 @@ def _text_of(lines: Iterable[tuple[int, str]], folder: Path) -> str:
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequirements:
+def _read(path: Path, constraint: bool, directory: Path, _: tuple[int, int]) -> ProjectRequirements:
     """Read a file once per command, although several functions need it."""
     from pip_requirements_parser import InstallationError, RequirementsFileParseError
 
@@ -108,10 +117,13 @@ def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequiremen
         parsed = _parse(path)
     except (OSError, ValueError, LookupError, RecursionError, InstallationError, RequirementsFileParseError) as error:
         raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from None
+    unusual: list[RootRequirement] = []
     for line in parsed.invalid_lines:
         place = f"{_place(line.filename, path)}:{line.line_number}"
-        if line.line.startswith((".", "/", "file:")):
-            raise not_supported(line.line, place)
+        if _EDITABLE.match(line.line) or is_direct_reference(line.line):
+            root = _direct_root(line.line, place, directory)
+            unusual.append(replace(root, constraint=constraint, path=line.filename or str(path)))
+            continue
         reason = next((text for text in (line.error_message or "").splitlines() if text.strip()), "invalid")
         raise InputError(
             f"{place}: `{line.line}` is not a requirement: {reason.removeprefix('Invalid requirement: : ')}"
@@ -124,7 +136,7 @@ def _read(path: Path, constraint: bool, _: tuple[int, int]) -> ProjectRequiremen
             else:
                 options[name] = value
     return ProjectRequirements(
-        roots=tuple(_root(entry, path, constraint) for entry in parsed.requirements),
+        roots=(*(_root(entry, path, directory, constraint) for entry in parsed.requirements), *unusual),
         index_url=options.get("index_url"),
         extra_index_urls=tuple(options.get("extra_index_urls", ())),
         find_links=tuple(options.get("find_links", ())),
@@ -201,26 +213,47 @@ def decoded(content: bytes) -> str:
         raise ValueError(str(error)) from None
 
 
-def _root(entry: Any, path: Path, constraint: bool) -> RootRequirement:
+def _root(entry: Any, path: Path, directory: Path, constraint: bool) -> RootRequirement:
     line = entry.requirement_line
     origin = f"{_place(line.filename, path)}:{line.line_number}"
     if entry.is_editable or entry.req is None or entry.link is not None:
-        raise not_supported(line.line, origin)
+        root = _direct_root(line.line, origin, directory)
+    else:
+        root = parse_root(_text(entry, origin), origin, directory)
+    hashes = frozenset(h.removeprefix("sha256:") for h in entry.hash_options if h.startswith("sha256:"))
+    return replace(
+        root,
+        constraint=constraint or bool(entry.is_constraint),
+        hashes=hashes or root.hashes,
+        other_hashes=frozenset(h for h in entry.hash_options if not h.startswith("sha256:")),
+        path=line.filename or str(path),
+    )
+
+
+def _text(entry: Any, origin: str) -> str:
+    """Return a requirement with its marker."""
     try:
         text = str(entry.req)
     except ValueError as error:
-        raise InputError(f"{origin}: `{line.line[:80]}` is not a requirement: {error}") from None
-    if entry.marker and ";" not in text:
-        text = f"{text} ; {entry.marker}"
-    hashes = frozenset(h.removeprefix("sha256:") for h in entry.hash_options if h.startswith("sha256:"))
-    other_hashes = frozenset(h for h in entry.hash_options if not h.startswith("sha256:"))
-    return RootRequirement(
-        requirement=parse_requirement(text, origin),
-        origin=origin,
-        constraint=constraint or bool(entry.is_constraint),
-        hashes=hashes,
-        other_hashes=other_hashes,
-        path=line.filename or str(path),
+        line = entry.requirement_line.line[:80]
+        raise InputError(f"{origin}: `{line}` is not a requirement: {error}") from None
+    return f"{text} ; {entry.marker}" if entry.marker and ";" not in text else text
+
+
+def _direct_root(line: str, origin: str, directory: Path) -> RootRequirement:
+    """Read a line with an address or a path (`-e`, `git+...`, `./name`, `name @ ...`)."""
+    editable = _EDITABLE.match(line)
+    text = line[editable.end() :] if editable else line
+    text = _LINE_OPTION.split(text, maxsplit=1)[0].strip()
+    if _NAMED.match(text) and not editable:
+        return parse_root(text, origin, directory)
+    address, *marker = _MARKER.split(text, maxsplit=1)
+    return direct_root(
+        address.strip().strip("'\""),
+        origin,
+        directory,
+        marker=marker[0].strip() if marker else "",
+        editable=bool(editable),
     )
 
 

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
-from advisor.project.interface import ProjectRequirements, line_of, merge_requirements, parse_requirement
+from advisor.project.interface import ProjectRequirements, line_of, merge_requirements, parse_root
 from advisor.project.requirements import read_requirements
 from advisor.project.static_values import NotStaticError, StaticModule
 from advisor.project.text_file import read_text
@@ -27,7 +27,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 
 _MOST_CHARACTERS = 1_000_000
-_KEYS = ("install_requires", "extras_require", "python_requires")
+_KEYS = ("install_requires", "extras_require", "python_requires", "name", "version")
 
 
 @dataclass(kw_only=True)
@@ -40,6 +40,8 @@ class _SetupValues:
         requires: Requirements; none if no file states any.
         extras: Requirements of each extra.
         python: Specifier of the interpreter, or none.
+        name: Name of the project, or none.
+        version: Its version, or none.
         files: Requirements files that are read for the requirements.
         computed: Keys of `setup.py` whose values are known only when it runs.
     """
@@ -49,6 +51,8 @@ class _SetupValues:
     requires: Any = None
     extras: Any = field(default_factory=dict)
     python: str | None = None
+    name: str | None = None
+    version: str | None = None
     files: tuple[Path, ...] = ()
     computed: tuple[str, ...] = ()
 
@@ -82,6 +86,75 @@ def read_setup_files(directory: Path, *, extras: Iterable[str] = ()) -> ProjectR
     )
     merged = merge_requirements([project, *map(read_requirements, values.files)])
     return replace(merged, skipped=project.skipped)
+
+
+def setup_identity(directory: Path) -> tuple[str, str]:
+    """Return the name and the version that setup files state, each empty if they do not.
+
+    Args:
+        directory: The directory of the project.
+
+    Raises:
+        InputError: If a file cannot be read.
+    """
+    declared = _section(directory / "setup.cfg", "metadata")
+    name, version = declared.get("name", ""), _declared_version(directory, declared.get("version", ""))
+    if (directory / "setup.py").is_file() and not (name and version):
+        values = _programmed(directory / "setup.py")
+        name, version = name or str(values.name or ""), version or str(values.version or "")
+    return name, version
+
+
+def setup_extras(directory: Path) -> tuple[str, ...]:
+    """Return the extras that setup files state.
+
+    Args:
+        directory: The directory of the project.
+
+    Raises:
+        InputError: If a file cannot be read.
+        NotStaticError: If they are known only after a build.
+    """
+    values = _declared(directory) or _programmed(directory / "setup.py")
+    if "extras_require" in values.computed:
+        raise NotStaticError("`extras_require` is computed")
+    return tuple(map(str, values.extras)) if isinstance(values.extras, Mapping) else ()
+
+
+def _declared_version(directory: Path, text: str) -> str:
+    """Return the version in a `setup.cfg`: as written, or in the module or the file that it names."""
+    if text.startswith("attr:"):
+        return attribute_in(directory, text.removeprefix("attr:").strip())
+    if text.startswith("file:"):
+        return read_text(directory / text.removeprefix("file:").strip()).strip()
+    return text
+
+
+def attribute_in(directory: Path, dotted: str) -> str:
+    """Return the value of a variable of a module of a project, without importing it; empty if it is not known.
+
+    Args:
+        directory: The directory of the project; modules may be below `src`.
+        dotted: Module and variable, such as `name.__version__`.
+    """
+    module, _, variable = dotted.rpartition(".")
+    below = module.replace(".", "/")
+    paths = (
+        folder / end for folder in (directory, directory / "src") for end in (f"{below}/__init__.py", f"{below}.py")
+    )
+    for path in paths:
+        if path.is_file():
+            return variable_in(path, variable)
+    return ""
+
+
+def variable_in(path: Path, variable: str) -> str:
+    """Return the text that a Python file assigns to a variable; empty if it is known only when the file runs."""
+    try:
+        value = StaticModule(ast.parse(read_text(path))).value(ast.Name(id=variable))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return value if isinstance(value, str) else ""
 
 
 def _declared(directory: Path) -> _SetupValues | None:
@@ -142,6 +215,8 @@ def _programmed(path: Path) -> _SetupValues:
         requires=values.get("install_requires"),
         extras=values.get("extras_require", {}),
         python=values.get("python_requires"),
+        name=values.get("name"),
+        version=values.get("version"),
         files=files if len(files) == 1 else (),
         computed=tuple(computed),
     )
@@ -190,7 +265,7 @@ def _extra_roots(values: _SetupValues, extras: Iterable[str]) -> Iterable[RootRe
 def _roots(values: _SetupValues, lines: Iterable[str]) -> Iterable[RootRequirement]:
     for line in lines:
         origin = line_of(values.path, values.text, line) or values.path.name
-        yield RootRequirement(requirement=parse_requirement(line, origin), origin=origin, path=str(values.path))
+        yield replace(parse_root(line, origin, values.path.parent), path=str(values.path))
 
 
 def _lines(value: Any) -> list[str]:

@@ -1,147 +1,203 @@
-"""Rejects packages that uv takes from another source than an index; they are not supported.
+"""Reads where uv takes packages from (`tool.uv.sources`), and its constraints and overrides.
 
-If such a package were looked up by its name on an index, anybody could have uploaded it (dependency confusion).
+Sources: https://docs.astral.sh/uv/concepts/projects/dependencies/#dependency-sources,
+https://docs.astral.sh/uv/concepts/projects/workspaces/ and https://docs.astral.sh/uv/concepts/resolution/.
 """
 
 from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 
 from advisor.config import line_in
-from advisor.project.interface import not_supported
+from advisor.domain.direct_reference import DirectReference
+from advisor.domain.requirement import RootRequirement
+from advisor.project.interface import parse_root
+from advisor.project.package_sources import PackageSource, reference_of
 from knowledge.domain.errors import InputError
 from knowledge.domain.toml import parse_toml
 
-# https://docs.astral.sh/uv/concepts/projects/dependencies/#dependency-sources
-_CONDITIONS = ("marker", "extra", "group")
-_UV_REQUIREMENTS = ("override-dependencies", "constraint-dependencies")
+_MOST_MEMBERS = 1000
+"""Maximum number of directories of a workspace that are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _SourceTable:
-    """A table of sources in a file.
+    """The sources in one file.
 
     Attributes:
         path: The file.
         text: Content of the file, for line numbers.
-        name: Full name of the table.
-        entries: Contents of the table.
+        uv: Its settings of uv.
+        entries: The sources that apply to the project.
     """
 
     path: Path
     text: str
-    name: str
+    uv: Mapping[str, Any]
     entries: Mapping[str, Any]
 
     def place_of(self, key: str) -> str:
         """Return the file and line of an entry."""
-        header = f"[{self.name}.{key}]"
-        parts = (header,) if header in self.text else (f"[{self.name}]", f"\n{key}", key)
+        header = f"[tool.uv.sources.{key}]"
+        parts = (header,) if header in self.text else ("[tool.uv.sources]", f"\n{key}", key)
         return f"{self.path.name}:{line_in(self.text, *parts)}"
 
 
-def check_uv_sources(path: Path, text: str, document: Mapping[str, Any], required: Collection[str]) -> tuple[str, ...]:
-    """Check that every required package comes from an index.
+def read_uv_sources(
+    path: Path, text: str, document: Mapping[str, Any], *, extras: Collection[str] = (), groups: Collection[str] = ()
+) -> dict[str, tuple[PackageSource, ...]]:
+    """Return the places that packages come from, by normalised name.
 
     Args:
         path: The `pyproject.toml`.
         text: Its content, for line numbers.
         document: Its content, parsed.
-        required: Normalised names of the required packages.
-
-    Returns:
-        Messages about ignored sources, of packages that no selected requirement needs.
+        extras: The selected extras of the project.
+        groups: The selected dependency groups.
 
     Raises:
-        InputError: At the first required package with another source; the message contains file and line.
+        InputError: If a source is malformed, or its index or its member of the workspace does not exist.
     """
-    tool = document.get("tool", {})
-    bound = {canonicalize_name(name) for name in tool.get("advisor", {}).get("package-index", {})}
-    ignored: list[str] = []
-    for table in _uv_sources(path, text, tool.get("uv", {})):
-        for key, source in table.entries.items():
-            name = canonicalize_name(key)
-            error = _refusal(table, key, source, of_workspace=table.path != path)
-            if error is None or (name in bound and _is_index(source)):
-                continue
-            if name in required:
-                raise error
-            ignored.append(f"{error.message}; no selected requirement needs it, so it is ignored")
-    for key in _UV_REQUIREMENTS:
-        for line in tool.get("uv", {}).get(key, ()):
-            if _has_address(line):
-                raise not_supported(line, f"{path.name}:{line_in(text, key, line)}")
-    return tuple(ignored)
+    selected = {"extra": {"", *map(canonicalize_name, extras)}, "group": {"", *map(canonicalize_name, groups)}}
+    sources: dict[str, tuple[PackageSource, ...]] = {}
+    for table in _source_tables(path, text, document.get("tool", {}).get("uv", {})):
+        for key, value in table.entries.items():
+            alternatives = value if isinstance(value, list) else [value]
+            if not alternatives or not all(isinstance(alternative, dict) for alternative in alternatives):
+                raise InputError(f"{table.place_of(key)}: the source of `{key}` is not a table or a list of tables")
+            sources[canonicalize_name(key)] = tuple(
+                _source(table, key, alternative)
+                for alternative in alternatives
+                if all(canonicalize_name(str(alternative.get(kind, ""))) in names for kind, names in selected.items())
+            )
+    return sources
 
 
-def _refusal(table: _SourceTable, key: str, source: Any, *, of_workspace: bool) -> InputError | None:
-    """Return the error for a source of uv that is not supported; none if it is supported."""
-    place = table.place_of(key)
-    if not _is_index(source):
-        alternative = source[0] if isinstance(source, list) and source else source
-        kinds = [k for k in ("git", "url", "path", "workspace") if isinstance(alternative, dict) and k in alternative]
-        kind = kinds[0] if kinds else "unknown"
-        return InputError(
-            f"{place}: `{key}` has a source of kind `{kind}` in `{table.name}`, which is not supported",
-            hint="an index may have an unrelated package of this name: leave it out with `--requirements FILE`",
+def uv_requirements(
+    path: Path, text: str, document: Mapping[str, Any]
+) -> tuple[tuple[RootRequirement, ...], tuple[RootRequirement, ...]]:
+    """Return the constraints and the overrides in the settings of uv.
+
+    Args:
+        path: The `pyproject.toml`.
+        text: Its content, for line numbers.
+        document: Its content, parsed.
+
+    Raises:
+        InputError: If one is malformed.
+    """
+
+    def roots(key: str) -> tuple[RootRequirement, ...]:
+        lines = document.get("tool", {}).get("uv", {}).get(key, ())
+        return tuple(parse_root(str(line), f"{path.name}:{line_in(text, key, line)}", path.parent) for line in lines)
+
+    constraints = tuple(replace(root, constraint=True) for root in roots("constraint-dependencies"))
+    return constraints, roots("override-dependencies")
+
+
+def _source(table: _SourceTable, key: str, options: Mapping[str, Any]) -> PackageSource:
+    place, folder = table.place_of(key), table.path.parent
+    marker = str(options.get("marker", ""))
+    try:
+        marker = str(Marker(marker)) if marker else ""
+    except InvalidMarker as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{place}: the source of `{key}` has a malformed marker: {reason}") from None
+    if "index" in options:
+        urls = {index.get("name"): str(index.get("url", "")) for index in table.uv.get("index", ())}
+        if options["index"] not in urls:
+            raise InputError(f"{place}: `{key}` comes from the index `{options['index']}`, which is not defined")
+        return PackageSource(index=urls[options["index"]], marker=marker)
+    if options.get("workspace"):
+        return PackageSource(reference=_member(table, key, place), marker=marker)
+    reference = reference_of(options, folder, place)
+    if reference is None:
+        raise InputError(
+            f"{place}: the source of `{key}` names no `index`, `git`, `url`, `path` or `workspace`",
+            hint="https://docs.astral.sh/uv/concepts/projects/dependencies/#dependency-sources lists the kinds",
         )
-    conditional = isinstance(source, list) or any(condition in source for condition in _CONDITIONS)
-    if conditional or of_workspace:
-        what = "an index with conditions" if conditional else "an index of its workspace"
-        return InputError(
-            f"{place}: `{key}` comes from {what} in `{table.name}`, which is not supported",
-            hint=f'set its index in `[tool.advisor.package-index]`: `{key} = "https://..."`',
+    return PackageSource(reference=reference, marker=marker)
+
+
+def _member(table: _SourceTable, key: str, place: str) -> DirectReference:
+    """Return the directory of a member of the workspace.
+
+    Raises:
+        InputError: If the workspace has no such member.
+    """
+    name = canonicalize_name(key)
+    root = _workspace_root(table.path)
+    members = _members(root) if root is not None else {}
+    if name not in members:
+        raise InputError(
+            f"{place}: `{key}` is not a member of the workspace",
+            hint=f"it has {', '.join(f'`{member}`' for member in sorted(members)) or 'no members'}",
         )
-    return None
+    return DirectReference(kind="directory", url=str(members[name].absolute()), editable=True)
 
 
-def _is_index(source: Any) -> bool:
-    """Whether every alternative of a source is an index."""
-    alternatives = source if isinstance(source, list) else [source]
-    return bool(alternatives) and all(isinstance(one, dict) and "index" in one for one in alternatives)
+def _members(root: Path) -> dict[str, Path]:
+    """Return the directories of the projects of a workspace, by name."""
+    workspace = _uv_of(root)[1]["workspace"]
+    folders = [root.parent]
+    for pattern in workspace.get("members", ()):
+        folders += sorted(root.parent.glob(str(pattern)))[:_MOST_MEMBERS]
+    excluded = [str(pattern) for pattern in workspace.get("exclude", ())]
+    members: dict[str, Path] = {}
+    for folder in folders:
+        below = folder.relative_to(root.parent).as_posix()
+        if any(fnmatch.fnmatchcase(below, pattern) for pattern in excluded):
+            continue
+        name = _document(folder / "pyproject.toml")[1].get("project", {}).get("name")
+        if isinstance(name, str):
+            members.setdefault(canonicalize_name(name), folder)
+    return members
 
 
-def _uv_sources(path: Path, text: str, uv: Mapping[str, Any]) -> Iterator[_SourceTable]:
-    """Yield the sources of a project, and those of its workspace, which apply to the project too."""
-    own_sources = uv.get("sources", {})
-    yield _SourceTable(path=path, text=text, name="tool.uv.sources", entries=own_sources)
-    if "workspace" in uv:
-        return
+def _source_tables(path: Path, text: str, uv: Mapping[str, Any]) -> Iterator[_SourceTable]:
+    """Yield the sources of the workspace of a project, which apply to the project too, and then its own."""
+    root = _workspace_root(path)
+    if root is not None and root.absolute() != path.absolute():
+        content, settings = _uv_of(root)
+        yield _SourceTable(path=root, text=content, uv=settings, entries=settings.get("sources", {}))
+    yield _SourceTable(path=path, text=text, uv=uv, entries=uv.get("sources", {}))
+
+
+def _workspace_root(path: Path) -> Path | None:
+    """Return the `pyproject.toml` with the workspace that a project belongs to; none if it belongs to none."""
+    if isinstance(_uv_of(path)[1].get("workspace"), dict):
+        return path
     project = path.parent.absolute()
     for folder in project.parents:
         root = folder / "pyproject.toml"
-        workspace_root = _workspace(root)
-        if workspace_root is None:
-            continue
-        content, settings = workspace_root
-        below = project.relative_to(folder).as_posix()
-        workspace = settings["workspace"]
-        member = any(fnmatch.fnmatchcase(below, str(glob)) for glob in workspace.get("members", ()))
-        if member and not any(fnmatch.fnmatchcase(below, str(glob)) for glob in workspace.get("exclude", ())):
-            inherited = {key: source for key, source in settings.get("sources", {}).items() if key not in own_sources}
-            yield _SourceTable(path=root, text=content, name="tool.uv.sources", entries=inherited)
-        return
+        workspace = _uv_of(root)[1].get("workspace") if root.is_file() else None
+        if isinstance(workspace, dict):
+            below = project.relative_to(folder).as_posix()
+
+            def matches(key: str, below: str = below, workspace: Mapping[str, Any] = workspace) -> bool:
+                return any(fnmatch.fnmatchcase(below, str(pattern)) for pattern in workspace.get(key, ()))
+
+            return root if matches("members") and not matches("exclude") else None
+    return None
 
 
-def _workspace(path: Path) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the content and the uv settings of a workspace root; none if the file is not a workspace root."""
+def _uv_of(path: Path) -> tuple[str, Mapping[str, Any]]:
+    """Return the content of a `pyproject.toml`, and its settings of uv; empty ones if it cannot be read."""
+    text, document = _document(path)
+    uv = document.get("tool", {}).get("uv", {})
+    return text, uv if isinstance(uv, dict) else {}
+
+
+def _document(path: Path) -> tuple[str, Mapping[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
-        uv = parse_toml(text).get("tool", {}).get("uv", {})
+        return text, parse_toml(text)
     except (OSError, ValueError, RecursionError):
-        return None
-    return (text, uv) if isinstance(uv.get("workspace"), dict) else None
-
-
-def _has_address(line: Any) -> bool:
-    try:
-        return Requirement(str(line)).url is not None
-    except InvalidRequirement:
-        return False
+        return "", {}

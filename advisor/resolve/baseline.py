@@ -9,6 +9,7 @@ from typing import Any
 from packaging.utils import NormalizedName
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, ResolutionTooDeep, Resolver
 
+from advisor.domain.words import quoted
 from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
 from knowledge.domain.errors import UnsatisfiableError
 
@@ -45,6 +46,24 @@ class NoStackError(UnsatisfiableError):
     def __init__(self, message: str, *, details: tuple[str, ...] = (), hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.details = details
+
+
+class BuildsNeededError(NoStackError):
+    """Raised when there is a stack only if packages are built.
+
+    Attributes:
+        packages: The packages, each with its version or address.
+    """
+
+    code = "builds-needed"
+
+    def __init__(self, packages: Sequence[str], *, details: tuple[str, ...] = ()) -> None:
+        super().__init__(
+            f"there is no stack without a build: the requirements of {quoted(packages)} are only known after a build",
+            details=details,
+            hint="`--build-sdists` builds them, as pip and uv do without asking: this runs code of these packages here",
+        )
+        self.packages = tuple(packages)
 
 
 class BaselineLimitError(NoStackError):

@@ -64,6 +64,8 @@ class IndexCandidates:
         return self._load(name)
 
     def _load(self, name: NormalizedName) -> tuple[Candidate, ...]:
+        if name in self._problem.direct:
+            return (self._problem.direct[name].candidate,)
         if name not in self._candidates:
             pages = self._client.pages(name)
             with self._lock:
@@ -83,7 +85,7 @@ class IndexCandidates:
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Fetch the metadata of candidates in one parallel batch."""
-        pending = [c for c in candidates if c.file.url not in self.fetched]
+        pending = [c for c in candidates if c.file.url not in self.fetched and c.direct is None]
         self._client.prefetch(files=[c.file for c in pending if not self._requirements_cache.holds(c.file)])
         if self._advisories:
             self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in pending)
@@ -100,7 +102,9 @@ class IndexCandidates:
             return False
 
     def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
-        """Return a candidate's known vulnerabilities, or none if its index has no record."""
+        """Return a candidate's known vulnerabilities, or none without a record, as for what no index lists."""
+        if candidate.direct is not None:
+            return None
         return self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
 
     def for_problem(self, problem: ResolutionProblem) -> IndexCandidates:
@@ -123,7 +127,7 @@ class IndexCandidates:
 
     def needs_build(self, candidate: Candidate) -> bool:
         """Whether the requirements of a candidate are only known after a build."""
-        return candidate.is_sdist and self._client.metadata(candidate.file).dynamic
+        return candidate.direct is None and candidate.is_sdist and self._client.metadata(candidate.file).dynamic
 
     def assuming_sdists(self) -> tuple[ResolutionProblem, IndexCandidates]:
         """Return the problem in which sdists require what they state without a build, and its candidates."""
@@ -133,11 +137,11 @@ class IndexCandidates:
 
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""
-        return candidate.file.url in self.fetched
+        return candidate.direct is not None or candidate.file.url in self.fetched
 
     def prefetch(self, names: Iterable[NormalizedName]) -> None:
         """Start to fetch the pages of packages and the metadata of their newest candidates, without waiting."""
-        names = list(names)
+        names = [name for name in names if name not in self._problem.direct]
         self._client.prefetch(projects=names)
         for name in names:
             self._prefetch_later(name)
@@ -155,8 +159,9 @@ class IndexCandidates:
                 if self._problem.policy.build_sdists and self.needs_build(candidate):
                     self._client.prefetch_builds([candidate.file])
                 for requirement in self._client.metadata(candidate.file).requires:
-                    if self._problem.applies(requirement):
-                        self._prefetch_later(canonicalize_name(requirement.name))
+                    name = canonicalize_name(requirement.name)
+                    if self._problem.applies(requirement) and name not in self._problem.direct:
+                        self._prefetch_later(name)
                 return
 
     @property
@@ -165,8 +170,8 @@ class IndexCandidates:
         return sorted(self._candidates)
 
     def is_on_index(self, name: NormalizedName) -> bool:
-        """Whether any index has a page of a package."""
-        return bool(self._client.pages(name))
+        """Whether any index has a page of a package, or the project says where else it comes from."""
+        return name in self._problem.direct or bool(self._client.pages(name))
 
     def skipped(self) -> tuple[SkippedCandidates, ...]:
         """Return what cannot be a candidate, by package and reason."""
@@ -246,10 +251,10 @@ class IndexCandidates:
         return final
 
     def _read_dependencies(self, candidate: Candidate, extra: NormalizedName | None) -> tuple[Dependency, ...] | None:
-        retained = self._requirements_cache.read(candidate.file, extra)
+        retained = None if candidate.direct else self._requirements_cache.read(candidate.file, extra)
         if retained is not None:
             self.fetched.add(candidate.file.url)
-            return self._with_overrides(retained)
+            return self._with_overrides(candidate, retained)
         metadata = self._usable_metadata(candidate)
         if metadata is None:
             return None
@@ -265,18 +270,29 @@ class IndexCandidates:
                 else self._problem.applies(requirement, extra) and not self._problem.applies(requirement)
             )
         ]
-        if not candidate.is_sdist:
+        if not candidate.is_sdist and candidate.direct is None:
             self._requirements_cache.write(candidate.file, extra, pending)
-        return self._with_overrides(pending)
+        return self._with_overrides(candidate, pending)
 
-    def _with_overrides(self, declared: Iterable[Requirement]) -> tuple[Dependency, ...]:
-        return tuple(
-            Dependency(name=canonicalize_name(requirement.name), requirement=requirement)
-            for original in declared
-            for requirement in self._problem.overridden(original)
-        )
+    def _with_overrides(self, candidate: Candidate, declared: Iterable[Requirement]) -> tuple[Dependency, ...] | None:
+        """Return requirements with the project's overrides; none if one is on an address that nobody chose.
+
+        A package of an index may not bring code from elsewhere: as in uv, the project has to require the address, too.
+        """
+        dependencies = []
+        for original in declared:
+            for requirement in self._problem.overridden(original):
+                name = canonicalize_name(requirement.name)
+                if requirement.url is not None and name not in self._problem.direct:
+                    reason = f"requires `{name}` from an address, which the project does not require itself"
+                    self._skip(candidate.name, reason, candidate.file.filename)
+                    return None
+                dependencies.append(Dependency(name=name, requirement=requirement))
+        return tuple(dependencies)
 
     def _usable_metadata(self, candidate: Candidate) -> CoreMetadata | None:
+        if candidate.direct is not None:
+            return self._problem.direct[candidate.name].metadata
         self.fetched.add(candidate.file.url)
         try:
             metadata = self._client.metadata(candidate.file)

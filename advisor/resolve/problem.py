@@ -10,8 +10,10 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
+from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
+from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile
 from knowledge.domain.errors import InputError
 
@@ -57,12 +59,14 @@ class ResolutionProblem:
         target: The target.
         policy: Which files may become candidates.
         overrides: Requirements that replace every other requirement on their package.
+        direct: Packages that come from a repository, an archive or a directory.
     """
 
     roots: tuple[RootRequirement, ...]
     target: Target
     policy: CandidatePolicy = CandidatePolicy()
     overrides: tuple[RootRequirement, ...] = ()
+    direct: Mapping[NormalizedName, DirectPackage] = field(default_factory=dict)
     _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -99,12 +103,17 @@ class ResolutionProblem:
         """Return the problem with its overrides applied to the project's own requirements."""
         if not self.overrides:
             return self
-        roots = tuple(
-            replace(root, requirement=requirement)
-            for root in self.roots
-            for requirement in ((root.requirement,) if root.constraint else self.overridden(root.requirement))
+        return replace(self, roots=tuple(new for root in self.roots for new in self._overridden_root(root)))
+
+    def _overridden_root(self, root: RootRequirement) -> tuple[RootRequirement, ...]:
+        overrides = [override for override in self.overrides if override.name == root.name]
+        if root.constraint or not overrides:
+            return (root,)
+        applying = [override for override in overrides if self.applies(override.requirement)]
+        return tuple(
+            replace(root, requirement=requirement, direct=override.direct, has_guessed_name=False)
+            for override, requirement in zip(applying, self.overridden(root.requirement), strict=True)
         )
-        return replace(self, roots=roots)
 
     def applies(self, requirement: Requirement, extra: str = "") -> bool:
         """Whether a requirement's marker is true on the target."""
@@ -113,16 +122,32 @@ class ResolutionProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Candidate:
-    """One version of one package, with the file that the target would install."""
+    """One version of one package, with the file that the target would install.
+
+    Attributes:
+        name: Normalised name.
+        version: Version.
+        file: The file; for a repository or a directory, a stand-in whose address is that of the direct reference.
+        direct: Repository, archive or directory that it comes from; none if it comes from an index.
+    """
 
     name: NormalizedName
     version: Version
     file: DistributionFile
+    direct: DirectReference | None = field(default=None, compare=False)
 
     @property
     def is_sdist(self) -> bool:
         """Whether installing it requires a build."""
         return not self.file.filename.endswith(".whl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectPackage:
+    """A package that comes from no index: its one candidate, and its metadata."""
+
+    candidate: Candidate
+    metadata: CoreMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.domain.words import quoted
-from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
+from advisor.resolve.baseline import BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import describe_conflict, find_conflict, find_contradiction, relax_requirement
 from advisor.resolve.explain import explain_stack
@@ -27,25 +26,6 @@ from knowledge.rules.engine import RuleBook
 
 _FIRST_ROUNDS = 500
 """Rounds of the plain resolver after which the problem is checked for a contradiction."""
-
-
-class BuildsNeededError(NoStackError):
-    """Raised when there is a stack only if sdists are built.
-
-    Attributes:
-        packages: The sdists.
-    """
-
-    code = "builds-needed"
-
-    def __init__(self, packages: Sequence[Candidate]) -> None:
-        names = quoted([f"{c.name} {c.version}" for c in packages])
-        super().__init__(
-            f"there is no stack without a build: the requirements of {names} are only known after a build",
-            details=tuple(f"only an sdist of `{c.name}` {c.version} fits: {c.file.filename}" for c in packages),
-            hint="`--build-sdists` builds them, as pip and uv do without asking: this runs code of these packages here",
-        )
-        self.packages = tuple(packages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +132,9 @@ class ResolutionRequest:
             baseline: Whether the requirements alone, without the rules, have a solution.
         """
         if not baseline and (packages := _packages_to_build(self.source)):
-            return BuildsNeededError(packages)
+            names = [f"{c.name} {c.version}" for c in packages]
+            details = (f"only an sdist of `{c.name}` {c.version} fits: {c.file.filename}" for c in packages)
+            return BuildsNeededError(names, details=tuple(details))
         conflict = find_conflict(
             self.problem, self.source, limits=self.criteria.limits, start=self.baseline, effort=self.effort
         )

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from advisor.domain.target import make_target
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError
+from tests.advisor.factories import MACHINE
 
 
 def write(folder: Path, **files: str) -> None:
@@ -91,24 +93,6 @@ def test_skipped_files_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["-e .", "./wheels/a-1.0-py3-none-any.whl", "a @ https://host/a-1.0-py3-none-any.whl", "git+https://h/a.git#egg=a"],
-)
-def test_an_address_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
-    write(tmp_path, requirements_txt=f"numpy\n{line}\n")
-
-    with pytest.raises(InputError, match=r"requirements.txt:2: .*is not supported"):
-        read_project(tmp_path)
-
-
-def test_an_address_in_pyproject_is_refused_with_its_line(tmp_path: Path) -> None:
-    write(tmp_path, pyproject_toml='[project]\nname = "m"\ndependencies = [\n"a @ git+https://h/a.git",\n]\n')
-
-    with pytest.raises(InputError, match=r"pyproject.toml:4: .*is not supported"):
-        read_project(tmp_path)
-
-
-@pytest.mark.parametrize(
     ("files", "message"),
     [
         ({}, "has no `pyproject.toml`"),
@@ -147,85 +131,60 @@ def required(*names: str) -> str:
     return f'[project]\nname = "m"\ndependencies = [\n{lines}]\n'
 
 
-@pytest.mark.parametrize(
-    ("source", "kind"),
-    [
-        ('Mine = { path = "../mine" }', "path"),
-        ('mine = { git = "https://git.example.org/mine" }', "git"),
-        ('mine = { url = "https://example.org/mine.zip" }', "url"),
-        ("mine = { workspace = true }", "workspace"),
-        ('mine = [{ git = "https://git.example.org/mine", marker = "os_name == \'nt\'" }]', "git"),
-        ('mine = { index = "cuda", marker = "os_name == \'nt\'" }', "with conditions"),
-        ('mine = [{ index = "cuda", extra = "gpu" }, { index = "cpu", extra = "cpu" }]', "with conditions"),
-    ],
-)
-def test_a_uv_source_that_is_not_an_index_is_refused_with_its_line(tmp_path: Path, source: str, kind: str) -> None:
-    text = f'{required("six", "mine")}[tool.uv.sources]\nsix = {{ index = "i" }}\n{source}\n'
-    write(tmp_path, pyproject_toml=text)
-
-    with pytest.raises(InputError, match=rf"^pyproject.toml:9: .*{kind}.*not supported") as caught:
-        read_project(tmp_path)
-
-    assert "`mine`" in caught.value.message.lower()
-
-
-def test_a_uv_source_in_its_own_table_is_refused_with_its_line(tmp_path: Path) -> None:
-    write(tmp_path, pyproject_toml=required("mine") + '[tool.uv.sources.mine]\ngit = "https://git.example.org/mine"\n')
-
-    with pytest.raises(InputError, match=r"^pyproject.toml:6: `mine` has a source of kind `git`"):
-        read_project(tmp_path)
-
-
-def test_an_ignored_source_of_an_unselected_package_is_reported(tmp_path: Path) -> None:
-    write(tmp_path, pyproject_toml=required("six") + '[tool.uv.sources]\nmine = { path = "../mine" }\n')
-
-    [reason] = read_project(tmp_path).skipped
-
-    assert reason.startswith("pyproject.toml:7: `mine` has a source of kind `path`")
-
-
 def test_the_package_index_setting_replaces_a_conditional_index(tmp_path: Path) -> None:
     text = required("torch") + (
+        '[[tool.uv.index]]\nname = "cu"\nurl = "https://cu.example.org/simple"\n'
         '[tool.uv.sources]\ntorch = [{ index = "cu", marker = "sys_platform == \'linux\'" }]\n'
         '[tool.advisor.package-index]\ntorch = "https://cuda.example.org/simple"\n'
     )
     write(tmp_path, pyproject_toml=text)
+    target = make_target(python="3.12", platform="manylinux_2_28_x86_64", hardware=MACHINE)
 
-    assert names(tmp_path) == ["torch"]
+    assert read_project(tmp_path).on_target(target).bindings == {}
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("{ workspace = true }", "has a source of kind `workspace`"),
-        ('{ index = "i" }', "comes from an index of its workspace"),
-    ],
-)
-def test_the_sources_of_a_uv_workspace_bind_its_members(tmp_path: Path, source: str, message: str) -> None:
+def test_the_sources_of_a_uv_workspace_apply_to_its_members(tmp_path: Path) -> None:
     member = tmp_path / "packages" / "app"
     member.mkdir(parents=True)
-    root = f'[tool.uv.workspace]\nmembers = ["packages/*"]\n[tool.uv.sources]\nmine = {source}\n'
-    write(tmp_path, pyproject_toml=root)
+    write(
+        tmp_path,
+        pyproject_toml='[tool.uv.workspace]\nmembers = ["packages/*"]\n[tool.uv.sources]\nmine = { index = "i" }\n'
+        '[[tool.uv.index]]\nname = "i"\nurl = "https://i.example.org/simple"\n',
+    )
     write(member, pyproject_toml=required("mine"))
+    target = make_target(python="3.12", platform="manylinux_2_28_x86_64", hardware=MACHINE)
 
-    with pytest.raises(InputError, match=rf"^pyproject.toml:4: `mine` {message}"):
-        read_project(member)
+    assert read_project(member).on_target(target).bindings == {"mine": "https://i.example.org/simple"}
+
+
+def test_a_source_of_poetry_that_is_not_defined_is_refused(tmp_path: Path) -> None:
+    table = '[tool.poetry.dependencies]\nsix = { source = "private" }\n'
+    write(tmp_path, pyproject_toml=required("six") + table)
+
+    with pytest.raises(InputError, match=r"^pyproject.toml:7: .*six"):
+        read_project(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("table", "line"),
+    ("table", "overrides", "constraints"),
     [
-        ('[tool.uv]\noverride-dependencies = ["six @ https://example.org/six.zip"]\n', 7),
-        ('[tool.pdm.resolution.overrides]\nother = "1.0"\nsix = "git+https://git.example.org/six"\n', 8),
-        ('[tool.poetry.dependencies]\nsix = { path = "../six" }\n', 7),
-        ('[tool.poetry.dependencies]\nsix = { source = "private" }\n', 7),
+        (
+            '[tool.uv]\noverride-dependencies = ["a<2"]\nconstraint-dependencies = ["b<3"]\n',
+            ["a<2"],
+            ["b<3"],
+        ),
+        ('[tool.pdm.resolution.overrides]\na = "1.0"\nb = ">=2"\n', ["a==1.0", "b>=2"], []),
     ],
 )
-def test_sources_in_tables_of_other_tools_are_refused(tmp_path: Path, table: str, line: int) -> None:
+def test_constraints_and_overrides_of_other_tools_are_used(
+    tmp_path: Path, table: str, overrides: list[str], constraints: list[str]
+) -> None:
     write(tmp_path, pyproject_toml=required("six") + table)
 
-    with pytest.raises(InputError, match=rf"^pyproject.toml:{line}: .*six"):
-        read_project(tmp_path)
+    project = read_project(tmp_path)
+
+    assert [str(root.requirement) for root in project.overrides] == overrides
+    assert [str(root.requirement) for root in project.roots if root.constraint] == constraints
 
 
 def test_poetry_tables_add_indexes_to_the_projects_dependencies(tmp_path: Path) -> None:
@@ -260,7 +219,6 @@ def test_pdms_indexes_are_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pipfile", "message"),
     [
-        ('[packages]\nsix = {path = "../six", editable = true}\n', r"Pipfile:2: .*not supported"),
         ('[packages]\nsix = {index = "private"}\n', r"Pipfile:2: .*`private`, which is not defined"),
         (
             '[[source]]\nname = "p"\nurl = "https://${NOT_SET_ANYWHERE}@p.example.org/simple"\n[packages]\nsix = "*"\n',

@@ -98,7 +98,7 @@ MERGE = "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> x\n"
         ),
         (
             "requirements.txt",
-            "a==1.0\nsix @ https://packages.example.org/six.whl\n",
+            "a==1.0\nsix @ git+https://packages.example.org/six@main\n",
             2,
             "six",
             None,
@@ -171,7 +171,7 @@ def test_no_exception_covers_an_unreadable_lock(project: Path, damaged: int, che
 def test_unreadable_pinned_requirements_are_reported_at_their_line(
     no_index_configuration: None, index: PackageIndex, tmp_path: Path, check: Run
 ) -> None:
-    (tmp_path / "requirements.txt").write_text("a==1.0\n-e git+https://packages.example.org/six\n")
+    (tmp_path / "requirements.txt").write_text("a==1.0\n-e cvs+https://packages.example.org/six\n")
 
     report = check("--index-url", index.url, "--hardware", "cpu-zen4")
 

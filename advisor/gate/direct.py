@@ -1,0 +1,33 @@
+"""Packages of a project that come from a repository, an archive or a directory."""
+
+from __future__ import annotations
+
+import logging
+
+from advisor.domain.direct_reference import DirectReference
+from advisor.index.client import IndexClient
+from advisor.resolve.direct import with_direct_packages
+from advisor.resolve.problem import ResolutionProblem
+from knowledge.domain.errors import UnavailableError, UnsatisfiableError
+
+logger = logging.getLogger(__name__)
+
+
+def with_readable_packages(problem: ResolutionProblem, client: IndexClient) -> ResolutionProblem:
+    """Return the problem with the packages that come from no index, unless one of them cannot be read.
+
+    Raises:
+        InputError: If a directory does not exist, or a package has another name than required.
+    """
+    try:
+        return with_direct_packages(problem, client)
+    except (UnavailableError, UnsatisfiableError) as error:
+        logger.warning("what packages from other places than an index require is not checked: %s", error.message)
+        return problem
+
+
+def references_of(problem: ResolutionProblem) -> tuple[DirectReference, ...]:
+    """Return where the packages of a project come from, other than indexes."""
+    required = [root.direct for root in (*problem.roots, *problem.overrides) if root.direct is not None]
+    further = [package.candidate.direct for package in problem.direct.values() if package.candidate.direct is not None]
+    return tuple(dict.fromkeys([*required, *further]))
