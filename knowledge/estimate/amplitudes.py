@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from knowledge.estimate.evidence import Contrast
-from knowledge.estimate.kernel import PARTS, ROWS_AT_ONCE, Design, Point, Spans, codes, spans_of
+from knowledge.estimate.evidence import Contrast, Side
+from knowledge.estimate.kernel import PARTS, ROWS_AT_ONCE, Design, Point, Spans, codes, side_key, spans_of
 
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
@@ -240,8 +240,12 @@ def points_of(contrasts: Sequence[Contrast]) -> list[Point]:
     """Return the points of the arms of contrasts, then the points of their references."""
     sides = [*(c.side for c in contrasts), *(c.reference for c in contrasts)]
     both = [*contrasts, *contrasts]
+    # Equal sides become one object: their keys are computed once.
+    distinct: dict[object, Side] = {}
+    shared = [distinct.setdefault(side_key(side), side) for side in sides]
     return [
-        Point(side=side, label=c.label, family=c.family, machine=c.machine) for side, c in zip(sides, both, strict=True)
+        Point(side=side, label=c.label, family=c.family, machine=c.machine)
+        for side, c in zip(shared, both, strict=True)
     ]
 
 

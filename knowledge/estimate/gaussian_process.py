@@ -129,7 +129,6 @@ class GaussianProcess:
         """
         self.contrasts = tuple(contrasts)
         self.amplitudes = amplitudes or fit_amplitudes(self.contrasts)
-        self._solved: _Solved | None = None
 
     @property
     def backend(self) -> str:
@@ -149,43 +148,47 @@ class GaussianProcess:
         # Every stack is at the same indicators, so one point for each stack and each indicator is enough.
         points = [Point(side=sides[0], label=label, family=family, machine=machine) for label, family in labels]
         points += [Point(side=side, label=labels[0][0], family=labels[0][1], machine=machine) for side in sides]
-        design = Design(
-            [*points, *points_of(self.contrasts)],
-            length=self.amplitudes.length,
-            scales=self.amplitudes.scales,
-            spans=self.amplitudes.spans,
-        )
-        arms, references = places(len(self.contrasts), len(points))
-        solved = self._solve(design, arms, references)
+        kinds = len(self._solved.first)
+        arms, references = places(kinds)
         return StackPosterior(
-            design,
+            self._design(points, self._design_of_kinds),
             self.amplitudes.parts,
-            solved,
-            rows=np.arange(len(labels)),
-            heads=np.arange(len(labels), len(points)),
-            arms=arms[solved.first],
-            references=references[solved.first],
+            self._solved,
+            rows=np.arange(2 * kinds, 2 * kinds + len(labels)),
+            heads=np.arange(2 * kinds + len(labels), 2 * kinds + len(points)),
+            arms=arms,
+            references=references,
         )
 
-    def _solve(self, design: Design, arms: Array, references: Array) -> _Solved:
+    def _design(self, points: Sequence[Point], base: Design | None = None) -> Design:
+        amplitudes = self.amplitudes
+        return Design(points, length=amplitudes.length, scales=amplitudes.scales, spans=amplitudes.spans, base=base)
+
+    @cached_property
+    def _design_of_kinds(self) -> Design:
+        """The points of the first contrast of each kind; contrasts of one kind differ only in their noise."""
+        return self._design(points_of([self.contrasts[index] for index in self._solved.first]))
+
+    @cached_property
+    def _solved(self) -> _Solved:
         import numpy as np
         from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-        if self._solved is None:
-            total = design.covariance(arms, references, self.amplitudes.parts)
-            add_noise(total, self.contrasts, self.amplitudes)
-            # In place: the matrix is symmetric, and its transpose has the order of LAPACK.
-            factor = cholesky(total.T, lower=True, overwrite_a=True, check_finite=False)
-            first, kind = design.distinct(arms, references)
-            means = cho_solve((factor, True), np.array([c.mean for c in self.contrasts]), check_finite=False)
-            root = None
-            if _REPEATED * len(first) <= len(kind):
-                membership = (kind[:, None] == np.arange(len(first))).astype(float)
-                kinds = solve_triangular(factor, membership, lower=True, check_finite=False)
-                root = np.linalg.cholesky(kinds.T @ kinds)
-            projected = np.bincount(kind, weights=means, minlength=len(first))
-            self._solved = _Solved(first=first, kind=kind, factor=factor, root=root, projected_means=projected)
-        return self._solved
+        design = self._design(points_of(self.contrasts))
+        arms, references = places(len(self.contrasts))
+        total = design.covariance(arms, references, self.amplitudes.parts)
+        add_noise(total, self.contrasts, self.amplitudes)
+        # In place: the matrix is symmetric, and its transpose has the order of LAPACK.
+        factor = cholesky(total.T, lower=True, overwrite_a=True, check_finite=False)
+        first, kind = design.distinct(arms, references)
+        means = cho_solve((factor, True), np.array([c.mean for c in self.contrasts]), check_finite=False)
+        root = None
+        if _REPEATED * len(first) <= len(kind):
+            membership = (kind[:, None] == np.arange(len(first))).astype(float)
+            kinds = solve_triangular(factor, membership, lower=True, check_finite=False)
+            root = np.linalg.cholesky(kinds.T @ kinds)
+        projected = np.bincount(kind, weights=means, minlength=len(first))
+        return _Solved(first=first, kind=kind, factor=factor, root=root, projected_means=projected)
 
 
 class StackPosterior:

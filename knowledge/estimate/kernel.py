@@ -70,7 +70,15 @@ class Point:
 class Design:
     """Points of a problem, encoded so that covariances between any two sets of them are table look-ups."""
 
-    def __init__(self, points: Sequence[Point], *, length: float, scales: Mapping[str, float], spans: Spans) -> None:
+    def __init__(
+        self,
+        points: Sequence[Point],
+        *,
+        length: float,
+        scales: Mapping[str, float],
+        spans: Spans,
+        base: Design | None = None,
+    ) -> None:
         """Encode points. The covariance of two points does not depend on other points.
 
         Args:
@@ -78,18 +86,33 @@ class Design:
             length: Correlation length of versions, in minor releases.
             scales: Standard deviation of the differences between versions relative to the usual one, by label.
             spans: Number of minor releases of each major release, by package.
+            base: Encoded points that come before these; the other arguments must be the same.
         """
         import numpy as np
 
-        self._scales = np.array([scales.get(p.label, 1.0) for p in points])
-        self._sides = codes(_side_key(p.side) for p in points)
-        self._labels = codes(p.label for p in points)
+        own_scales = np.array([scales.get(p.label, 1.0) for p in points])
+        self._scales = own_scales if base is None else np.concatenate([base._scales, own_scales])
+        # Many points share a side; usually it is one object.
+        objects = {id(p.side): p.side for p in points}
+        keys = {identity: side_key(side) for identity, side in objects.items()}
+        self._side_codes = _Codes((keys[id(p.side)] for p in points), base and base._side_codes)
+        self._sides = self._side_codes.array
+        self._label_codes = _Codes((p.label for p in points), base and base._label_codes)
+        self._labels = self._label_codes.array
         # Versions of one indicator measure different things, so they are different families. So are training and
         # inference of whole models and blocks.
-        self._families = codes((p.family, p.label.partition("[")[0], "mode=training" in p.label) for p in points)
-        self._kinds = codes(p.machine.kind for p in points)
-        self._machines = codes(p.machine.identity for p in points)
-        sides = list({_side_key(p.side): p.side for p in points}.values())
+        families = ((p.family, p.label.partition("[")[0], "mode=training" in p.label) for p in points)
+        self._family_codes = _Codes(families, base and base._family_codes)
+        self._families = self._family_codes.array
+        self._kind_codes = _Codes((p.machine.kind for p in points), base and base._kind_codes)
+        self._kinds = self._kind_codes.array
+        self._machine_codes = _Codes((p.machine.identity for p in points), base and base._machine_codes)
+        self._machines = self._machine_codes.array
+        self._distinct_sides = {
+            **(base._distinct_sides if base else {}),
+            **{keys[identity]: side for identity, side in objects.items()},
+        }
+        sides = list(self._distinct_sides.values())
         own = [s.version for s in sides]
         self._framework = _VersionSimilarity(own, spans.get("", {}), length)
         self._release = _VersionSimilarity(own, spans.get("", {}), _RELEASE_LENGTH)
@@ -217,16 +240,30 @@ class _VersionSimilarity:
         return correlation
 
 
-def _side_key(side: Side) -> tuple[object, ...]:
+def side_key(side: Side) -> tuple[object, ...]:
+    """Return what distinguishes a stack from others."""
     return side.version, tuple(sorted(side.companions.items())), tuple(sorted(side.settings.items()))
+
+
+class _Codes:
+    """Integer codes of values: equal values have equal codes; more values can be added in another object.
+
+    Attributes:
+        array: The codes (n,).
+    """
+
+    def __init__(self, values: Iterable[object], base: _Codes | None = None) -> None:
+        import numpy as np
+
+        numbers: dict[object, int] = dict(base._numbers) if base is not None else {}
+        self._numbers = numbers
+        own = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=int)
+        self.array: Array = own if base is None else np.concatenate([base.array, own])
 
 
 def codes(values: Iterable[object]) -> Array:
     """Return an integer code for each value (n,): equal values have equal codes."""
-    import numpy as np
-
-    numbers: dict[object, int] = {}
-    return np.array([numbers.setdefault(value, len(numbers)) for value in values])
+    return _Codes(values).array
 
 
 def _version(text: str) -> Version:
