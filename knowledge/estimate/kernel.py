@@ -91,27 +91,25 @@ class Design:
         import numpy as np
 
         own_scales = np.array([scales.get(p.label, 1.0) for p in points])
-        self._scales = own_scales if base is None else np.concatenate([base._scales, own_scales])
+        self._scales: Array = own_scales if base is None else np.concatenate([base._scales, own_scales])
         # Many points share a side; usually it is one object.
         objects = {id(p.side): p.side for p in points}
         keys = {identity: side_key(side) for identity, side in objects.items()}
-        self._side_codes = _Codes((keys[id(p.side)] for p in points), base and base._side_codes)
-        self._sides = self._side_codes.array
-        self._label_codes = _Codes((p.label for p in points), base and base._label_codes)
-        self._labels = self._label_codes.array
-        # Versions of one indicator measure different things, so they are different families. So are training and
-        # inference of whole models and blocks.
-        families = ((p.family, p.label.partition("[")[0], "mode=training" in p.label) for p in points)
-        self._family_codes = _Codes(families, base and base._family_codes)
-        self._families = self._family_codes.array
-        self._kind_codes = _Codes((p.machine.kind for p in points), base and base._kind_codes)
-        self._kinds = self._kind_codes.array
-        self._machine_codes = _Codes((p.machine.identity for p in points), base and base._machine_codes)
-        self._machines = self._machine_codes.array
-        self._distinct_sides = {
-            **(base._distinct_sides if base else {}),
-            **{keys[identity]: side for identity, side in objects.items()},
-        }
+        columns: tuple[Iterable[object], ...] = (
+            (keys[id(p.side)] for p in points),
+            (p.label for p in points),
+            # Versions of one indicator measure different things, so they are different families. So are training and
+            # inference of whole models and blocks.
+            ((p.family, p.label.partition("[")[0], "mode=training" in p.label) for p in points),
+            (p.machine.kind for p in points),
+            (p.machine.identity for p in points),
+        )
+        self._columns: tuple[_Codes, ...] = tuple(
+            _Codes(column, base._columns[number] if base is not None else None) for number, column in enumerate(columns)
+        )
+        self._sides, self._labels, self._families, self._kinds, self._machines = (c.array for c in self._columns)
+        self._distinct_sides: dict[object, Side] = {} if base is None else dict(base._distinct_sides)
+        self._distinct_sides.update((keys[identity], side) for identity, side in objects.items())
         sides = list(self._distinct_sides.values())
         own = [s.version for s in sides]
         self._framework = _VersionSimilarity(own, spans.get("", {}), length)
@@ -250,13 +248,14 @@ class _Codes:
 
     Attributes:
         array: The codes (n,).
+        numbers: Code of each distinct value.
     """
 
     def __init__(self, values: Iterable[object], base: _Codes | None = None) -> None:
         import numpy as np
 
-        numbers: dict[object, int] = dict(base._numbers) if base is not None else {}
-        self._numbers = numbers
+        self.numbers: dict[object, int] = {} if base is None else dict(base.numbers)
+        numbers = self.numbers
         own = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=int)
         self.array: Array = own if base is None else np.concatenate([base.array, own])
 
