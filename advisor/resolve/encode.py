@@ -109,6 +109,7 @@ class Encoding:
         self._exclusive: dict[Choice, list[Literal]] = {}
         self._excluded_groups: set[tuple[tuple[frozenset[Choice], ...], str]] = set()
         self._both: dict[tuple[Literal, Literal], Literal] = {}
+        self._unions: dict[frozenset[Literal], Literal] = {}
 
     def literal(self, choice: PairedChoice) -> Literal | None:
         """Return the literal of a choice, or none if it has none."""
@@ -305,7 +306,11 @@ class Encoding:
     def costs(
         self, choices: Mapping[Choice, int], pairs: Mapping[tuple[Choice, PairedChoice], int]
     ) -> dict[Literal, int]:
-        """Return costs by literal; packages of pairs are expanded fully, since each pair gets a Boolean."""
+        """Return costs by literal; packages of pairs are expanded fully.
+
+        Pairs of two packages get one Boolean for each set of versions of the one and of the other that cost the same:
+        thousands of pairs have few distinct costs.
+        """
         for name in sorted({choice[0] for pair in pairs for choice in pair}):
             if name in self.candidates:
                 self.expand(name, len(self._allowed[name]))
@@ -316,11 +321,9 @@ class Encoding:
             collected.update(zip(self._literals[name].values(), prices, strict=False))
             if name in self._older:
                 collected[self._older[name]] = min(prices[len(self._literals[name]) :])
-        for (left, right), cost in pairs.items():
-            one, other = self.literal(left), self.literal(right)
-            if cost and one is not None and other is not None:
-                both = self._product(one, other)
-                collected[both] = collected.get(both, 0) + cost
+        for ones, others, cost in self._alike(pairs):
+            both = self._product(self._any_of(ones), self._any_of(others))
+            collected[both] = collected.get(both, 0) + cost
         return {literal: cost for literal, cost in sorted(collected.items()) if cost}
 
     def _expand_cheaper(self, name: NormalizedName, prices: Sequence[int]) -> None:
@@ -330,6 +333,38 @@ class Encoding:
         cheaper = [place for place in range(explicit, len(prices)) if prices[place] < dearest]
         if cheaper:
             self.expand(name, cheaper[-1] + 1)
+
+    def _alike(
+        self, pairs: Mapping[tuple[Choice, PairedChoice], int]
+    ) -> Iterator[tuple[frozenset[Literal], frozenset[Literal], int]]:
+        """Yield sets of literals of two packages such that each pair of them has the same cost."""
+        rows: dict[tuple[NormalizedName, NormalizedName], dict[Literal, dict[Literal, int]]] = {}
+        for (left, right), cost in pairs.items():
+            one, other = self.literal(left), self.literal(right)
+            if cost and one is not None and other is not None:
+                rows.setdefault((left[0], right[0]), {}).setdefault(one, {})[other] = cost
+        for of_packages in rows.values():
+            alike: dict[frozenset[tuple[Literal, int]], list[Literal]] = {}
+            for one, costs in of_packages.items():
+                alike.setdefault(frozenset(costs.items()), []).append(one)
+            for row, ones in alike.items():
+                by_cost: dict[int, list[Literal]] = {}
+                for other, cost in row:
+                    by_cost.setdefault(cost, []).append(other)
+                for cost, others in by_cost.items():
+                    yield frozenset(ones), frozenset(others), cost
+
+    def _any_of(self, literals: frozenset[Literal]) -> Literal:
+        """Return a literal that is true if and only if one of some literals is."""
+        if len(literals) == 1:
+            return next(iter(literals))
+        if literals not in self._unions:
+            union = self.model.boolean()
+            for literal in literals:
+                self.model.require(union, when=literal)
+            self.model.require_any([negated(union), *sorted(literals)])
+            self._unions[literals] = union
+        return self._unions[literals]
 
     def _product(self, left: Literal, right: Literal) -> Literal:
         """Return a literal that is true if and only if both others are."""

@@ -243,15 +243,21 @@ class Criteria:
             alone = {version: speed_steps(gain, gains.comparisons) for version, gain in gains.alone.items()}
             # A version is credited with its best companion; each pair costs its distance to the best one.
             behind = _steps_behind_best_companion(gains, alone, reference[name])
-            for (version, companion, other), (best, steps) in behind.items():
+            for (versions, companion, others), (best, steps) in behind.items():
                 # If no version of a companion is faster, its absence costs the same as the baseline's version: a cost
                 # of absence would be a reward for packages that nothing requires.
-                if steps < best and (other is not None or best > 0):
-                    pairs[(name, version), (NormalizedName(companion), other)] = best - (
-                        max(0, steps) if other is None else steps
-                    )
+                if steps < best:
+                    pairs |= {
+                        ((name, version), (NormalizedName(companion), other)): best
+                        - (max(0, steps) if other is None else steps)
+                        for version in versions
+                        for other in others
+                        if other is not None or best > 0
+                    }
             companion_bonus: dict[tuple[Version, str], int] = {
-                (v, companion): best for (v, companion, _), (best, _) in behind.items()
+                (version, companion): best
+                for (versions, companion, _), (best, _) in behind.items()
+                for version in versions
             }
             for (version, _), best in companion_bonus.items():
                 alone[version] += best
@@ -272,10 +278,14 @@ def speed_steps(gain: PredictedGain, comparisons: int) -> int:
     return steps if steps < 0 or gain.is_significant(comparisons) else 0
 
 
+_Versions = tuple[Version, ...]
+_Companions = tuple[Version | None, ...]
+
+
 def _steps_behind_best_companion(
     gains: FrameworkGains, alone: Mapping[Version, int], baseline: Version
-) -> dict[tuple[Version, str, Version | None], tuple[int, int]]:
-    """Return, for each version with each companion: the steps that the best companion adds, and that this one adds.
+) -> dict[tuple[_Versions, str, _Companions], tuple[int, int]]:
+    """Return, for versions with versions of a companion: the steps that its best one adds, and that these add.
 
     A companion whose change is not significant by itself adds nothing to the gain of the framework. A framework whose
     change is not significant by itself adds nothing to the gain of the companion with the baseline's framework. The
@@ -286,24 +296,22 @@ def _steps_behind_best_companion(
         alone: Steps of the framework's versions with the companions of the baseline.
         baseline: The framework's version in the baseline.
     """
-    added: dict[tuple[Version, str], dict[Version | None, int]] = {}
-    steps_at_baseline: dict[tuple[str, Version | None], int] = {}
+    added: dict[tuple[_Versions, str], dict[_Companions, int]] = {}
+    steps_at_baseline: dict[tuple[str, _Companions], int] = {}
     # The baseline's version first: the others are compared with it.
-    for (version, companion, other), gain in sorted(
-        gains.with_companion.items(), key=lambda item: item[0][0] != baseline
-    ):
+    for versions, companion, others, gain in sorted(gains.groups(), key=lambda group: baseline not in group[0]):
         steps = int(gain.joint.cautious / SPEED_STEP)
         if not gain.own.is_significant(gains.comparisons):
-            steps = min(steps, alone[version])
-        if version == baseline:
-            steps_at_baseline[companion, other] = steps
+            steps = min(steps, alone[versions[0]])
+        if baseline in versions:
+            steps_at_baseline[companion, others] = steps
         elif not gain.framework.is_significant(gains.comparisons):
-            steps = min(steps, steps_at_baseline.get((companion, other), 0))
-        added.setdefault((version, companion), {})[other] = steps - alone[version]
+            steps = min(steps, steps_at_baseline.get((companion, others), 0))
+        added.setdefault((versions, companion), {})[others] = steps - alone[versions[0]]
     return {
-        (version, companion, other): (max(0, *others.values()), steps)
-        for (version, companion), others in added.items()
-        for other, steps in others.items()
+        (versions, companion, others): (max(0, *steps_by_others.values()), steps)
+        for (versions, companion), steps_by_others in added.items()
+        for others, steps in steps_by_others.items()
     }
 
 

@@ -61,7 +61,7 @@ def score_basis(
 
     terms = estimator.terms({name: [version] for name, version in stack.items()}, baseline or stack)
     measured = {gains.framework for gains in terms.frameworks}
-    measured |= {companion for gains in terms.frameworks for _, companion, _ in gains.with_companion}
+    measured |= {companion for gains in terms.frameworks for _, companion, _, _ in gains.groups()}
     measured &= set(stack)
     unknown = set(unmeasured)
     unused = (set(FRAMEWORKS) & set(stack)) - measured - unknown

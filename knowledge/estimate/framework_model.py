@@ -25,12 +25,14 @@ from knowledge.estimate.gaussian_process import GaussianProcess, Sums
 from knowledge.estimate.interface import (
     NORMAL_QUANTILE,
     CompanionGain,
+    CompanionGains,
     Effect,
     Evidence,
     FrameworkGains,
     PredictedChange,
     PredictedGain,
 )
+from knowledge.estimate.kernel import LAST_PATCH
 from knowledge.estimate.workloads import OPERATIONS
 
 if TYPE_CHECKING:
@@ -126,6 +128,7 @@ class FrameworkModel:
         self._discrepancy = discrepancy or _NONE
         self._profiled = profiled
         self._representatives: dict[tuple[str, Version], str] = {}
+        self._gains: dict[object, FrameworkGains] = {}
 
     @cached_property
     def versions(self) -> frozenset[Version]:
@@ -189,49 +192,75 @@ class FrameworkModel:
             baseline: Versions of the baseline, including the framework's.
             share: Share of the workload's time that is spent in the framework.
         """
+        relevant = (self._name, *self._companions)
+        key = (tuple((tuple(candidates.get(name, ())), baseline.get(name)) for name in relevant), share)
+        if key not in self._gains:
+            self._gains[key] = self._computed_gains(candidates, baseline, share)
+        return self._gains[key]
+
+    def _computed_gains(
+        self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version], share: float
+    ) -> FrameworkGains:
+        # Versions with one representative have the same gains: each is computed for one of them.
         own, anchor = list(candidates[self._name]), baseline[self._name]
-        sides: list[Side] = []
-        places: dict[tuple[str, str, str], int] = {}
-
-        def place(version: Version, companion: str = "", other: Version | None = None) -> int:
-            if companion and other == baseline.get(companion):
-                companion = ""
-            own_text = self._representative(self._name, version)
-            key = own_text, companion, self._representative(companion, other) if companion and other else ""
-            if key not in places:
-                places[key] = len(sides)
-                stack = _changed(baseline, companion, other) if companion else baseline
-                sides.append(self._whole({**stack, self._name: version}))
-            return places[key]
-
-        changes = [
-            (version, companion, other)
+        others = {
+            companion: list(dict.fromkeys([baseline.get(companion), *candidates.get(companion, ()), None]))
             for companion in self._companions
-            for version in own
-            for other in dict.fromkeys([baseline.get(companion), *candidates.get(companion, ()), None])
-        ]
-        base = place(anchor)
-        pairs = [(place(version), base) for version in own]
-        for version, companion, other in changes:
-            joint = place(version, companion, other)
-            pairs += [(joint, base), (joint, place(version)), (joint, place(anchor, companion, other))]
-        # Versions with one representative have the same gains.
-        distinct = list(dict.fromkeys(pairs))
-        gains = self.speeds(sides).gains([one for one, _ in distinct], [other for _, other in distinct])
+        }
+        sides: dict[tuple[str, str, str], Side] = {}
+
+        def side(
+            text: str, version: Version, companion: str = "", other: Version | None = None
+        ) -> tuple[str, str, str]:
+            changes = companion and self._text(companion, other) != self._text(companion, baseline.get(companion))
+            key = (text, companion, self._text(companion, other)) if changes else (text, "", "")
+            if key not in sides:
+                stack = _changed(baseline, companion, other) if changes else baseline
+                sides[key] = self._whole({**stack, self._name: version})
+            return key
+
+        texts = {version: self._representative(self._name, version) for version in [anchor, *own]}
+        first = {text: version for version, text in reversed(texts.items())}
+        base = side(texts[anchor], anchor)
+        alone = {text: (side(text, version), base) for text, version in first.items()}
+        cells: dict[tuple[str, str, str], tuple[tuple[tuple[str, str, str], tuple[str, str, str]], ...]] = {}
+        for companion, versions in others.items():
+            for other in {self._text(companion, version): version for version in versions}.values():
+                at_anchor = side(texts[anchor], anchor, companion, other)
+                for text, version in first.items():
+                    joint = side(text, version, companion, other)
+                    cell = ((joint, base), (joint, alone[text][0]), (joint, at_anchor))
+                    cells[text, companion, self._text(companion, other)] = cell
+        pairs = list(dict.fromkeys([*alone.values(), *(pair for cell in cells.values() for pair in cell)]))
+        place = {key: number for number, key in enumerate(sides)}
+        gains = self.speeds(list(sides.values())).gains(
+            [place[one] for one, _ in pairs], [place[other] for _, other in pairs]
+        )
         by_pair = {
             pair: PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance)
-            for pair, gain in zip(distinct, gains, strict=True)
+            for pair, gain in zip(pairs, gains, strict=True)
         }
-        scaled = iter([by_pair[pair] for pair in pairs])
+        scaled = {
+            key: CompanionGain(joint=by_pair[joint], own=by_pair[own_gain], framework=by_pair[framework])
+            for key, (joint, own_gain, framework) in cells.items()
+        }
         return FrameworkGains(
             framework=self._name,
-            alone={version: next(scaled) for version in own},
-            with_companion={
-                change: CompanionGain(joint=next(scaled), own=next(scaled), framework=next(scaled))
-                for change in changes
-            },
+            alone={version: by_pair[alone[texts[version]]] for version in own},
+            with_companion=CompanionGains(
+                own={version: texts[version] for version in own},
+                companions={
+                    companion: {other: self._text(companion, other) for other in versions}
+                    for companion, versions in others.items()
+                },
+                cells=scaled,
+            ),
             comparisons=max(1, len(self.versions - {anchor}) + self._measured_companions(candidates, baseline)),
         )
+
+    def _text(self, companion: str, version: Version | None) -> str:
+        """Return the representative of a companion's version; empty if it is absent."""
+        return "" if version is None else self._representative(companion, version)
 
     def _measured_companions(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> int:
         """Return the number of measured companion versions that could replace the baseline's."""
@@ -273,22 +302,32 @@ class FrameworkModel:
         return Side(version=self._representative(self._name, stack[self._name]), companions=companions, settings={})
 
     def _representative(self, name: str, version: Version) -> str:
-        """Return the version that stands for a version: its minor release, if nothing of that was measured."""
+        """Return the version that stands for a version: its minor release, if nothing of that was measured.
+
+        Versions that were not measured and have the same distances to all others
+        (:func:`knowledge.estimate.kernel.distances`) have one representative.
+        """
         key = name, version
         if key not in self._representatives:
-            exact = (name, version.major, version.minor) in self._measured_releases or version.local
-            self._representatives[key] = str(version) if exact else f"{version.major}.{version.minor}"
+            text = str(version)
+            if (name, text) not in self._measured_texts and not version.local:
+                text = f"{version.major}.{version.minor}"
+                if (name, version.major, version.minor) in self._measured_releases:
+                    text = f"{text}.{min(version.micro, LAST_PATCH)}"
+            self._representatives[key] = text
         return self._representatives[key]
+
+    @cached_property
+    def _measured_texts(self) -> frozenset[tuple[str, str]]:
+        """Measured versions of the framework and of its companions."""
+        sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
+        companions = ((name, side.companions.get(name, "")) for side in sides for name in self._companions)
+        return frozenset({(self._name, side.version) for side in sides} | {pair for pair in companions if pair[1]})
 
     @cached_property
     def _measured_releases(self) -> frozenset[tuple[str, int, int]]:
         """Minor releases of the framework and of its companions of which a version was measured."""
-        sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
-        texts = {(self._name, side.version) for side in sides}
-        texts |= {
-            (name, side.companions[name]) for side in sides for name in self._companions if name in side.companions
-        }
-        versions = [(name, Version(text)) for name, text in texts]
+        versions = [(name, Version(text)) for name, text in self._measured_texts]
         return frozenset((name, version.major, version.minor) for name, version in versions)
 
     def estimate(self, stack: Mapping[str, Version], against: Mapping[str, Version], *, confidence: float) -> Estimate:

@@ -7,7 +7,7 @@ for Machine Learning, 2006, equations 2.23 and 2.24).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_CONTRASTS = 5000
 """Maximum number of contrasts that a process is conditioned on: the last ones."""
+_SMALL_BLOCK = 64
 _REPEATED = 4
 """Mean number of contrasts of one kind from which on predictions are computed from the kinds."""
 
@@ -86,35 +87,46 @@ class _Solved:
     Attributes:
         first: Index of the first contrast of each kind (kinds,).
         kind: Kind of each contrast (n,).
-        factor: Cholesky factor L (n, n).
-        root: Cholesky factor of P' K^-1 P (kinds, kinds), if most kinds have several contrasts: then the cost of a
-            prediction depends on the number of kinds.
+        inverse: Inverse of the Cholesky factor, L^-1 (n, n).
+        whitening: V with V V' = P' K^-1 P: P' L^-T (kinds, n), or its Cholesky factor (kinds, kinds) if most kinds have
+            several contrasts, so that the cost of a prediction depends on the number of kinds.
         projected_means: P' K^-1 y (kinds,).
     """
 
     first: Array
     kind: Array
-    factor: Array
-    root: Array | None
+    inverse: Array
+    whitening: Array
     projected_means: Array
 
     def whiten(self, cross: Array) -> Array:
         """Return covariances with the kinds of contrasts (m, kinds), whitened by K: W with W W' = C P' K^-1 P C'."""
-        from scipy.linalg import solve_triangular
-
-        if self.root is not None:
-            return cross @ self.root
-        whitened: Array = solve_triangular(
-            self.factor, cross[:, self.kind].T, lower=True, overwrite_b=True, check_finite=False
-        ).T
+        whitened: Array = cross @ self.whitening
         return whitened
 
     def weigh(self, row: Array) -> Array:
         """Return K^-1 P c for the covariances c with the kinds of contrasts (kinds,)."""
-        from scipy.linalg import cho_solve
-
-        weights: Array = cho_solve((self.factor, True), row[self.kind], check_finite=False)
+        weights: Array = self.inverse.T @ (self.inverse @ row[self.kind])
         return weights
+
+
+def _inverse_of_factor(factor: Array) -> Array:
+    """Return the inverse of a lower triangular matrix (n, n), by blocks.
+
+    SciPy has a function for it, whose import takes longer than all predictions for an advice.
+    """
+    import numpy as np
+
+    size = len(factor)
+    if size <= _SMALL_BLOCK:
+        small: Array = np.linalg.inv(factor)
+        return small
+    half = size // 2
+    inverse = np.zeros_like(factor)
+    inverse[:half, :half] = _inverse_of_factor(factor[:half, :half])
+    inverse[half:, half:] = _inverse_of_factor(factor[half:, half:])
+    inverse[half:, :half] = -inverse[half:, half:] @ (factor[half:, :half] @ inverse[:half, :half])
+    return inverse
 
 
 class GaussianProcess:
@@ -129,6 +141,7 @@ class GaussianProcess:
         """
         self.contrasts = tuple(contrasts)
         self.amplitudes = amplitudes or fit_amplitudes(self.contrasts)
+        self._last_stacks: tuple[object, tuple[Design, Array, Mapping[str, Array]]] | None = None
 
     @property
     def backend(self) -> str:
@@ -145,20 +158,49 @@ class GaussianProcess:
         """
         import numpy as np
 
-        # Every stack is at the same indicators, so one point for each stack and each indicator is enough.
+        design, heads, correlations = self._stacks(tuple(sides), labels[0], machine)
         points = [Point(side=sides[0], label=label, family=family, machine=machine) for label, family in labels]
-        points += [Point(side=side, label=labels[0][0], family=labels[0][1], machine=machine) for side in sides]
-        kinds = len(self._solved.first)
-        arms, references = places(kinds)
+        arms, _ = places(len(self._solved.first))
         return StackPosterior(
-            self._design(points, self._design_of_kinds),
+            self._design(points, design),
             self.amplitudes.parts,
             self._solved,
-            rows=np.arange(2 * kinds, 2 * kinds + len(labels)),
-            heads=np.arange(2 * kinds + len(labels), 2 * kinds + len(points)),
+            rows=np.arange(len(design), len(design) + len(points)),
+            heads=heads,
             arms=arms,
-            references=references,
+            correlations=correlations,
         )
+
+    def _stacks(
+        self, sides: tuple[Side, ...], label: tuple[str, str], machine: Machine
+    ) -> tuple[Design, Array, Mapping[str, Array]]:
+        """Return the encoded contrasts and stacks, the indices of the stacks, and correlations with the contrasts.
+
+        Correlations depend only on stacks, and all kinds of workload ask for the same ones: the last ones are kept.
+
+        Args:
+            sides: The stacks.
+            label: Label and family of any indicator.
+            machine: The machine.
+        """
+        import numpy as np
+
+        if self._last_stacks is None or self._last_stacks[0] != (sides, machine):
+            points = [Point(side=side, label=label[0], family=label[1], machine=machine) for side in sides]
+            base = self._design_of_kinds
+            design = self._design(points, base)
+            arms, references = places(len(self._solved.first))
+            heads = np.arange(len(base), len(design))
+            column = heads[:, None]
+            # Correlation of each stack with the contrasts, in each effect.
+            correlations = {
+                effect: design.correlation(effect, column, arms[None, :])
+                - design.correlation(effect, column, references[None, :])
+                for effect in dict.fromkeys(part[0] for part in PARTS)
+                if any(v > 0 for part, v in zip(PARTS, self.amplitudes.parts, strict=True) if part[0] == effect)
+            }
+            self._last_stacks = (sides, machine), (design, heads, correlations)
+        return self._last_stacks[1]
 
     def _design(self, points: Sequence[Point], base: Design | None = None) -> Design:
         amplitudes = self.amplitudes
@@ -172,23 +214,22 @@ class GaussianProcess:
     @cached_property
     def _solved(self) -> _Solved:
         import numpy as np
-        from scipy.linalg import cho_solve, cholesky, solve_triangular
 
         design = self._design(points_of(self.contrasts))
         arms, references = places(len(self.contrasts))
         total = design.covariance(arms, references, self.amplitudes.parts)
         add_noise(total, self.contrasts, self.amplitudes)
-        # In place: the matrix is symmetric, and its transpose has the order of LAPACK.
-        factor = cholesky(total.T, lower=True, overwrite_a=True, check_finite=False)
+        inverse = _inverse_of_factor(np.linalg.cholesky(total))
         first, kind = design.distinct(arms, references)
-        means = cho_solve((factor, True), np.array([c.mean for c in self.contrasts]), check_finite=False)
-        root = None
+        means = inverse.T @ (inverse @ np.array([c.mean for c in self.contrasts]))
+        whitening = inverse.T
+        if len(first) < len(kind):
+            whitening = np.zeros((len(first), len(kind)))
+            np.add.at(whitening, kind, inverse.T)
         if _REPEATED * len(first) <= len(kind):
-            membership = (kind[:, None] == np.arange(len(first))).astype(float)
-            kinds = solve_triangular(factor, membership, lower=True, check_finite=False)
-            root = np.linalg.cholesky(kinds.T @ kinds)
+            whitening = np.linalg.cholesky(whitening @ whitening.T)
         projected = np.bincount(kind, weights=means, minlength=len(first))
-        return _Solved(first=first, kind=kind, factor=factor, root=root, projected_means=projected)
+        return _Solved(first=first, kind=kind, inverse=inverse, whitening=whitening, projected_means=projected)
 
 
 class StackPosterior:
@@ -203,7 +244,7 @@ class StackPosterior:
         rows: Array,
         heads: Array,
         arms: Array,
-        references: Array,
+        correlations: Mapping[str, Array],
     ) -> None:
         """Create the posterior.
 
@@ -214,7 +255,7 @@ class StackPosterior:
             rows: Index of a point at each indicator (labels,).
             heads: Index of a point of each stack (stacks,).
             arms: Index of the arm of the first contrast of each kind (kinds,).
-            references: Index of its reference (kinds,).
+            correlations: Correlation of each stack with each kind of contrast (stacks, kinds), by effect.
         """
         self._design = design
         self._solved = solved
@@ -226,13 +267,7 @@ class StackPosterior:
             if variance > 0:
                 for sums, others in ((self._with_contrasts, arms), (self._with_each_other, rows)):
                     sums[part[0]] = sums.get(part[0], 0.0) + variance * design.sharing(part, rows, others)
-        column = heads[:, None]
-        # Correlation of each stack with the contrasts, in each effect.
-        self._correlations = {
-            effect: design.correlation(effect, column, arms[None, :])
-            - design.correlation(effect, column, references[None, :])
-            for effect in self._with_contrasts
-        }
+        self._correlations = correlations
 
     def levels(self) -> Array:
         """Return the mean log speed of each stack at each indicator (stacks, labels)."""

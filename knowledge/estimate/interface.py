@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from packaging.version import Version
 
@@ -58,6 +58,37 @@ class CompanionGain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompanionGains(Mapping[tuple[Version, str, Version | None], CompanionGain]):
+    """Gains by version, companion and version of the companion; versions with the same representative share a gain.
+
+    Attributes:
+        own: Representative of each version of the framework.
+        companions: By companion, the representative of each of its versions, and of its absence.
+        cells: Gain by representative, companion and representative of the companion.
+    """
+
+    own: Mapping[Version, str]
+    companions: Mapping[str, Mapping[Version | None, str]]
+    cells: Mapping[tuple[str, str, str], CompanionGain]
+
+    def __getitem__(self, key: tuple[Version, str, Version | None]) -> CompanionGain:
+        """Return the gain of a version with a version of a companion."""
+        version, companion, other = key
+        return self.cells[self.own[version], companion, self.companions[companion][other]]
+
+    def __iter__(self) -> Iterator[tuple[Version, str, Version | None]]:
+        """Yield each version with each version of each companion."""
+        for companion, others in self.companions.items():
+            for version in self.own:
+                for other in others:
+                    yield version, companion, other
+
+    def __len__(self) -> int:
+        """Return the number of gains."""
+        return len(self.own) * sum(map(len, self.companions.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkGains:
     """Gains over the baseline of a framework and its companions, scaled by the framework's share of the workload.
 
@@ -75,6 +106,18 @@ class FrameworkGains:
     with_companion: Mapping[tuple[Version, str, Version | None], CompanionGain]
     comparisons: int = 1
 
+    def groups(self) -> Iterator[tuple[tuple[Version, ...], str, tuple[Version | None, ...], CompanionGain]]:
+        """Yield each gain with the versions of the framework and of the companion that share it."""
+        table = self.with_companion
+        if not isinstance(table, CompanionGains):
+            yield from (((version,), companion, (other,), gain) for (version, companion, other), gain in table.items())
+            return
+        versions = _by_value(table.own)
+        others = {companion: _by_value(texts) for companion, texts in table.companions.items()}
+        for (own, companion, other), gain in table.cells.items():
+            if own in versions:
+                yield versions[own], companion, others[companion][other], gain
+
     def gain(self, stack: Mapping[str, Version]) -> PredictedGain:
         """Return the gain of a stack: means and variances of the companions' changes add up."""
         version = stack[self.framework]
@@ -88,6 +131,17 @@ class FrameworkGains:
             mean=alone.mean + sum(g.mean - alone.mean for g in changes),
             variance=alone.variance + sum(g.variance - alone.variance for g in changes),
         )
+
+
+_T = TypeVar("_T")
+
+
+def _by_value(texts: Mapping[_T, str]) -> dict[str, tuple[_T, ...]]:
+    """Return the keys of each value, in their order."""
+    keys: dict[str, list[_T]] = {}
+    for key, text in texts.items():
+        keys.setdefault(text, []).append(key)
+    return {text: tuple(listed) for text, listed in keys.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,8 @@ PARTS: tuple[Part, ...] = (
 
 ROWS_AT_ONCE = 256
 """Number of rows of a large covariance that are computed at once, to bound the memory."""
+LAST_PATCH = 9
+"""Later patch releases of a minor release are at the same place."""
 _RELEASE_LENGTH = 0.5
 """Correlation length of effects of single releases, in minor releases."""
 _USUAL_SPAN = 20
@@ -121,6 +123,10 @@ class Design:
         settings = [tuple(sorted(s.settings.items())) for s in sides]
         self._settings = codes(settings)
         self._shared_settings = _shared(list(dict.fromkeys(settings)))
+
+    def __len__(self) -> int:
+        """Return the number of points."""
+        return len(self._scales)
 
     def correlation(self, effect: str, left: Array, right: Array) -> Array:
         """Return the correlation of stacks in one effect; the arrays of point indices broadcast."""
@@ -298,7 +304,7 @@ def distances(versions: Sequence[Version], spans: Mapping[int, int]) -> Array:
     """
     import numpy as np
 
-    place = np.array([_place(v, spans) + v.minor + min(v.micro, 9) / 10 for v in versions])
+    place = np.array([_place(v, spans) + v.minor + min(v.micro, LAST_PATCH) / 10 for v in versions])
     builds = np.array([[float(v.local != w.local) for w in versions] for v in versions]).reshape(len(versions), -1)
     result: Array = np.abs(place[:, None] - place[None, :]) + builds
     return result

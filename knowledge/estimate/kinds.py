@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.interface import (
     CompanionGain,
+    CompanionGains,
     Effect,
     FrameworkGains,
     KindPrediction,
@@ -129,14 +130,17 @@ def _least(every: Sequence[FrameworkGains]) -> FrameworkGains:
         return min(cells, key=lambda cell: gain(cell).cautious)
 
     first = every[0]
+    # The kinds of one framework have the same measurements, so the same representatives.
+    tables = [cast(CompanionGains, gains.with_companion) for gains in every]
+    table = tables[0]
     return FrameworkGains(
         framework=first.framework,
         alone={v: least((g.alone[v] for g in every), lambda gain: gain) for v in first.alone},
-        with_companion={
-            key: least(cells, _joint)
-            for key in first.with_companion
-            if (cells := [g.with_companion[key] for g in every if key in g.with_companion])
-        },
+        with_companion=CompanionGains(
+            own=table.own,
+            companions=table.companions,
+            cells={key: least((other.cells[key] for other in tables), _joint) for key in table.cells},
+        ),
         # Any of these comparisons, for any kind, could change the stack by chance.
         comparisons=sum(gains.comparisons for gains in every),
     )
