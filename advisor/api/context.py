@@ -11,7 +11,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
 from advisor.api.resources import open_readable_store
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
     from advisor.project.sources import Proposal
-    from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
+    from advisor.resolve.problem import ResolutionProblem
     from advisor.resolve.recommend import ResolutionRequest
     from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
@@ -332,7 +332,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
     problem = ResolutionProblem(
         roots=tuple(root for root in roots if not (root.constraint and root.name in overridden)),
         target=target,
-        policy=_candidate_policy(resolution, project),
+        policy=candidate_policy(resolution, project),
         overrides=overrides,
     )
     return problem.with_overridden_roots()
@@ -373,29 +373,9 @@ def _target(project: ProjectRequirements, *, hardware: str | None, python: str |
     )
     required = project.requires_python
     if required and not SpecifierSet(required).contains(target.python, prereleases=True):
-        raise InputError(
-            f"the project requires Python `{required}`, and the target has {target.python}",
-            hint="choose another interpreter with `--python`",
-        )
+        message = f"the project requires Python `{required}`, and the target has {target.python}"
+        if python is None:
+            raise InputError(message, hint="choose another interpreter with `--python`")
+        # The user's choice decides, as in uv.
+        logger.warning(message)
     return target
-
-
-def _candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements) -> CandidatePolicy:
-    from packaging.utils import canonicalize_name
-
-    from advisor.resolve.problem import CandidatePolicy
-
-    def names(words: Sequence[str]) -> frozenset[str]:
-        return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)
-
-    until = resolution.exclude_newer
-    if until is not None:
-        # Upload times are compared as texts, which all are in UTC.
-        until = (until if until.tzinfo else until.replace(tzinfo=UTC)).astimezone(UTC)
-    return CandidatePolicy(
-        prereleases=resolution.prereleases or project.prereleases,
-        only_binary=names([*resolution.only_binary, *project.only_binary]),
-        no_binary=names([*resolution.no_binary, *project.no_binary]),
-        build_sdists=resolution.build_sdists,
-        exclude_newer=until.isoformat() if until else None,
-    )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from knowledge.domain.errors import InputError
+
+if TYPE_CHECKING:
+    from advisor.project.interface import ProjectRequirements
+    from advisor.resolve.problem import CandidatePolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,3 +152,30 @@ def at_least_one(name: str, value: int) -> None:
     """
     if value < 1:
         raise InputError(f"`{name}` must be at least 1, not {value}")
+
+
+def candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements) -> CandidatePolicy:
+    """Return which files may become candidates, by the options and the files of a project.
+
+    Args:
+        resolution: The options.
+        project: What the files contain.
+    """
+    from packaging.utils import canonicalize_name
+
+    from advisor.resolve.problem import CandidatePolicy
+
+    def names(words: Sequence[str]) -> frozenset[str]:
+        return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)
+
+    until = resolution.exclude_newer
+    if until is not None:
+        # Upload times are compared as texts, which all are in UTC.
+        until = (until if until.tzinfo else until.replace(tzinfo=UTC)).astimezone(UTC)
+    return CandidatePolicy(
+        prereleases=resolution.prereleases or project.prereleases,
+        only_binary=names([*resolution.only_binary, *project.only_binary]),
+        no_binary=names([*resolution.no_binary, *project.no_binary]),
+        build_sdists=resolution.build_sdists,
+        exclude_newer=until.isoformat() if until else None,
+    )

@@ -203,14 +203,14 @@ def test_options_override_the_project_table(advisor: Advisor, project: Path) -> 
     assert flag["target"]["hardware"] == "t4"
 
 
-def test_a_python_that_the_project_excludes_is_refused(advisor: Advisor, project: Path) -> None:
+def test_a_python_that_the_user_chose_decides_although_the_project_excludes_it(advisor: Advisor, project: Path) -> None:
     text = (project / "pyproject.toml").read_text()
     (project / "pyproject.toml").write_text(text.replace('name = "m"', 'name = "m"\nrequires-python = ">=3.13"'))
 
     result = advisor("advise", str(project), "--python", "3.12")
 
-    assert result.returncode == 2
-    assert "the project requires Python `>=3.13`" in result.stderr
+    assert result.returncode == 0
+    assert "warning: the project requires Python `>=3.13`, and the target has 3.12.0" in result.stderr
 
 
 def test_help_imports_no_heavy_library() -> None:
