@@ -196,8 +196,8 @@ def _parse_path(text: str, folder: Path, *, editable: bool) -> ParsedReference:
         written, extras = _split_extras(written)
     options = dict(parse_qsl(fragment))
     name, more = _split_extras(options.get("egg", ""))
-    # `..` is removed, so that a directory has one path; links are kept.
-    path = Path(os.path.normpath((folder / Path(written).expanduser()).absolute()))
+    # `..` is removed, so that a directory has one path; links are kept. An unknown home directory stays `~`.
+    path = Path(os.path.normpath((folder / os.path.expanduser(written)).absolute()))
     reference = DirectReference(
         kind="archive" if path.name.lower().endswith(_ARCHIVES) else "directory",
         url=str(path),

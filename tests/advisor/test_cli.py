@@ -245,6 +245,7 @@ def test_profiles_rules_and_indicators_are_listed(advisor: Advisor) -> None:
     assert "training_step" in advisor("pi", "list").stdout
 
 
+@pytest.mark.shipped
 def test_exported_observations_are_imported_without_duplicates(advisor: Advisor, tmp_path: Path) -> None:
     # One indicator is enough: reading and writing all shipped observations four times takes long.
     out = advisor("knowledge", "export", "some.jsonl", "--indicator", "fft")

@@ -14,6 +14,8 @@ from tests.advisor.test_cli import is_error
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE, block, observation
 
+pytestmark = pytest.mark.shipped
+
 
 def write(path: Path, name: str = "made-up", **asked: object) -> Path:
     """Write an observation file with an invented block."""

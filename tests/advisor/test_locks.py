@@ -300,6 +300,7 @@ def test_a_lock_of_uv_is_compared_with_the_advice(advisor: Advisor, index: Packa
     assert "current    1 package: 1 change (`a`)" in text.stdout
 
 
+@pytest.mark.shipped
 def test_the_speed_over_the_current_lock_has_its_interval(
     advisor_here: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:

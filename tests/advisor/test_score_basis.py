@@ -12,6 +12,8 @@ from knowledge.estimate.workloads import kinds_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
+pytestmark = pytest.mark.shipped
+
 ARGUMENTS = ("advise", "--dry-run", "-r", "requirements.txt", "--hardware", "cpu-zen4", "--python", "3.12")
 
 

@@ -103,7 +103,7 @@ def test_a_matrix_without_a_stack_that_can_be_resolved_is_refused(
     assert "can be resolved" in completed.stderr
 
 
-def test_a_campaign_that_was_killed_is_continued(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> None:
+def test_a_campaign_that_was_killed_is_continued(index: PackageIndex, tmp_path: Path, empty_knowledge: Path) -> None:
     for version in ("2.0.0", "2.1.0", "2.2.0"):
         index.add("numpy", version, code="raise ImportError('not today')")
     (tmp_path / "matrix.toml").write_text(MATRIX.format(rounds=4))
@@ -112,7 +112,7 @@ def test_a_campaign_that_was_killed_is_continued(index: PackageIndex, tmp_path: 
         "ADVISOR_CACHE_DIR": str(tmp_path / "cache"),
         "ADVISOR_KNOWLEDGE": f"sqlite:///{tmp_path / 'knowledge.sqlite'}",
     }
-    (tmp_path / "knowledge.sqlite").write_bytes(first_knowledge.read_bytes())
+    (tmp_path / "knowledge.sqlite").write_bytes(empty_knowledge.read_bytes())
     command = [sys.executable, "-c", "from advisor.cli.app import main; main()", "pi", "campaign", "matrix.toml"]
     command += ["--index-url", index.url, "-o", "campaign.jsonl"]
     generator = random.Random(4)

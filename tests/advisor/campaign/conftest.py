@@ -159,8 +159,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, index: PackageIndex, first_knowledge: Path) -> Bench:
-    return Bench(tmp_path, index, Path(shutil.copy(first_knowledge, tmp_path / "knowledge.sqlite")))
+def bench(tmp_path: Path, index: PackageIndex, empty_knowledge: Path) -> Bench:
+    return Bench(tmp_path, index, Path(shutil.copy(empty_knowledge, tmp_path / "knowledge.sqlite")))
 
 
 def all_cells(rounds: int, arms: int) -> list[tuple[int, int]]:

@@ -141,11 +141,11 @@ def test_a_detached_campaign_is_cancelled_and_retried(bench: Bench, options: dic
 
 
 def test_results_are_collected_for_another_knowledge_base(
-    bench: Bench, matrix: Path, options: dict[str, Any], first_knowledge: Path
+    bench: Bench, matrix: Path, options: dict[str, Any], empty_knowledge: Path
 ) -> None:
     campaign = open_campaign(matrix, **options)
     campaign.run()
-    other = f"sqlite:///{shutil.copy(first_knowledge, bench.folder / 'other.sqlite')}"
+    other = f"sqlite:///{shutil.copy(empty_knowledge, bench.folder / 'other.sqlite')}"
 
     result = find_campaign(home=campaign.directory.path, knowledge=other).collect()
 

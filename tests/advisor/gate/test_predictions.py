@@ -43,6 +43,7 @@ def write_locks(project: Path, *, before: str, after: str) -> None:
     (project / "requirements.txt").write_text(after.replace(" ", "\n") + "\n")
 
 
+@pytest.mark.shipped
 @pytest.mark.parametrize("format", ["text", "markdown", "html"])
 def test_an_unchanged_lock_lists_no_ratios(stacks: Path, advisor_here: Advisor, format: str) -> None:
     write_locks(stacks, before="tensorflow==2.20.0 numpy==2.0.2", after="tensorflow==2.20.0 numpy==2.0.2")

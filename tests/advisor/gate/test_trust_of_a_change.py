@@ -54,10 +54,10 @@ def test_a_cache_behind_a_link_in_the_change_is_refused(repository: Path, adviso
 
 
 def test_the_knowledge_base_of_the_base_is_used(
-    repository: Path, check: Run, first_knowledge: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, check: Run, empty_knowledge: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ADVISOR_KNOWLEDGE")
-    shutil.copy(first_knowledge, repository / "known.sqlite")
+    shutil.copy(empty_knowledge, repository / "known.sqlite")
     change(repository / "pyproject.toml", 'python = "3.12"', 'python = "3.12"\nknowledge = "sqlite:///known.sqlite"')
     git(repository, "add", "known.sqlite", "pyproject.toml")
     git(repository, "commit", "-qm", "known")
@@ -70,9 +70,9 @@ def test_the_knowledge_base_of_the_base_is_used(
 
 
 def test_a_knowledge_base_that_the_change_adds_is_refused(
-    repository: Path, advisor_here: Advisor, first_knowledge: Path
+    repository: Path, advisor_here: Advisor, empty_knowledge: Path
 ) -> None:
-    shutil.copy(first_knowledge, repository / "known.sqlite")
+    shutil.copy(empty_knowledge, repository / "known.sqlite")
     git(repository, "add", "known.sqlite")
 
     result = advisor_here("check", "--base", "HEAD", "--policy-from-base", "--knowledge", "known.sqlite")
@@ -83,11 +83,11 @@ def test_a_knowledge_base_that_the_change_adds_is_refused(
 
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
 def test_a_write_ahead_log_that_the_change_adds_is_refused(
-    repository: Path, advisor_here: Advisor, first_knowledge: Path, suffix: str
+    repository: Path, advisor_here: Advisor, empty_knowledge: Path, suffix: str
 ) -> None:
     # SQLite would write its content into the knowledge base.
     arguments = ("check", "--policy-from-base", "--knowledge", "known.sqlite")
-    shutil.copy(first_knowledge, repository / "known.sqlite")
+    shutil.copy(empty_knowledge, repository / "known.sqlite")
     fine = advisor_here(*arguments)
     (repository / f"known.sqlite{suffix}").write_bytes(b"")
     git(repository, "add", f"known.sqlite{suffix}")
@@ -157,9 +157,9 @@ def test_a_submodule_below_the_cache_is_refused(repository: Path, submodule: Pat
 
 @pytest.mark.parametrize("prefix", ["", "sqlite:///"])
 def test_a_knowledge_base_in_a_submodule_is_refused(
-    repository: Path, submodule: Path, advisor_here: Advisor, first_knowledge: Path, prefix: str
+    repository: Path, submodule: Path, advisor_here: Advisor, empty_knowledge: Path, prefix: str
 ) -> None:
-    shutil.copy(first_knowledge, submodule / "known.sqlite")
+    shutil.copy(empty_knowledge, submodule / "known.sqlite")
     git(repository, "add", "sub")
     git(repository, "commit", "-qm", "submodule")
 
