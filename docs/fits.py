@@ -29,6 +29,7 @@ from knowledge.estimate.discrepancy import (
     predictions_by_models,
     predictions_by_operations,
     predictions_by_sizes,
+    predictions_by_sizes_elsewhere,
     reference_seconds,
 )
 from knowledge.estimate.evidence import Contrast, load_evidence
@@ -101,7 +102,8 @@ def with_discrepancies(
         OPERATIONS: predictions_by_operations(contrasts, seconds, parts.__getitem__),
         BLOCKS: predictions_by_blocks(contrasts, seconds, blocks_of_model),
         MODELS: predictions_by_models(contrasts),
-        SIZES: predictions_by_sizes(contrasts),
+        # On one machine if two sizes were measured there; else the difference of two machines is a part of it.
+        SIZES: predictions_by_sizes(contrasts) or predictions_by_sizes_elsewhere(contrasts),
     }
     measured = {(c.block, c.label) for c in contrasts}
     shares = measured_shares(

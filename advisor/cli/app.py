@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from typing import Annotated, Any
 
@@ -82,6 +83,8 @@ def main() -> None:
     """Run the command line; every expected error ends with one sentence and its exit code."""
     # A command makes many objects and drops few: looking for garbage costs a tenth of its time.
     gc.set_threshold(100_000, 50, 50)
+    # As Ctrl-C: a CI system that cancels a job must not leave processes and temporary files behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except AdvisorError as error:

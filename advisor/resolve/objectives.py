@@ -81,6 +81,12 @@ class Criteria:
         other._source, other._hours = source, {}
         return other
 
+    def with_baseline(self, baseline: Iterable[Candidate]) -> Criteria:
+        """Return the same criteria with another stack that speed is compared with."""
+        other = self._copy()
+        other._baseline = {str(c.name): c.version for c in baseline}
+        return other
+
     def with_least_change(
         self, locked: Mapping[str, Version], refused: Iterable[frozenset[Choice]], *, added: int = 1
     ) -> Criteria:

@@ -25,7 +25,7 @@ class Price:
     Attributes:
         constraint: The constraint, as written, or the other interpreter.
         origin: Where it is written.
-        binds: Whether there is a better stack without the constraint, or with the other interpreter.
+        binds: Whether the best stack without the constraint is another one, or the other interpreter has a better one.
         prediction: Predicted speed-up of the stack without the constraint over the stack with it; none if there is no
             stack without it.
         libyears: By how many years the packages of both stacks are newer without it.
@@ -44,25 +44,27 @@ class Price:
 
 def constraint_prices(request: ResolutionRequest, optimum: Optimum) -> tuple[Price, ...]:
     """Return the price of each requirement and constraint of the project that limits versions, highest first."""
-    prices: list[tuple[tuple[int, ...], Price]] = []
+    prices: list[tuple[float, Price]] = []
     for root in request.problem.roots:
         if not request.problem.applies(root.requirement):
             continue
         problem = relax_requirement(request.problem, root)
         if problem is None:
             continue
-        other = request.with_problem(problem)
+        other = request.with_problem(problem).with_own_baseline()
         try:
             free = other.best()
         except (InfeasibleError, SearchLimitError):
             # Only if the work limit was reached: a relaxed problem has a solution if the problem has one.
             obstacle = "not solved within the work limit"
-            prices.append(((), Price(constraint=str(root.requirement), origin=root.origin, obstacle=obstacle)))
+            prices.append((0.0, Price(constraint=str(root.requirement), origin=root.origin, obstacle=obstacle)))
             continue
-        costs, before = (tuple(bound.value for bound in each.bounds) for each in (free, optimum))
+        # Each problem has its own baseline, which speed is compared with: so the stacks are compared, not their costs.
         price = _price(str(root.requirement), root.origin, (request, optimum), (other, free))
-        prices.append((costs, replace(price, binds=costs < before)))
-    return tuple(price for _, price in sorted(prices, key=lambda item: (not item[1].binds, item[0])))
+        gain = price.prediction.speedup if price.prediction else 1.0
+        prices.append((gain, replace(price, binds=bool(price.changes))))
+    prices.sort(key=lambda item: (not item[1].binds, -item[0], -item[1].libyears))
+    return tuple(price for _, price in prices)
 
 
 def python_prices(

@@ -110,6 +110,17 @@ class ResolutionRequest:
         criteria = self.criteria.with_source(source)
         return replace(self, problem=problem, source=source, criteria=criteria)
 
+    def with_own_baseline(self) -> Self:
+        """Return the request with the baseline of its own problem, as an advice for this problem has it.
+
+        The baseline stays as it is if the plain resolver finds none.
+        """
+        try:
+            baseline = resolve_baseline(self.problem, self.source, max_rounds=_FIRST_ROUNDS)
+        except NoStackError:
+            return self
+        return replace(self, baseline=baseline, criteria=self.criteria.with_baseline(baseline))
+
     def predict(self, stack: Sequence[Candidate], before: Mapping[str, Version]) -> Prediction:
         """Predict the speed-up of a stack over another."""
         return self.estimator.predict({str(c.name): c.version for c in stack}, before)

@@ -67,6 +67,7 @@ class Workload:
         backends: Backends whose measurements count; all if empty.
         source: Where the choice of its parts comes from.
         is_kind: Whether it is one of the general kinds, which are reported together if nobody selected a workload.
+        is_similar: Whether its models are not its own, but resemble it.
         profiled_version: Version of the framework at which the shares of a profile hold; empty if unknown.
     """
 
@@ -76,6 +77,7 @@ class Workload:
     backends: tuple[str, ...]
     source: str
     is_kind: bool = False
+    is_similar: bool = False
     profiled_version: str = ""
 
     def discrepancy(self, basis: str) -> str:
@@ -87,7 +89,7 @@ class Workload:
         if basis in (OWN, INDICATOR):
             return ""
         if basis == MODELS:
-            return MODELS if self.is_kind else SIZES
+            return MODELS if self.is_kind or self.is_similar else SIZES
         return {BLOCKS: BLOCKS, STEPS: MODELS}.get(basis, OPERATIONS)
 
 
@@ -115,6 +117,7 @@ def _workload(name: str, entry: Mapping[str, Any]) -> Workload:
         backends=tuple(entry.get("backends", ())),
         source=entry["source"],
         is_kind=entry.get("kind", False),
+        is_similar=entry.get("similar", False),
     )
 
 

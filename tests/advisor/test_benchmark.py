@@ -251,10 +251,11 @@ def test_without_indicators_and_without_benchmark_nothing_is_measured(advisor_he
     assert "no stack is named" in without_stack.stderr
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_leaves_no_process_and_no_files(
-    project: Path, index: PackageIndex, tmp_path: Path, first_knowledge: Path
+    project: Path, index: PackageIndex, tmp_path: Path, empty_knowledge: Path, number: signal.Signals
 ) -> None:
-    (tmp_path / "own.sqlite").write_bytes(first_knowledge.read_bytes())
+    (tmp_path / "own.sqlite").write_bytes(empty_knowledge.read_bytes())
     scratch, started = tmp_path / "scratch", tmp_path / "started"
     scratch.mkdir()
     (project / "bench.py").write_text(
@@ -278,7 +279,7 @@ def test_an_interrupted_command_leaves_no_process_and_no_files(
     ) as process:
         while process.poll() is None and not (started.exists() and started.read_text()):
             time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         errors = process.communicate(timeout=300)[1]
 
     assert process.returncode == 130, errors

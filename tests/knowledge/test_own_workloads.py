@@ -194,7 +194,9 @@ def test_the_shares_of_a_profile_hold_at_the_profiled_version() -> None:
 
 def test_the_discrepancy_depends_on_what_was_measured() -> None:
     kind, model = find_workload("cnn-training"), find_workload("resnet50-training")
+    similar = find_workload("ssd-training")
 
+    assert similar.discrepancy(MODELS) == MODELS
     assert kind.discrepancy(MODELS) == MODELS
     assert model.discrepancy(MODELS) == SIZES
     assert model.discrepancy("steps") == MODELS

@@ -53,7 +53,7 @@ def test_the_speed_up_of_one_part_is_that_of_the_part() -> None:
     assert speedup(model_of({FAST: 0.3}, {FAST: 1.0})) == pytest.approx(math.exp(0.3), rel=0.05)
 
 
-@pytest.mark.parametrize("framework", ["tensorflow-cpu", "jax", "onnxruntime", "numpy"])
+@pytest.mark.parametrize("framework", ["tensorflow-cpu", "jax", "onnxruntime", "numpy", "torch"])
 def test_the_variance_is_that_of_samples_of_the_posterior(first_knowledge: Path, framework: str) -> None:
     with open_knowledge_base(str(first_knowledge)) as store:
         process = ModelCache(store).process(framework, "cpu")
