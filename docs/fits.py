@@ -115,7 +115,12 @@ def with_discrepancies(
     return replace(
         amplitudes,
         discrepancies={basis: discrepancy(listed) for basis, listed in residuals.items() if listed},
-        refused=tuple(basis for basis, listed in residuals.items() if listed and misleads(over_releases(listed))),
+        # A model that was measured is evidence for itself, however wide the interval is.
+        refused=tuple(
+            basis
+            for basis, listed in residuals.items()
+            if basis != SIZES and listed and misleads(over_releases(listed))
+        ),
         shares=shares,
     )
 
