@@ -100,7 +100,7 @@ class StackLocker:
     def _locked_package(self, candidate: Candidate) -> LockedPackage:
         if candidate.direct is not None:
             raise InputError(
-                f"`{candidate.name}` comes from `{candidate.direct.address}`: only stacks from indexes are measured",
+                f"`{candidate.name}` comes from `{candidate.direct.printable}`: only stacks from indexes are measured",
                 hint="require a released version of it",
             )
         file = self._client.pinned(candidate.file)

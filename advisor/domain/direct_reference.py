@@ -56,6 +56,11 @@ class DirectReference:
         return f"{url}{fragment}"
 
     @property
+    def printable(self) -> str:
+        """The address for messages: without user name and password in an HTTP address."""
+        return re.sub(r"(https?://)[^/@]*@", r"\1", self.address)
+
+    @property
     def filename(self) -> str:
         """Name of the file of an archive; of the directory or repository otherwise."""
         name = unquote(PurePosixPath(urlsplit(self.url).path).name) if "://" in self.url else Path(self.url).name

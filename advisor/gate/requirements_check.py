@@ -95,7 +95,7 @@ def _check_direct(scope: Scope, root: RootRequirement, reference: DirectReferenc
         return
     yield scope.finding(
         "ADV001",
-        f"`{root.name}` ({root.origin}) is required from `{printable(reference.address)}`, but the lock has it from "
+        f"`{root.name}` ({root.origin}) is required from `{reference.printable}`, but the lock has it from "
         f"{f'`{printable(other)}`' if other else 'an index'}",
         package=root.name,
         place=place_of_root(root),

@@ -36,7 +36,7 @@ def read_pinned_requirements(path: Path, target: Target) -> Lock:
     for root in project.roots:
         if root.direct is not None:
             if not root.direct.is_exact:
-                raise _unpinned(root, path, f"`{root.direct.address}` names no commit, so this file is not a lock")
+                raise _unpinned(root, path, f"`{root.direct.printable}` names no commit, so this file is not a lock")
             sources.append(_source_of(root, root.direct))
             continue
         marker = root.requirement.marker

@@ -102,7 +102,7 @@ class _DirectResolver:
                 results = list(pool.map(self._try, unread, [origins[reference] for reference in unread]))
             unbuilt = [reference for reference, result in zip(unread, results, strict=True) if result is None]
             if unbuilt:
-                raise BuildsNeededError([reference.address for reference in unbuilt])
+                raise BuildsNeededError([reference.printable for reference in unbuilt])
             self._read |= {reference: r for reference, r in zip(unread, results, strict=True) if r is not None}
             for one in pending:
                 self._add(one)
@@ -126,7 +126,7 @@ class _DirectResolver:
         except NeedsBuildError:
             return None
         except MetadataError as error:
-            raise NoStackError(f"{origin}: `{reference.address}` cannot be used: {error}") from None
+            raise NoStackError(f"{origin}: `{reference.printable}` cannot be used: {error}") from None
         except AdvisorError as error:
             error.message = f"{origin}: {error.message}"
             raise
@@ -137,7 +137,7 @@ class _DirectResolver:
         name = metadata.name
         if wanted.name not in (None, name):
             raise InputError(
-                f"{wanted.origin}: `{reference.address}` is the package `{name}`, not `{wanted.name}`",
+                f"{wanted.origin}: `{reference.printable}` is the package `{name}`, not `{wanted.name}`",
                 hint=f"write `{name} @ ...`",
             )
         python = self._problem.target.python
@@ -147,12 +147,12 @@ class _DirectResolver:
                 hint="choose another interpreter with `--python`",
             )
         other = self.packages.get(name)
-        if other is not None and other.candidate.direct != reference:
+        if other is not None and other.candidate.direct is not None and other.candidate.direct != reference:
             raise NoStackError(
                 f"the package `{name}` comes from two places",
                 details=(
-                    f"{self._origins[name]} requires `{other.candidate.file.url}`",
-                    f"{wanted.origin} requires `{distribution.file.url}`",
+                    f"{self._origins[name]} requires `{other.candidate.direct.printable}`",
+                    f"{wanted.origin} requires `{reference.printable}`",
                 ),
                 hint="require it from one place, or choose one with an override",
             )

@@ -106,7 +106,7 @@ class DirectReader:
     def _of_repository(self, reference: DirectReference) -> DirectDistribution:
         if reference.vcs != "git":
             raise InputError(
-                f"`{reference.address}` is in a repository of `{reference.vcs}`, which is not supported",
+                f"`{reference.printable}` is in a repository of `{reference.vcs}`, which is not supported",
                 hint="only git is: require an archive or a directory instead",
             )
         commit = self._client.repositories.commit_of(reference.url, reference.revision)
@@ -181,7 +181,7 @@ class DirectReader:
         try:
             with source() as folder:
                 below = "" if reference.kind == "directory" else reference.subdirectory
-                header = header_of(build_tree_metadata(folder / below, f"`{reference.address}`", folder.parent))
+                header = header_of(build_tree_metadata(folder / below, f"`{reference.printable}`", folder.parent))
         except (BuildError, ValueError) as error:
             raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
         self._client.cache.write("direct", key, header.encode())
@@ -231,4 +231,4 @@ def _parsed(header: str, reference: DirectReference) -> CoreMetadata:
     try:
         return parse_metadata(header)
     except ValueError as error:
-        raise MetadataError(f"metadata of `{reference.address}`: {error}") from None
+        raise MetadataError(f"metadata of `{reference.printable}`: {error}") from None

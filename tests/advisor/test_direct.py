@@ -489,6 +489,21 @@ def test_what_cannot_be_used_is_one_sentence(
     assert not (project / "pylock.toml").exists()
 
 
+def test_no_password_is_printed_or_locked(advisor_here: Advisor, project: Path, index: PackageIndex) -> None:
+    index.files["main.zip"] = archive_of({"a-1/pyproject.toml": '[project]\nname = "a"\nversion = "3"\n'})
+    address = index.url.replace("http://", "http://me:hidden@").replace("/simple/", "/files")
+    outputs = ["-o", str(project / "pylock.toml"), "-o", str(project / "lock.txt")]
+    (project / "requirements.txt").write_text(f"a @ {address}/main.zip\n")
+
+    locked = advise(advisor_here, project, *outputs, "--format", "json")
+    (project / "requirements.txt").write_text(f"other @ {address}/main.zip\n")
+    refused = advise(advisor_here, project)
+
+    assert (locked.returncode, refused.returncode) == (0, 2), locked.stderr
+    texts = [locked.stdout, locked.stderr, refused.stderr, *(path.read_text() for path in project.glob("*lock*"))]
+    assert not [text for text in texts if "hidden" in text]
+
+
 def test_an_override_replaces_a_repository(advisor_here: Advisor, project: Path, index: PackageIndex) -> None:
     index.add("a", "4.0")
     (project / "requirements.txt").write_text("a @ git+file:///nowhere/at/all\n")

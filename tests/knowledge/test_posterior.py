@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -188,9 +189,9 @@ def test_only_changed_blocks_are_read_again(store: SqlKnowledgeBase, monkeypatch
     assert {c.block for c in evidence.contrasts} == {"t1", "t2"}
 
 
-def test_every_framework_with_shipped_observations_has_shipped_amplitudes() -> None:
+def test_every_framework_with_shipped_observations_has_shipped_amplitudes(first_knowledge: Path) -> None:
     shipped = json.loads((files("knowledge.data") / "fits.json").read_text())
-    with open_knowledge_base("sqlite://") as store:
+    with open_knowledge_base(str(first_knowledge)) as store:
         evidence = load_evidence(store)
     compared = {
         f"{framework}/{device}"
