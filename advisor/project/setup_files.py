@@ -27,6 +27,8 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 
 _MOST_CHARACTERS = 1_000_000
+_NO_VERSION = "0.0.0"
+"""Version of a project that states none (setuptools, `Distribution.get_version`)."""
 _KEYS = ("install_requires", "extras_require", "python_requires", "name", "version")
 
 
@@ -216,10 +218,16 @@ def _programmed(path: Path) -> _SetupValues:
         extras=values.get("extras_require", {}),
         python=values.get("python_requires"),
         name=values.get("name"),
-        version=values.get("version"),
+        version=values.get("version") or (_NO_VERSION if _states_no_version(calls[0]) else None),
         files=files if len(files) == 1 else (),
         computed=tuple(computed),
     )
+
+
+def _states_no_version(call: ast.Call) -> bool:
+    """Whether a call of `setup` has neither a version nor an argument that may compute one."""
+    names = {keyword.arg for keyword in call.keywords}
+    return not names & {None, "version", "use_scm_version", "setup_requires", "pbr", "cmdclass", "distclass"}
 
 
 def _is_setup(function: ast.expr) -> bool:

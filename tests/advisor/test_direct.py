@@ -274,6 +274,15 @@ def test_versions_of_source_trees_are_read_where_tools_keep_them(tmp_path: Path,
     assert "Name: a\nVersion: 1.5\n" in (stated(tmp_path) or "")
 
 
+def test_a_setup_file_without_a_version_has_that_of_setuptools(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text('from setuptools import setup\nsetup(name="a")\n')
+    without = stated(tmp_path)
+    (tmp_path / "setup.py").write_text('from setuptools import setup\nsetup(name="a", use_scm_version=True)\n')
+
+    assert "Version: 0.0.0\n" in (without or "")
+    assert stated(tmp_path) is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
