@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
-import re
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import IO, Any, Dict, List, NamedTuple, Optional
 
 from pi_runners.harness.timing import rounded
 
-_LINE_BYTES = 65536
 _TAIL_BYTES = 1500
-_MOST_VALUES = 100
+_CHUNK_BYTES = 65536
+_FIRST_BYTES = 1 << 24
+_LAST_BYTES = 1 << 20
+_PATTERN_SECONDS = 20.0
+# Searches the lines of a file for a pattern: some patterns take exponential time, which only a process can be kept from.
+_SEARCH = """
+import json, re, sys
+pattern, values = re.compile(sys.argv[1]), []
+with open(sys.argv[2], "rb") as file:
+    for line in iter(lambda: file.readline(65536), b""):
+        values += [match.group(1) or "" for match in pattern.finditer(line.decode("utf-8", "replace"))]
+        if len(values) > 100:
+            break
+print(json.dumps(values))
+"""
 _DRAIN_SECONDS = 5.0
 _KILLED_DRAIN_SECONDS = 0.5
 _OWN_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__")
@@ -127,7 +141,23 @@ def run_command(command: List[str], folder: str, pattern: str, timeout_seconds: 
         )
         raise ProgramError("error", reason) from None
     assert process.stdout is not None
-    reader = _OutputReader(process.stdout, pattern)
+    with tempfile.NamedTemporaryFile() as file:
+        reader = _OutputReader(process.stdout, file)
+        seconds = _wait(process, reader, started, timeout_seconds)
+        values = []
+        if pattern:
+            # After the end, because a search would take time from the program.
+            reader.complete_file()
+            values = search_output(file.name, pattern)
+    return Run(seconds, values, reader.text)
+
+
+def _wait(process: "subprocess.Popen[bytes]", reader: "_OutputReader", started: float, timeout_seconds: float) -> float:
+    """Wait for the end of a command; return its duration.
+
+    Raises:
+        ProgramError: If it exceeds the time, or ends with an error.
+    """
     reader.start()
     # `wait` with a time limit checks in intervals of up to 50 ms, which would be part of the duration.
     expired = threading.Event()
@@ -144,16 +174,37 @@ def run_command(command: List[str], folder: str, pattern: str, timeout_seconds: 
     timer.cancel()
     # A process that the command left behind may keep the output open.
     reader.join(_KILLED_DRAIN_SECONDS if expired.is_set() else _DRAIN_SECONDS)
-    output = reader.tail.decode("utf-8", "replace")
     if expired.is_set():
         raise ProgramError(
-            "timed-out", "killed after {:g} seconds (`--timeout`), without an end".format(timeout_seconds), output
+            "timed-out", "killed after {:g} seconds (`--timeout`), without an end".format(timeout_seconds), reader.text
         )
     if status:
         reason = "exit status {}".format(status) if status > 0 else "killed by signal {}".format(-status)
-        last = output.strip().splitlines()[-1:]
-        raise ProgramError("error" if status > 0 else "crashed", ": ".join([reason, *last]), output)
-    return Run(seconds, reader.values, output)
+        last = reader.text.strip().splitlines()[-1:]
+        raise ProgramError("error" if status > 0 else "crashed", ": ".join([reason, *last]), reader.text)
+    return seconds
+
+
+def search_output(path: str, pattern: str) -> List[str]:
+    """Return what the group of a regular expression matches in the lines of a file, in order.
+
+    Raises:
+        ProgramError: If the search takes too long.
+    """
+    try:
+        search = subprocess.run(
+            [sys.executable, "-I", "-c", _SEARCH, pattern, path],
+            stdout=subprocess.PIPE,
+            timeout=_PATTERN_SECONDS,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        reason = "the search for the metric's pattern `{}` in the output was stopped after {:g} seconds; ".format(
+            pattern, _PATTERN_SECONDS
+        )
+        raise ProgramError("error", reason + "simplify the pattern, or print less") from None
+    values: List[str] = json.loads(search.stdout)
+    return values
 
 
 def environment_of(folder: str) -> Dict[str, str]:
@@ -231,19 +282,35 @@ def peak_memory() -> Dict[str, float]:
 
 
 class _OutputReader(threading.Thread):
-    """Reads the output of a command; keeps what the pattern matches, and the end."""
+    """Reads the output of a command; writes its first and its last part to a file."""
 
-    def __init__(self, stream: IO[bytes], pattern: str) -> None:
+    def __init__(self, stream: IO[bytes], file: IO[bytes]) -> None:
         super().__init__(daemon=True)
-        self.values: List[str] = []
-        self.tail = b""
         self._stream = stream
-        self._pattern = re.compile(pattern) if pattern else None
+        self._file = file
+        self._last = bytearray()
+        self._tail = b""
+
+    @property
+    def text(self) -> str:
+        """End of the output."""
+        return self._tail.decode("utf-8", "replace")
 
     def run(self) -> None:
-        for line in iter(lambda: self._stream.readline(_LINE_BYTES), b""):
-            self.tail = (self.tail + line)[-_TAIL_BYTES:]
-            if self._pattern is not None and len(self.values) < _MOST_VALUES:
-                self.values += [
-                    match.group(1) or "" for match in self._pattern.finditer(line.decode("utf-8", "replace"))
-                ]
+        descriptor, room = self._stream.fileno(), _FIRST_BYTES
+        for chunk in iter(lambda: os.read(descriptor, _CHUNK_BYTES), b""):
+            self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
+            try:
+                self._file.write(chunk[:room])
+            except ValueError:
+                # The file is closed: a process that the command left behind still prints.
+                return
+            self._last += chunk[room:]
+            room = max(0, room - len(chunk))
+            if len(self._last) > 2 * _LAST_BYTES:
+                del self._last[:-_LAST_BYTES]
+
+    def complete_file(self) -> None:
+        """Write the last part of the output to the file."""
+        self._file.write(self._last)
+        self._file.flush()

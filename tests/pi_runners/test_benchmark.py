@@ -202,6 +202,18 @@ def test_a_program_with_gigabytes_of_output_takes_little_memory_and_its_metric_i
     assert [r["samples"] for r in end.results] == [[0.25]]
 
 
+def test_a_pattern_that_takes_exponential_time_is_a_failure(tmp_path: Path) -> None:
+    metric = replace(THROUGHPUT, pattern=r"((?:a+)+)b")
+
+    result = result_of(tmp_path, benchmark_of(tmp_path / "project", "print('a' * 60)", metric, warmup_runs=0))
+
+    assert result["status"] == "error"
+    assert result["failure"].splitlines()[-1] == (
+        "the search for the metric's pattern `((?:a+)+)b` in the output was stopped after 20 seconds; "
+        "simplify the pattern, or print less"
+    )
+
+
 def test_the_identity_depends_on_everything_that_makes_results_comparable(tmp_path: Path) -> None:
     benchmark = benchmark_of(tmp_path / "project", "print()")
     same = replace(benchmark, directory=tmp_path, warmup_runs=2)
