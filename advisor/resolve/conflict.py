@@ -142,14 +142,29 @@ class Contradiction:
             facts = [fact for fact in roots if answer.values is not None and answer.is_true(picks[fact])]
             if self._conflicts(facts):
                 return facts
-            compatible = list(facts)
-            for fact in roots:
-                if fact not in facts and not self._conflicts([*compatible, fact]):
-                    compatible.append(fact)
-            if len(compatible) == len(roots):
+            correction = self._correction(facts, roots)
+            if not correction:
                 # All of them conflict, so a call reached its work limit: the set cannot be reduced.
                 return list(roots)
-            hitting.require_any(picks[fact] for fact in roots if fact not in compatible)
+            hitting.require_any(picks[fact] for fact in correction)
+
+    def _correction(self, facts: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
+        """Return requirements without which the others have a solution, as few as the model knows; none at a limit.
+
+        Args:
+            facts: Requirements that have a solution; the result contains none of them.
+            roots: All requirements.
+        """
+        gains = {self._guards[fact]: -1 for fact in roots if fact not in facts}
+        while True:
+            # Each check may load metadata, which adds facts.
+            fixed = [self._guards[fact] for fact in self._guards if fact.root is None or fact in facts]
+            answer = self._model.solve(self._effort, assumptions=fixed, costs=gains)
+            if answer.values is None:
+                return []
+            compatible = [fact for fact in roots if answer.is_true(self._guards[fact])]
+            if not self._conflicts(compatible):
+                return [fact for fact in roots if fact not in compatible]
 
     def _relevant(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
         """Return the other facts that the conflict needs."""

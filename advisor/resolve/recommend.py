@@ -17,7 +17,7 @@ from advisor.resolve.explain import explain_stack
 from advisor.resolve.findings import AdviceFinding, collect_findings
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError, optimise
-from advisor.resolve.problem import Candidate, ResolutionProblem
+from advisor.resolve.problem import Candidate, ResolutionProblem, admits
 from advisor.resolve.score_basis import ScoreBasis, score_basis
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
@@ -142,10 +142,31 @@ class ResolutionRequest:
         Args:
             baseline: Whether the requirements alone, without the rules, have a solution.
         """
-        if not baseline and (packages := _packages_to_build(self.source)):
-            names = [f"{c.name} {c.version}" for c in packages]
-            details = (f"only an sdist of `{c.name}` {c.version} fits: {c.file.filename}" for c in packages)
-            return BuildsNeededError(names, details=tuple(details))
+        if not baseline and self.source.lacks_builds:
+            return self._error_about_builds()
+        return self._conflict_error(baseline=baseline)
+
+    def _error_about_builds(self) -> NoStackError:
+        """Return the error if requirements are only known after a build: about the builds, or a conflict without them.
+
+        A conflict that remains if sdists require what they state without a build is no matter of builds.
+        """
+        problem, source = self.source.assuming_sdists()
+        request = replace(self, problem=problem, source=source, criteria=self.criteria.with_source(source))
+        try:
+            stack = resolve_baseline(problem, source, max_rounds=_FIRST_ROUNDS)
+        except NoStackError:
+            if request.is_contradictory():
+                return request._conflict_error(baseline=False)
+            stack = tuple(c for root in problem.roots for c in _only_candidates(root, source))
+        packages = sorted({c for c in stack if source.needs_build(c)})
+        if not packages:
+            return self._conflict_error(baseline=False)
+        details = (f"only an sdist of `{c.name}` {c.version} fits: {c.file.filename}" for c in packages)
+        return BuildsNeededError([f"{c.name} {c.version}" for c in packages], details=tuple(details))
+
+    def _conflict_error(self, *, baseline: bool) -> NoStackError:
+        """Return the error with the smallest conflict; see :meth:`no_stack_error`."""
         conflict = find_conflict(
             self.problem, self.source, limits=self.criteria.limits, start=self.baseline, effort=self.effort
         )
@@ -186,16 +207,10 @@ class ResolutionRequest:
         return best[1] if best is not None else ""
 
 
-def _packages_to_build(source: IndexCandidates) -> tuple[Candidate, ...]:
-    """Return the sdists that have to be built for a stack; none if a stack lacks something else, too."""
-    if not source.lacks_builds:
-        return ()
-    problem, assumed = source.assuming_sdists()
-    try:
-        stack = resolve_baseline(problem, assumed)
-    except NoStackError:
-        return ()
-    return tuple(candidate for candidate in stack if assumed.needs_build(candidate))
+def _only_candidates(root: RootRequirement, source: IndexCandidates) -> list[Candidate]:
+    """Return the candidate that a requirement of the project admits if it admits one; else nothing."""
+    admitted = [c for c in source.candidates(root.name) if admits(root.requirement, c.version)]
+    return admitted if len(admitted) == 1 and not root.constraint else []
 
 
 def make_request(

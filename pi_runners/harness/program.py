@@ -22,7 +22,7 @@ _CHUNK_BYTES = 65536
 _FIRST_BYTES = 1 << 24
 _LAST_BYTES = 1 << 20
 _PATTERN_SECONDS = 20.0
-# Searches the lines of a file for a pattern: some patterns take exponential time, which only a process can be kept from.
+# Searches the lines of a file for a pattern: some patterns take exponential time, so it runs in a process of its own.
 _SEARCH = """
 import json, re, sys
 pattern, values = re.compile(sys.argv[1]), []
@@ -141,7 +141,7 @@ def run_command(command: List[str], folder: str, pattern: str, timeout_seconds: 
         )
         raise ProgramError("error", reason) from None
     assert process.stdout is not None
-    with tempfile.NamedTemporaryFile() as file:
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(folder)) as file:
         reader = _OutputReader(process.stdout, file)
         seconds = _wait(process, reader, started, timeout_seconds)
         values = []
@@ -297,16 +297,16 @@ class _OutputReader(threading.Thread):
         return self._tail.decode("utf-8", "replace")
 
     def run(self) -> None:
-        descriptor, room = self._stream.fileno(), _FIRST_BYTES
+        descriptor, remaining = self._stream.fileno(), _FIRST_BYTES
         for chunk in iter(lambda: os.read(descriptor, _CHUNK_BYTES), b""):
             self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
             try:
-                self._file.write(chunk[:room])
+                self._file.write(chunk[:remaining])
             except ValueError:
                 # The file is closed: a process that the command left behind still prints.
                 return
-            self._last += chunk[room:]
-            room = max(0, room - len(chunk))
+            self._last += chunk[remaining:]
+            remaining = max(0, remaining - len(chunk))
             if len(self._last) > 2 * _LAST_BYTES:
                 del self._last[:-_LAST_BYTES]
 

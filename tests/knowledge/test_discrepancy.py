@@ -153,15 +153,15 @@ def test_a_setting_that_changes_all_models_alike_does_not_hide_that_releases_are
 def test_the_discrepancy_of_two_stacks_is_that_of_the_models_measured_with_both() -> None:
     alike = [replace(whole(0.2, model=name), error=0.0) for name in ("resnet50", "mobilenet_v2", "unet")]
     apart = [replace(c, mean=mean, side=side("2.2.0")) for c, mean in zip(alike, (-0.3, 0.0, 0.3), strict=True)]
-    found = StackDiscrepancy([*alike, *apart], usual=0.1)
+    discrepancies = StackDiscrepancy([*alike, *apart], usual=0.1)
     new, old, oldest, other = ((version, ()) for version in ("2.9.0", "2.4.0", "2.2.0", "2.7.0"))
 
     # Two degrees of freedom of the framework's 0.1, and two of the spread: 0, and 0.3.
-    assert found.between(old, new) == found.between(new, old) == pytest.approx(math.sqrt(0.01 / 2))
-    assert found.between(oldest, new) == pytest.approx(math.sqrt((0.01 + 0.09) / 2))
-    assert found.between(oldest, old) == pytest.approx(math.sqrt((0.01 + 0.09) / 2))
-    assert found.between(other, new) == pytest.approx(0.1)
-    assert found.between(new, new) == 0.0
+    assert discrepancies.between(old, new) == discrepancies.between(new, old) == pytest.approx(math.sqrt(0.01 / 2))
+    assert discrepancies.between(oldest, new) == pytest.approx(math.sqrt((0.01 + 0.09) / 2))
+    assert discrepancies.between(oldest, old) == pytest.approx(math.sqrt((0.01 + 0.09) / 2))
+    assert discrepancies.between(other, new) == pytest.approx(0.1)
+    assert discrepancies.between(new, new) == 0.0
 
 
 def test_the_architectures_are_those_of_the_models() -> None:

@@ -136,13 +136,13 @@ def test_a_large_measured_ratio_of_a_benchmark_is_hardly_shrunk() -> None:
 def test_a_framework_that_was_compared_with_the_own_benchmark_counts_alone(framework: str) -> None:
     def invented(name: str, indicator: str, ratio: float) -> list[Observation]:
         """Return a block in which version 2.0.0 of a framework has a ratio of speed to 1.26.4."""
-        found = []
+        observations = []
         for o in block({"1.26.4": 1.0, "2.0.0": ratio}, name=f"{name}-{indicator}"):
             run = replace(o.indicator, name=indicator, parameters={"identity": "a"})
             package = PackageVersion(name=name, version=o.stack.packages[0].version)
             stack = make_stack([package], python="3.11.7", platform="manylinux_2_28_x86_64")
-            found.append(replace(o, indicator=run, framework=name, stack=stack))
-        return found
+            observations.append(replace(o, indicator=run, framework=name, stack=stack))
+        return observations
 
     with open_knowledge_base("sqlite://", shipped=False) as store:
         for name in ("numpy", "torch"):
