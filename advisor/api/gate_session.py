@@ -249,7 +249,8 @@ def _base(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: E
 
 
 def _commit(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
-    paths = (*(switch.path for switch in switches), *files.requirements, *files.constraints, *files.overrides)
+    current = [Path(files.current)] if files.current and Path(files.current).is_file() else []
+    paths = (*(s.path for s in switches), *files.requirements, *files.constraints, *files.overrides, *current)
     extra_files = {Path(os.path.relpath(path, files.directory)) for path in paths}
     directory = stack.enter_context(export_commit(base, files.directory, extra_files=extra_files, warn=logger.warning))
     base_files = files.moved_to(directory)
@@ -310,7 +311,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         head=head,
         client=shared.client,
         predictor=predictor,
-        recommend=_recommend(context, lock, shared.client, predictor),
+        recommend=_recommend(replace(context, problem=problem), lock, shared.client, predictor),
         base=base,
     )
 
@@ -369,10 +370,10 @@ def _base_state(
 def _base_lock(directory: Path, project: ProjectRequirements, context: TargetContext, lock: Lock) -> Lock | None:
     """Return the base's lock of the same name as the project's, else any lock of the base."""
     base_lock = None
-    own = context.files.directory
-    if lock.path is not None and lock.path.is_relative_to(own):
-        same = directory / lock.path.relative_to(own)
-        base_lock = read_lock(same, context.target) if same.is_file() else None
+    if lock.path is not None:
+        below = Path(os.path.relpath(lock.path, context.files.directory))
+        same = directory / below
+        base_lock = read_lock(same, context.target) if ".." not in below.parts and same.is_file() else None
     base_lock = base_lock or read_current(None, directory, context.target)
     return None if base_lock is None else within(base_lock, project.roots)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -47,12 +48,11 @@ class ProjectFiles:
         """Return the same files below another directory; files from outside the project stay where they are."""
 
         def moved(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-            old = self.directory
+            # One of the two may be absolute, and the other not.
+            below = [Path(os.path.relpath(path, self.directory)) for path in paths]
             return tuple(
-                directory / path.relative_to(old)
-                if path.is_relative_to(old) and ".." not in path.relative_to(old).parts
-                else path
-                for path in paths
+                path if ".." in relative.parts else directory / relative
+                for path, relative in zip(paths, below, strict=True)
             )
 
         return replace(

@@ -128,7 +128,7 @@ def update_lock(
         target_result, context = gate.result.targets[0], gate.contexts[0]
         case = target_result.case
         lock, reason = case.head.lock, target_result.not_predicted
-        problem = without_pins(context.problem, lock)
+        problem = without_pins(case.head.problem, lock)
         # Locked versions stay candidates even if they were yanked: the gate decides whether they may stay.
         policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
         request = replace(context, problem=replace(problem, policy=policy)).request(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import typer
 
-from knowledge.domain.errors import AdvisorError
+from knowledge.domain.errors import AdvisorError, without_secrets
 
 
 def visible(text: str) -> str:
@@ -22,12 +22,12 @@ def visible(text: str) -> str:
 
 def say(text: str) -> None:
     """Print a line to the error output."""
-    typer.echo(visible(text), err=True)
+    typer.echo(visible(without_secrets(text)), err=True)
 
 
 def warn(text: str, hint: str = "") -> None:
     """Print a warning to the error output."""
-    typer.echo(f"{typer.style('warning', fg='yellow', bold=True)}: {visible(text)}", err=True)
+    typer.echo(f"{typer.style('warning', fg='yellow', bold=True)}: {visible(without_secrets(text))}", err=True)
     _hint(hint)
 
 

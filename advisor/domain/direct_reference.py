@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 from urllib.request import url2pathname
+
+from knowledge.domain.errors import without_secrets
 
 VCS = ("git", "hg", "svn", "bzr")
 """Version control systems of addresses such as `git+https://...`."""
@@ -18,6 +23,18 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SCP = re.compile(r"(?P<user>[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/\\:][^:]*)")
 """An address of `git` without a scheme: `git@github.com:owner/name.git`."""
+_OTHER_HASHES = frozenset({"md5", "sha1", "sha224", "sha384", "sha512", "blake2b"})
+_may_read_environment = ContextVar("may_read_environment", default=True)
+
+
+@contextmanager
+def without_variables() -> Iterator[None]:
+    """Leave variables (`${NAME}`) in addresses as they are: only the user's own files may read the environment."""
+    token = _may_read_environment.set(False)
+    try:
+        yield
+    finally:
+        _may_read_environment.reset(token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -57,8 +74,8 @@ class DirectReference:
 
     @property
     def printable(self) -> str:
-        """The address for messages: without user name and password in an HTTP address."""
-        return re.sub(r"(https?://)[^/@]*@", r"\1", self.address)
+        """The address for messages: without passwords."""
+        return without_secrets(self.address)
 
     @property
     def filename(self) -> str:
@@ -133,7 +150,7 @@ def parse_direct_reference(text: str, folder: Path, *, editable: bool = False) -
     Raises:
         ValueError: If it is neither; the message contains the reason.
     """
-    text = _expanded(text.strip(), folder)
+    text = _expanded(text.strip(), folder) if _may_read_environment.get() else text.strip()
     scheme, separator, _ = text.partition("://")
     vcs, plus, transport = scheme.partition("+")
     if separator and plus:
@@ -186,9 +203,20 @@ def _parse_archive(url: str) -> ParsedReference:
         kind="archive",
         url=urlunsplit((*parts[:4], "")),
         subdirectory=_inside(options.get("subdirectory", "")),
-        sha256=options.get("sha256", "").lower(),
+        sha256=_required_hash(options),
     )
     return ParsedReference(reference=reference, name=name, extras=extras)
+
+
+def _required_hash(options: Mapping[str, str]) -> str:
+    """Return the SHA-256 in the fragment of an address; empty if it has no hash.
+
+    Raises:
+        ValueError: If it has another hash, which would not be checked.
+    """
+    if others := sorted(_OTHER_HASHES & options.keys()):
+        raise ValueError(f"its hash `{others[0]}` cannot be checked, only `sha256` can")
+    return options.get("sha256", "").lower()
 
 
 def _parse_path(text: str, folder: Path, *, editable: bool) -> ParsedReference:
@@ -208,7 +236,7 @@ def _parse_path(text: str, folder: Path, *, editable: bool) -> ParsedReference:
         url=str(path),
         subdirectory=_inside(options.get("subdirectory", "")),
         editable=editable,
-        sha256=options.get("sha256", "").lower(),
+        sha256=_required_hash(options),
     )
     return ParsedReference(reference=reference, name=name, extras=extras | more)
 

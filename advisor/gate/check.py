@@ -22,7 +22,7 @@ from advisor.gate.prediction import Predictor
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.requirements_check import check_requirements
 from advisor.gate.scope import InstallableFiles, Scope
-from advisor.gate.unindexed import check_replaced_by_directories
+from advisor.gate.unindexed import check_changed_content, check_replaced_by_directories
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
 from advisor.project.read_errors import UnreadableFileError
@@ -230,6 +230,7 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
         try:
             if comparison is not None and case.base is not None:
                 findings += check_replaced_by_directories(scope, case.base[1].lock)
+                findings += check_changed_content(scope, case.base[1].lock)
                 findings += check_hash_loss(scope, case.base[1].lock)
                 findings += check_regression(scope, comparison)
             if case.recommend is not None:

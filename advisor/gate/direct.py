@@ -8,22 +8,23 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.index.client import IndexClient
 from advisor.resolve.direct import with_direct_packages
 from advisor.resolve.problem import ResolutionProblem
-from knowledge.domain.errors import UnavailableError, UnsatisfiableError
+from knowledge.domain.errors import AdvisorError
 
 logger = logging.getLogger(__name__)
 
 
 def with_readable_packages(problem: ResolutionProblem, client: IndexClient) -> ResolutionProblem:
-    """Return the problem with the packages that come from no index, unless one of them cannot be read.
+    """Return the problem with the packages that come from no index and can be read; a warning names the others.
 
     Raises:
-        InputError: If a directory does not exist, or a package has another name than required.
+        InputError: If a package has another name than required.
+        UnsatisfiableError: If a package comes from two places.
     """
-    try:
-        return with_direct_packages(problem, client)
-    except (UnavailableError, UnsatisfiableError) as error:
-        logger.warning("what packages from other places than an index require is not checked: %s", error.message)
-        return problem
+
+    def skip(error: AdvisorError) -> None:
+        logger.warning("what a package from another place than an index requires is not checked: %s", error.message)
+
+    return with_direct_packages(problem, client, skip=skip)
 
 
 def references_of(problem: ResolutionProblem) -> tuple[DirectReference, ...]:

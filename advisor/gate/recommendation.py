@@ -109,8 +109,13 @@ def _problem_key(problem: ResolutionProblem) -> Any:
         sorted([str(r.requirement), r.constraint, sorted(r.hashes)] for r in group)
         for group in (problem.roots, problem.overrides)
     ]
+    direct = sorted(
+        [p.candidate.file.url, str(p.metadata.version), sorted(map(str, p.metadata.requires))]
+        for p in problem.direct.values()
+    )
     return [
         roots,
+        direct,
         str(target.python),
         target.platform,
         policy.prereleases,

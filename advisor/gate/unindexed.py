@@ -53,6 +53,30 @@ def check_replaced_by_directories(scope: Scope, before: Lock) -> Iterator[Findin
             yield _not_from_index(scope, source)
 
 
+def check_changed_content(scope: Scope, before: Lock) -> Iterator[Finding]:
+    """Yield packages of trusted places whose commit or hash is not that of the base's lock.
+
+    A commit or a hash that the project itself states, or that its branch has now, may replace the former one.
+    """
+    former: dict[str, set[tuple[str, str]]] = {}
+    for source in before.sources:
+        former.setdefault(source.name, set()).add((source.address, source.content))
+    for source in scope.lock.sources:
+        if is_within_project(scope.lock, source):
+            continue
+        references = [r for r in scope.trusted_references if is_of(scope.lock, source, r)]
+        is_former = (source.address, source.content) in former.get(source.name, ())
+        if references and not is_former and not any(_states_content(source, r) for r in references):
+            yield _not_from_index(scope, source)
+
+
+def _states_content(source: LockedSource, reference: DirectReference) -> bool:
+    """Whether the project, or its branch now, says that a package has the content that is locked."""
+    if reference.kind == "vcs":
+        return source.commit == (reference.commit or reference.revision)
+    return reference.is_local or bool(reference.sha256)
+
+
 def is_within_project(lock: Lock, source: LockedSource) -> bool:
     """Whether a package comes from a directory of the project, whose content is reviewed with the project."""
     address = os.path.normpath(source.address)
@@ -69,23 +93,30 @@ def is_within_project(lock: Lock, source: LockedSource) -> bool:
 
 
 def is_of(lock: Lock, source: LockedSource, reference: DirectReference) -> bool:
-    """Whether a package of a lock comes from a direct reference; only a commit must be equal, not a branch or tag."""
+    """Whether a package of a lock comes from a direct reference, with the commit or the hash that the reference states.
+
+    A branch or a tag states no commit.
+    """
+    if source.subdirectory.strip("/") != reference.subdirectory:
+        return False
+    if reference.sha256 and source.hashes != {reference.sha256}:
+        return False
     if reference.is_local:
         if lock.path is None or "://" in source.address.removeprefix("file://"):
             return False
         path = (local_path(source.address) if source.address.startswith("file:") else None) or Path(source.address)
         return os.path.normpath((lock.path.parent / path).absolute()) == reference.url
-    address = source.address.removeprefix(f"{reference.vcs}+")
-    if _without_revision(address) != _without_revision(reference.url):
+    if _place_of(source.url.removeprefix(f"{reference.vcs}+")) != _place_of(reference.url):
         return False
-    return reference.kind != "vcs" or not replace(reference, commit="").is_exact or reference.revision in address
+    states_commit = reference.kind == "vcs" and replace(reference, commit="").is_exact
+    return not states_commit or source.commit == reference.revision
 
 
-def _without_revision(address: str) -> str:
-    """Return the address of a repository or archive without user, revision and suffix."""
+def _place_of(address: str) -> str:
+    """Return the address of a repository or archive without user and suffix."""
     parts = urlsplit(address)
-    path = parts.path.partition("@")[0].rstrip("/").removesuffix(".git")
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
+    path = parts.path.rstrip("/").removesuffix(".git")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}?{parts.query}"
 
 
 def _not_from_index(scope: Scope, source: LockedSource) -> Finding:

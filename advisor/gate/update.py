@@ -139,5 +139,6 @@ def lock_from_stack(stack: Sequence[Candidate]) -> Lock:
             version=candidate.version,
             files=(LockedFile(name=file.filename, sha256=file.sha256 or ""),),
             hashes=frozenset({file.sha256} if file.sha256 else ()),
+            direct_reference=candidate.direct.address if candidate.direct else "",
         )
     return Lock(path=None, packages=packages)

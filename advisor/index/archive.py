@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import struct
 import tarfile
 import zipfile
@@ -40,6 +42,8 @@ _EXTENSIONS = (
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
 )
+_XZ_BYTES = 128 * MIB
+"""Maximum memory for decompressing xz; its strongest usual preset needs 65 MiB (manual of xz, `-9`)."""
 _CHAINED = 8
 """Maximum number of extension headers of one member."""
 _PKG_INFO = "PKG-INFO"
@@ -47,7 +51,7 @@ _SDIST_TEXTS = (_PKG_INFO, "pyproject.toml")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _UNREADABLE = (
     *(OSError, EOFError, ValueError, OverflowError, LookupError, NotImplementedError, RuntimeError),
-    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error),
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error),
 )
 """Exceptions of the standard library for an archive that is damaged, encrypted or of an unknown format."""
 
@@ -270,12 +274,46 @@ def open_tar(sdist: BinaryIO, filename: str) -> Iterator[tarfile.TarFile]:
     """
     member = type("Member", (_Member,), {"budget": _HeaderBudget()})
     try:
-        with gzip.GzipFile(fileobj=sdist, mode="rb") as plain:
+        with _decompressed(sdist, filename) as plain:
             stream = BoundedStream(cast(BinaryIO, plain), filename)
             with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", tarinfo=member) as tar:
                 yield tar
     except _UNREADABLE as error:
         raise ArchiveError(f"`{filename}` is not a readable sdist: {_reason(error)}") from None
+
+
+def _decompressed(file: BinaryIO, filename: str) -> gzip.GzipFile | bz2.BZ2File | _XzFile:
+    """Return the content of a compressed file; its name says how it is compressed."""
+    if filename.endswith(".bz2"):
+        return bz2.BZ2File(file)
+    return _XzFile(file) if filename.endswith(".xz") else gzip.GzipFile(fileobj=file, mode="rb")
+
+
+class _XzFile(io.RawIOBase):
+    """The content of a file that is compressed with xz; unlike `lzma.LZMAFile`, with a limit on the memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_BYTES)
+
+    def readable(self) -> bool:
+        """Whether it can be read: always."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, at most ``size``; nothing at the end.
+
+        Raises:
+            EOFError: If the file is truncated.
+            lzma.LZMAError: If it is damaged, or needs too much memory.
+        """
+        content = b""
+        while not content and not self._decompressor.eof:
+            compressed = self._file.read(64 * KIB) if self._decompressor.needs_input else b""
+            if self._decompressor.needs_input and not compressed:
+                raise EOFError("it is truncated")
+            content = self._decompressor.decompress(compressed, size)
+        return content
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def build_metadata(sdist: BinaryIO, filename: str) -> str:
 
 
 def unpack(sdist: BinaryIO, filename: str, folder: Path) -> Path:
-    """Unpack an sdist, and return its top-level directory.
+    """Unpack an sdist, and return its top-level directory: the folder itself if the archive has no single one.
 
     Args:
         sdist: The sdist.
@@ -42,7 +42,7 @@ def unpack(sdist: BinaryIO, filename: str, folder: Path) -> Path:
         folder: A folder that does not exist.
 
     Raises:
-        BuildError: If it cannot be written, or has not one top-level directory.
+        BuildError: If it cannot be written.
         UnavailableError: If it is not an archive, or is too large.
     """
     folder.mkdir()
@@ -50,10 +50,8 @@ def unpack(sdist: BinaryIO, filename: str, folder: Path) -> Path:
         _unpack(sdist, filename, folder)
     except OSError as error:
         raise BuildError(f"`{filename}` cannot be unpacked: {error}") from None
-    directories = [path for path in folder.iterdir() if path.is_dir()]
-    if len(directories) != 1:
-        raise BuildError(f"`{filename}` contains {len(directories)} top-level directories, not one")
-    return directories[0]
+    entries = list(folder.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
 
 
 def build_tree_metadata(source: Path, name: str, folder: Path) -> str:

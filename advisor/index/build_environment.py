@@ -39,7 +39,8 @@ class BuildEnvironment:
             BuildError: If it cannot be created.
         """
         self._scripts = folder / ("Scripts" if os.name == "nt" else "bin")
-        _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], "the environment of the build")
+        # `-P`: modules in the present directory, such as a `logging.py`, are not imported.
+        _run([sys.executable, "-P", "-m", "venv", "--without-pip", str(folder)], "the environment of the build")
 
     @property
     def python_executable(self) -> str:
@@ -67,7 +68,7 @@ class BuildEnvironment:
 def _installer(python: str) -> list[str]:
     if importlib.util.find_spec("pip") is not None:
         options = ["--only-binary=:all:", "--no-compile", "--disable-pip-version-check", "--quiet", "--no-input"]
-        return [sys.executable, "-m", "pip", "--python", python, "install", *options, "--"]
+        return [sys.executable, "-P", "-m", "pip", "--python", python, "install", *options, "--"]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--python", python, "--only-binary", ":all:", "--quiet", "--"]
     raise BuildError("a build needs `pip` or `uv`, and neither is installed", hint="run `python -m ensurepip`")

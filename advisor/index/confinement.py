@@ -7,6 +7,7 @@ are always limited.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from advisor.index.limits import BUILD_MEMORY_BYTES, BUILD_OUTPUT_BYTES, KIB
+
+logger = logging.getLogger(__name__)
 
 _VARIABLES = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "SOURCE_DATE_EPOCH"),
@@ -105,6 +108,7 @@ def confinement() -> Confinement:
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 if subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0:
                     return kind
+    logger.warning("builds are not confined here, because neither `bwrap` nor `unshare` works: they may write anywhere")
     return "none"
 
 

@@ -61,7 +61,8 @@ class GitRepositories:
             url: Address of the repository.
             commit: The commit.
             folder: A folder that does not exist.
-            history: Whether the history and the tags are fetched, too, from which some build backends take the version.
+            history: Whether the history and the tags are fetched, too, from which some build backends take the version,
+                and the submodules.
 
         Raises:
             GitError: If the repository cannot be read, or has no such commit.
@@ -80,6 +81,9 @@ class GitRepositories:
             every = ["+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"]
             _git([*within, "fetch", "--quiet", "--force", "--", url, *every], url)
         _git([*within, "checkout", "--quiet", "--detach", commit], url)
+        if history and (folder / ".gitmodules").is_file():
+            # A build may need the files of submodules, as pip and uv give it.
+            _git([*within, "submodule", "--quiet", "update", "--init", "--recursive", "--depth=1"], url)
 
     def _look_up(self, url: str, revision: str) -> str:
         key = f"{url} {revision}"

@@ -38,6 +38,19 @@ _SPECIFICATION = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)\s*(?P<
 _VERSION_KEY = re.compile(r"version\s*=\s*(?:'([^']*)'|\"([^\"]*)\")")
 _OPERATOR = re.compile(r"(==|!=|>=|<=|~=|=|>|<)\s*")
 _INSTALLERS = frozenset({"pip", "conda", "uv"})
+_PLATFORMS: Mapping[str, Mapping[str, str]] = {
+    "unix": {"os_name": "posix"},
+    "linux": {"sys_platform": "linux"},
+    "linux-64": {"sys_platform": "linux", "platform_machine": "x86_64"},
+    "linux-aarch64": {"sys_platform": "linux", "platform_machine": "aarch64"},
+    "osx": {"sys_platform": "darwin"},
+    "osx-64": {"sys_platform": "darwin", "platform_machine": "x86_64"},
+    "osx-arm64": {"sys_platform": "darwin", "platform_machine": "arm64"},
+    "win": {"sys_platform": "win32"},
+    "win-64": {"sys_platform": "win32", "platform_machine": "AMD64"},
+    "win-arm64": {"sys_platform": "win32", "platform_machine": "ARM64"},
+}
+"""Platforms of `[target.NAME]`, as environment markers (https://pixi.sh/latest/workspace/multi_platform_configuration/)."""
 _MOST_NAMES = 20
 """Maximum number of packages in a message."""
 
@@ -56,13 +69,14 @@ class _CondaPackages:
     unresolved: list[str] = field(default_factory=list)
     python: str | None = None
 
-    def add(self, name: str, version: str, origin: str) -> None:
+    def add(self, name: str, version: str, origin: str, marker: str = "") -> None:
         """Add a conda package.
 
         Args:
             name: Its name.
             version: Its version in conda's syntax; empty if every one is accepted.
             origin: File and line, for messages.
+            marker: Environment marker; empty if it always applies.
 
         Raises:
             InputError: If the version is malformed.
@@ -85,7 +99,8 @@ class _CondaPackages:
         if index_name is None:
             self.python = _without_patch(specifier) or None
         else:
-            requirement = parse_requirement(f"{index_name}{specifier}", origin)
+            condition = f" ; {marker}" if marker else ""
+            requirement = parse_requirement(f"{index_name}{specifier}{condition}", origin)
             self.roots.append(RootRequirement(requirement=requirement, origin=origin))
 
     def messages(self, path: Path) -> tuple[str, ...]:
@@ -169,15 +184,19 @@ def _read_pixi(
 ) -> ProjectRequirements:
     packages = _CondaPackages()
     roots: list[RootRequirement] = []
-    for table in tables:
+    bindings: dict[str, str] = {}
+    for table, marker in _with_targets(tables):
         for name, value in table.get("dependencies", {}).items():
             version = value.get("version", "*") if isinstance(value, dict) else value
-            packages.add(name, str(version), _origin(path, text, name))
+            packages.add(name, str(version), _origin(path, text, name), marker)
         for name, value in table.get("pypi-dependencies", {}).items():
             origin = _origin(path, text, name)
-            requirement = parse_requirement(_pypi_line(name, value), origin)
+            own = _without_replaced(table, name, marker)
+            requirement = parse_requirement(_pypi_line(name, value, own, origin), origin)
             direct = reference_of(value, path.parent, origin) if isinstance(value, dict) else None
             roots.append(RootRequirement(requirement=requirement, origin=origin, direct=direct))
+            if isinstance(value, dict) and "index" in value:
+                bindings[canonicalize_name(name)] = str(value["index"])
     options = (document.get("workspace") or document.get("project") or {}).get("pypi-options", {})
     options = {**options, **document.get("pypi-options", {})}
     return ProjectRequirements(
@@ -185,6 +204,7 @@ def _read_pixi(
         requires_python=packages.python,
         index_url=options.get("index-url"),
         extra_index_urls=tuple(map(str, options.get("extra-index-urls", ()))),
+        bindings=bindings,
         files=(str(path),),
         skipped=packages.messages(path),
     )
@@ -237,11 +257,46 @@ def _without_patch(specifier: str) -> str:
     return re.sub(r"==(\d+\.\d+)(?:\.[\d.]+)?(?:\.\*)?(?=,|$)", r"==\1.*", specifier)
 
 
-def _pypi_line(name: str, value: Any) -> str:
+def _with_targets(tables: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the tables of a manifest and those of its platforms (`[target.linux-64]`), each with its marker.
+
+    Raises:
+        ValueError: If a platform is unknown.
+    """
+    for table in tables:
+        yield table, ""
+        for platform, own in table.get("target", {}).items():
+            if platform not in _PLATFORMS:
+                raise ValueError(f"the platform `{platform}` is unknown")
+            yield own, " and ".join(f"{variable} == '{name}'" for variable, name in _PLATFORMS[platform].items())
+
+
+def _without_replaced(table: Mapping[str, Any], name: str, marker: str) -> str:
+    """Return the marker of a package: entries for a platform replace the entry for all platforms."""
+    if marker:
+        return marker
+    replacing = [
+        _PLATFORMS[platform]
+        for platform, own in table.get("target", {}).items()
+        if any(canonicalize_name(other) == canonicalize_name(name) for other in own.get("pypi-dependencies", {}))
+    ]
+    negated = (" or ".join(f"{variable} != '{other}'" for variable, other in one.items()) for one in replacing)
+    return " and ".join(f"({condition})" for condition in negated)
+
+
+def _pypi_line(name: str, value: Any, marker: str, origin: str) -> str:
+    """Return a package of the package index as a requirement.
+
+    Raises:
+        InputError: If its version is not a specifier.
+    """
     options = value if isinstance(value, dict) else {"version": value}
     extras = ",".join(options.get("extras", ()))
-    version = str(options.get("version", "*"))
-    return f"{name}{f'[{extras}]' if extras else ''}{'' if version == '*' else version}"
+    version = options.get("version", "*")
+    if not isinstance(version, str) or not re.match(r"\s*([<>=!~*]|$)", version):
+        raise InputError(f"{origin}: `{version}` is not a version of `{name}`", hint=f'write it as `{name} = "==1.2"`')
+    condition = f" ; {marker}" if marker else ""
+    return f"{name}{f'[{extras}]' if extras else ''}{'' if version.strip() == '*' else version}{condition}"
 
 
 def _origin(path: Path, text: str, name: str) -> str:

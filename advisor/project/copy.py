@@ -83,7 +83,9 @@ def copy_files(directory: Path, names: Iterable[str], target: Path) -> int:
 
 def _listed_by_git(directory: Path) -> list[str]:
     """Return the paths that git tracks or does not ignore; none without git or a repository."""
-    command = ["git", "-C", str(directory), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    # The repository's own configuration may not run a program.
+    safe = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
+    command = ["git", *safe, "-C", str(directory), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         result = subprocess.run(command, capture_output=True, check=False)
     except OSError:

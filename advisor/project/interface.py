@@ -77,6 +77,7 @@ class ProjectRequirements:
         return replace(
             self,
             roots=tuple(map(with_source, self.roots)),
+            overrides=tuple(map(with_source, self.overrides)),
             bindings={
                 **self.bindings,
                 **{name: source.index for name, source in source_by_name.items() if source.index},

@@ -79,6 +79,9 @@ class Entry:
         directory: Whether the direct reference is a directory.
         on_target: Whether the target would install the package.
         is_open: Whether the lock has no version for platforms that it was not made for.
+        url: Address of the direct reference without commit and subdirectory; empty if the direct reference is that.
+        commit: Commit of a repository; empty if not recorded.
+        subdirectory: Directory of the package in a repository or archive; empty for the top.
     """
 
     name: str
@@ -91,6 +94,9 @@ class Entry:
     directory: bool = False
     on_target: bool = True
     is_open: bool = False
+    url: str = ""
+    commit: str = ""
+    subdirectory: str = ""
 
 
 class EntryError(ValueError):
@@ -196,7 +202,16 @@ def read_pylock(document: Document, target: Target) -> Iterator[Entry]:
                 content=content_of(document["packages"][place], "vcs", "directory", "archive"),
                 directory=package.directory is not None,
                 on_target=on_target,
+                url=str(package.vcs.url or package.vcs.path) if package.vcs else "",
+                commit=package.vcs.commit_id if package.vcs else "",
+                subdirectory=_pylock_subdirectory(package),
+                hashes=tuple(f"{k}:{v}" for k, v in package.archive.hashes.items()) if package.archive else (),
             )
+
+
+def _pylock_subdirectory(package: Package) -> str:
+    source = package.vcs or package.archive or package.directory
+    return (source.subdirectory if source else None) or ""
 
 
 def _version_of_files(package: Package) -> str:
@@ -272,6 +287,9 @@ def read_poetry(document: Document, target: Target) -> Iterator[Entry]:
                 content=content_of({**package, "hashes": hashes, "files": [f.identity for f in files]}, *_POETRY),
                 directory=kind == "directory",
                 on_target=_is_default(package, target),
+                url=address,
+                commit=str(revision or ""),
+                subdirectory=str(source.get("subdirectory", "")),
             )
 
 
@@ -316,6 +334,9 @@ def read_pdm(document: Document, target: Target) -> Iterator[Entry]:
                 content=content_of(package, *_PDM, "revision", "subdirectory", "editable", "files"),
                 directory=kind == "path",
                 on_target=_is_default(package, target),
+                url=address,
+                commit=str(revision or ""),
+                subdirectory=str(package.get("subdirectory", "")),
             )
 
 
@@ -360,6 +381,9 @@ def read_pipfile(document: Document, target: Target) -> Iterator[Entry]:
                     content=content_of(entry, *_PIPENV, "ref", "subdirectory", "editable", "hashes"),
                     directory=kind == "path",
                     on_target=on_target,
+                    url=address,
+                    commit=str(entry.get("ref", "")),
+                    subdirectory=str(entry.get("subdirectory", "")),
                 )
 
 

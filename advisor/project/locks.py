@@ -81,6 +81,10 @@ class LockedSource:
         content: All that the lock records of the direct reference: hashes, size, subdirectory.
         directory: Whether the direct reference is a directory.
         line: Line in the lock, from 1.
+        url: The address without commit and subdirectory.
+        commit: Commit of a repository; empty if not recorded.
+        subdirectory: Directory of the package in it; empty for the top.
+        hashes: SHA-256 of the files that may be installed.
     """
 
     name: NormalizedName
@@ -88,6 +92,10 @@ class LockedSource:
     content: str
     directory: bool
     line: int
+    url: str
+    commit: str = ""
+    subdirectory: str = ""
+    hashes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +212,10 @@ def _lock(path: Path, text: str, records: Iterator[Entry]) -> Lock:
                         content=entry.content,
                         directory=entry.directory,
                         line=line,
+                        url=entry.url or entry.direct_reference,
+                        commit=entry.commit,
+                        subdirectory=entry.subdirectory,
+                        hashes=_hashes(entry),
                     )
                 )
             if entry.is_open:
@@ -224,6 +236,12 @@ def _lock(path: Path, text: str, records: Iterator[Entry]) -> Lock:
         open_entries=tuple(open_entries),
         records_hashes=not path.name.endswith(("bom.json", ".cdx.json")),
     )
+
+
+def _hashes(entry: Entry) -> frozenset[str]:
+    """Return the SHA-256 of all files of a package, and those of files without a name."""
+    nameless = (digest.removeprefix(_SHA256).lower() for digest in entry.hashes if digest.startswith(_SHA256))
+    return frozenset({*(file.sha256 for file in entry.files if file.sha256), *nameless})
 
 
 def _unverified_hosts(text: str, document: Document) -> tuple[tuple[str, int], ...]:

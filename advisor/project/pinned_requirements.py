@@ -82,6 +82,10 @@ def _source_of(root: RootRequirement, reference: DirectReference) -> LockedSourc
         content=" ".join((reference.address, *sorted(root.hashes))),
         directory=reference.kind == "directory",
         line=root.line,
+        url=reference.url,
+        commit=reference.commit or reference.revision,
+        subdirectory=reference.subdirectory,
+        hashes=root.hashes,
     )
 
 

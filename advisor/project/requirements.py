@@ -29,6 +29,7 @@ _INCLUDED_PATH = re.compile(r"^(-[rc]\s*|--(?:requirement|constraint)[ =]\s*)(?!
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s*=\s*|\s+)")
 _LINE_OPTION = re.compile(r"\s--[a-z]|\s+#")
 """Start of the options of one requirement (`--hash`), or of a comment."""
+_HASH = re.compile(r"\s--hash(?:=|\s+)[\"']?([\w-]+:\w+)")
 _MARKER = re.compile(r"\s;|;\s")
 """Start of a marker; an address may contain a semicolon."""
 _NAMED = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*\S")
@@ -224,7 +225,7 @@ def _root(entry: Any, path: Path, directory: Path, constraint: bool) -> RootRequ
     return replace(
         root,
         constraint=constraint or bool(entry.is_constraint),
-        hashes=hashes or root.hashes,
+        hashes=root.hashes or hashes,
         other_hashes=frozenset(h for h in entry.hash_options if not h.startswith("sha256:")),
         path=line.filename or str(path),
     )
@@ -244,17 +245,37 @@ def _direct_root(line: str, origin: str, directory: Path) -> RootRequirement:
     """Read a line with an address or a path (`-e`, `git+...`, `./name`, `name @ ...`)."""
     editable = _EDITABLE.match(line)
     text = line[editable.end() :] if editable else line
-    text = _LINE_OPTION.split(text, maxsplit=1)[0].strip()
+    option = _LINE_OPTION.search(text)
+    text, options = (text[: option.start()].strip(), text[option.start() :]) if option else (text.strip(), "")
     if _NAMED.match(text) and not editable:
-        return parse_root(text, origin, directory)
+        return _with_hash(parse_root(text, origin, directory), options)
     address, *marker = _MARKER.split(text, maxsplit=1)
-    return direct_root(
+    root = direct_root(
         address.strip().strip("'\""),
         origin,
         directory,
         marker=marker[0].strip() if marker else "",
         editable=bool(editable),
     )
+    return _with_hash(root, options)
+
+
+def _with_hash(root: RootRequirement, options: str) -> RootRequirement:
+    """Return a requirement on an address with the hash in the options of its line.
+
+    Raises:
+        InputError: If there are several hashes, another one than SHA-256, or the address is not that of an archive.
+    """
+    hashes = _HASH.findall(re.split(r"\s#", options, maxsplit=1)[0])
+    if not hashes or root.direct is None:
+        return root
+    algorithm, _, digest = hashes[0].partition(":")
+    if root.direct.kind != "archive":
+        raise InputError(f"{root.origin}: only an archive has a hash, not a repository or a directory")
+    if len(hashes) > 1 or algorithm != "sha256" or root.direct.sha256 not in ("", digest.lower()):
+        raise InputError(f"{root.origin}: the hash of an address is one SHA-256", hint="write `--hash=sha256:...` once")
+    direct = replace(root.direct, sha256=digest.lower())
+    return replace(root, direct=direct, hashes=frozenset({direct.sha256}))
 
 
 def _place(filename: str | None, path: Path) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ast
 import configparser
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from packaging.markers import InvalidMarker, Marker
 from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
@@ -82,7 +83,7 @@ def read_setup_files(directory: Path, *, extras: Iterable[str] = ()) -> ProjectR
             f"`{values.path}` computes its `install_requires`, so that they are known only after a build",
             hint="pass the file that lists them with `--requirements FILE`",
         )
-    roots = [*_roots(values, _lines(values.requires)), *_extra_roots(values, extras)]
+    roots = [*_roots(values, _lines(values.requires)), *_extra_roots(values, ("", *extras))]
     project = ProjectRequirements(
         roots=tuple(roots), requires_python=_python(values), files=(str(values.path),), skipped=_messages(values)
     )
@@ -120,7 +121,7 @@ def setup_extras(directory: Path) -> tuple[str, ...]:
     values = _declared(directory) or _programmed(directory / "setup.py")
     if "extras_require" in values.computed:
         raise NotStaticError("`extras_require` is computed")
-    return tuple(map(str, values.extras)) if isinstance(values.extras, Mapping) else ()
+    return tuple(dict.fromkeys(name for name, _, _ in _extra_lines(values) if name))
 
 
 def _declared_version(directory: Path, text: str) -> str:
@@ -128,8 +129,24 @@ def _declared_version(directory: Path, text: str) -> str:
     if text.startswith("attr:"):
         return attribute_in(directory, text.removeprefix("attr:").strip())
     if text.startswith("file:"):
-        return read_text(directory / text.removeprefix("file:").strip()).strip()
+        return read_text(file_within(directory, text.removeprefix("file:"))).strip()
     return text
+
+
+def file_within(directory: Path, name: str) -> Path:
+    """Return a file that a project names, which must be in its directory, as setuptools demands.
+
+    Args:
+        directory: The directory of the project.
+        name: The relative path of the file.
+
+    Raises:
+        InputError: If it is outside.
+    """
+    path = directory / name.strip()
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise InputError(f"`{name.strip()}` is outside of the directory `{directory}` of the project that names it")
+    return path
 
 
 def attribute_in(directory: Path, dotted: str) -> str:
@@ -166,9 +183,8 @@ def _declared(directory: Path) -> _SetupValues | None:
     if "install_requires" not in options:
         return None
     text = options["install_requires"].strip()
-    files = tuple(
-        directory / name.strip() for name in text.removeprefix("file:").split(",") if text.startswith("file:")
-    )
+    names = text.removeprefix("file:").split(",") if text.startswith("file:") else []
+    files = tuple(file_within(directory, name) for name in names)
     return _SetupValues(
         path=path,
         text=read_text(path),
@@ -255,31 +271,56 @@ def _messages(values: _SetupValues) -> tuple[str, ...]:
 
 def _extra_roots(values: _SetupValues, extras: Iterable[str]) -> Iterable[RootRequirement]:
     selected = [canonicalize_name(extra) for extra in extras]
-    if selected and "extras_require" in values.computed:
+    if any(selected) and "extras_require" in values.computed:
         raise InputError(
             f"`{values.path}` computes its `extras_require`, so that its extras are known only after a build",
             hint="pass the file that lists the requirements of the extra with `--requirements FILE`",
         )
-    by_name: Mapping[str, Any] = {}
-    if isinstance(values.extras, Mapping):
-        by_name = {canonicalize_name(str(name)): lines for name, lines in values.extras.items()}
+    entries = list(_extra_lines(values))
+    available = {name for name, _, _ in entries if name}
     for extra in selected:
-        if extra not in by_name:
-            available = quoted(sorted(by_name)) if by_name else "none"
-            raise InputError(f"`{values.path}` has no extra `{extra}`", hint=f"it has {available}")
-        yield from _roots(values, _lines(by_name[extra]))
+        if extra and extra not in available:
+            names = quoted(sorted(available)) if available else "none"
+            raise InputError(f"`{values.path}` has no extra `{extra}`", hint=f"it has {names}")
+        for name, marker, lines in entries:
+            if name == extra:
+                yield from _roots(values, lines, marker)
 
 
-def _roots(values: _SetupValues, lines: Iterable[str]) -> Iterable[RootRequirement]:
+def _extra_lines(values: _SetupValues) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the name, the marker and the requirements of each entry of `extras_require`.
+
+    An entry may be `NAME`, `NAME:MARKER`, or `:MARKER` for requirements that need no extra.
+    """
+    if isinstance(values.extras, Mapping):
+        for key, lines in values.extras.items():
+            name, _, marker = str(key).partition(":")
+            yield canonicalize_name(name.strip()), marker.strip(), _lines(lines)
+
+
+def _roots(values: _SetupValues, lines: Iterable[str], marker: str = "") -> Iterable[RootRequirement]:
     for line in lines:
         origin = line_of(values.path, values.text, line) or values.path.name
-        yield replace(parse_root(line, origin, values.path.parent), path=str(values.path))
+        root = parse_root(line, origin, values.path.parent)
+        if marker:
+            own = root.requirement.marker
+            try:
+                root.requirement.marker = Marker(f"({own}) and ({marker})" if own else marker)
+            except InvalidMarker:
+                raise InputError(f"`{values.path}`: the marker `{marker}` of `extras_require` is malformed") from None
+        yield replace(root, path=str(values.path))
 
 
 def _lines(value: Any) -> list[str]:
-    """Return requirements, which setup files list or write on one line each; comments are left out."""
+    """Return requirements, which setup files list or write on one line each; comments are left out.
+
+    Raises:
+        InputError: If one is not a text.
+    """
     lines = value.splitlines() if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
-    stripped = (str(line).partition(" #")[0].strip() for line in lines)
+    if wrong := [line for line in lines if not isinstance(line, str)]:
+        raise InputError(f"the setup file lists `{wrong[0]!r}`, which is not a requirement")
+    stripped = (line.partition(" #")[0].strip() for line in lines)
     return [line for line in stripped if line and not line.startswith("#")]
 
 

@@ -7,21 +7,29 @@ table of its own for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from advisor.domain.direct_reference import DirectReference
+from advisor.domain.direct_reference import DirectReference, without_variables
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.index.metadata import header_of, parse_metadata
 from advisor.index.sdist_metadata import is_static
 from advisor.project.interface import ProjectRequirements
 from advisor.project.pyproject import read_pyproject
-from advisor.project.setup_files import attribute_in, read_setup_files, setup_extras, setup_identity, variable_in
+from advisor.project.setup_files import (
+    attribute_in,
+    file_within,
+    read_setup_files,
+    setup_extras,
+    setup_identity,
+    variable_in,
+)
 from advisor.project.text_file import read_text, read_toml
 from knowledge.domain.errors import InputError
 
@@ -31,19 +39,26 @@ Locate = Callable[[DirectReference], DirectReference]
 """Returns where a directory below a source tree is for others; raises `ValueError` if it is outside of the tree."""
 
 
-def read_source_tree(directory: Path, target: Target, *, locate: Locate) -> str | None:
+def read_source_tree(
+    directory: Path, target: Target, *, locate: Locate, kind: Literal["vcs", "archive", "directory"] = "directory"
+) -> str | None:
     """Return the header of the core metadata of a source tree; none if only a build generates it.
 
     Args:
         directory: The tree.
         target: The target, which determines where required packages come from.
         locate: Converts required directories, whose paths are below ``directory``.
+        kind: What the tree was: only an archive has a `PKG-INFO` that is certainly up to date, and only a directory
+            is the user's own, so that addresses in it may contain environment variables.
     """
+    own = kind == "directory"
+    stated = directory / "PKG-INFO"
     try:
-        if (directory / "PKG-INFO").is_file() and is_static(text := read_text(directory / "PKG-INFO")):
+        if kind == "archive" and stated.is_file() and is_static(text := read_text(stated)):
             header = header_of(text)
         else:
-            header = "\n".join(_lines(directory, target, locate)) + "\n"
+            with nullcontext() if own else without_variables():
+                header = "\n".join(_lines(directory, target, locate)) + "\n"
         parse_metadata(header)
     except _UNRELIABLE:
         return None
@@ -129,11 +144,11 @@ def _version(directory: Path, document: Mapping[str, Any]) -> str:
         return attribute_in(directory, str(dynamic["attr"]))
     if "file" in dynamic:
         files = dynamic["file"]
-        return read_text(directory / (files if isinstance(files, str) else files[0])).strip()
+        return read_text(file_within(directory, files if isinstance(files, str) else files[0])).strip()
     hatch = tool.get("hatch", {}).get("version", {})
     # https://hatch.pypa.io/latest/version/: without a pattern, the variable is `__version__` or `VERSION`.
     if "path" in hatch and not set(hatch) - {"path"}:
-        path = directory / str(hatch["path"])
+        path = file_within(directory, str(hatch["path"]))
         return variable_in(path, "__version__") or variable_in(path, "VERSION")
     backend = str(document.get("build-system", {}).get("build-backend", ""))
     if backend.startswith("flit_core"):

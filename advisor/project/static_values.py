@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _MOST_DEPTH = 50
-_MOST_ITEMS = 100_000
+_MOST_WORK = 1_000_000
+"""Maximum number of expressions that are evaluated, and of items and characters in their values, of one file."""
 _MUTATORS = frozenset(
     {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "sort", "reverse", "add"}
 )
@@ -31,6 +32,8 @@ class StaticModule:
         self._top = {target.id: value for statement in tree.body for target, value in _bindings(statement)}
         self._functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         self._changed: set[str] = set()
+        self._known: dict[str, Any] = {}
+        self._work = 0
         for node in ast.walk(tree):
             self._record(node)
 
@@ -90,6 +93,14 @@ class StaticModule:
             self._changed |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
         elif isinstance(node, ast.NamedExpr):
             self._changed.add(node.target.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self._changed |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.MatchAs, ast.MatchStar, ast.ExceptHandler)):
+            self._changed |= {node.name} if node.name else set()
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._functions:
+            # The function may change a list that it receives.
+            values = [*node.args, *(keyword.value for keyword in node.keywords)]
+            self._changed |= {name.id for value in values for name in ast.walk(value) if isinstance(name, ast.Name)}
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -101,6 +112,7 @@ class StaticModule:
     def _value(self, node: ast.expr, depth: int) -> Any:
         if depth > _MOST_DEPTH:
             raise NotStaticError("too deeply nested")
+        self._spend(1)
 
         def value(part: ast.expr) -> Any:
             return self._value(part, depth + 1)
@@ -113,20 +125,31 @@ class StaticModule:
             case ast.Dict():
                 return self._table(node, depth)
             case ast.Name() if node.id in self._top and len(self._bound[node.id]) == 1 and node.id not in self._changed:
-                return value(self._top[node.id])
+                if node.id not in self._known:
+                    self._known[node.id] = value(self._top[node.id])
+                return self._known[node.id]
             case ast.BinOp(op=ast.Add()):
-                return _bounded(value(node.left) + value(node.right))
+                left, right = value(node.left), value(node.right)
+                if not isinstance(left, (int, float)):
+                    self._spend(len(left) + len(right))
+                return left + right
             case ast.Subscript():
                 return value(node.value)[value(node.slice)]
             case ast.JoinedStr():
-                return "".join(map(str, map(value, node.values)))
+                parts = [value(part) for part in node.values]
+                self._spend(sum(map(len, parts)))
+                return "".join(parts)
             case ast.FormattedValue(format_spec=None):
-                return value(node.value)
+                inserted = value(node.value)
+                # The text of a list of lists may be exponentially long.
+                if isinstance(inserted, (str, int, float)):
+                    return str(inserted)
             case ast.Call(func=ast.Name(id="list" | "sorted" | "dict" as kind)) if kind not in self._changed:
                 return self._constructed(kind, node, depth)
             case ast.Call(func=ast.Attribute(attr=method)) if method in _TEXT_METHODS and not node.keywords:
                 text = value(node.func.value)  # type: ignore[attr-defined]
                 if isinstance(text, str):
+                    self._spend(len(text))
                     return getattr(text, method)(*map(value, node.args))
         raise NotStaticError(f"line {getattr(node, 'lineno', 0)}")
 
@@ -135,24 +158,37 @@ class StaticModule:
         for node in nodes:
             is_starred = isinstance(node, ast.Starred)
             item = self._value(node.value if isinstance(node, ast.Starred) else node, depth + 1)
+            self._spend(len(item) if is_starred else 1)
             items += item if is_starred else [item]
-        _bounded(items)
         return items
+
+    def _spend(self, work: int) -> None:
+        """Count work, because code may define values whose size grows exponentially with its length.
+
+        Raises:
+            NotStaticError: If the file needs too much.
+        """
+        self._work += work
+        if self._work > _MOST_WORK:
+            raise NotStaticError("too large")
 
     def _table(self, node: ast.Dict, depth: int) -> dict[Any, Any]:
         table: dict[Any, Any] = {}
         for key, item in zip(node.keys, node.values, strict=True):
             value = self._value(item, depth + 1)
+            self._spend(len(value) if key is None else 1)
             table |= value if key is None else {self._value(key, depth + 1): value}
         return table
 
     def _constructed(self, kind: str, node: ast.Call, depth: int) -> Any:
         """Return the value of a call of `list`, `sorted` or `dict`."""
         values = self._items(node.args, depth)
+        self._spend(sum(map(len, values)))
         if kind == "dict":
             table = dict(*values)
             for keyword in node.keywords:
                 value = self._value(keyword.value, depth + 1)
+                self._spend(len(value) if keyword.arg is None else 1)
                 table |= value if keyword.arg is None else {keyword.arg: value}
             return table
         if node.keywords:
@@ -168,14 +204,3 @@ def _bindings(statement: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
         case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
             return [(target, value)]
     return []
-
-
-def _bounded(value: Any) -> Any:
-    """Return a value that is not too long: sums of sums grow exponentially with the length of the code.
-
-    Raises:
-        NotStaticError: If it is.
-    """
-    if isinstance(value, (list, str)) and len(value) > _MOST_ITEMS:
-        raise NotStaticError("too long")
-    return value

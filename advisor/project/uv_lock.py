@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from advisor.domain.target import Target
 from advisor.project.lock_formats import Document, Entry, content_of, holds, kind_of_source, locked_file, package_of
@@ -27,6 +28,8 @@ def read_uv(document: Document, target: Target) -> Iterator[Entry]:
             if directory and ("sdist" in package or package.get("wheels")):
                 raise ValueError(f"it has files in addition to the directory `{source[directory]}`")
             registry = source.get("registry")
+            # `https://host/name?subdirectory=...&rev=...#commit`
+            git = urlsplit(str(source.get("git", "")))
             files = [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])]
             yield Entry(
                 name=package["name"],
@@ -37,6 +40,9 @@ def read_uv(document: Document, target: Target) -> Iterator[Entry]:
                 direct_reference="" if kind == "registry" else str(source[kind]) if kind else str(dict(source)),
                 content=content_of(package, "source", "sdist", "wheels"),
                 directory=bool(directory),
+                url=urlunsplit((*git[:3], "", "")),
+                commit=git.fragment,
+                subdirectory=str(source.get("subdirectory") or dict(parse_qsl(git.query)).get("subdirectory", "")),
                 on_target=not directory and id(package) in required,
             )
 

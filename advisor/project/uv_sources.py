@@ -147,8 +147,13 @@ def _members(root: Path) -> dict[str, Path]:
     """Return the directories of the projects of a workspace, by name."""
     workspace = _uv_of(root)[1]["workspace"]
     folders = [root.parent]
-    for pattern in workspace.get("members", ()):
-        folders += sorted(root.parent.glob(str(pattern)))[:_MOST_MEMBERS]
+    for pattern in map(str, workspace.get("members", ())):
+        if Path(pattern).is_absolute():
+            raise InputError(
+                f"`{root}`: the member `{pattern}` of the workspace is an absolute path",
+                hint="write it relative to the directory of the workspace",
+            )
+        folders += sorted(root.parent.glob(pattern))[:_MOST_MEMBERS]
     excluded = [str(pattern) for pattern in workspace.get("exclude", ())]
     members: dict[str, Path] = {}
     for folder in folders:

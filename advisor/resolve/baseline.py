@@ -11,7 +11,7 @@ from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, Res
 
 from advisor.domain.words import quoted
 from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
-from knowledge.domain.errors import UnsatisfiableError
+from knowledge.domain.errors import UnsatisfiableError, without_secrets
 
 Identifier = tuple[NormalizedName, NormalizedName | None]
 """A package, or a package with one extra; the extra is a separate node that pins its package."""
@@ -45,7 +45,7 @@ class NoStackError(UnsatisfiableError):
 
     def __init__(self, message: str, *, details: tuple[str, ...] = (), hint: str = "") -> None:
         super().__init__(message, hint=hint)
-        self.details = details
+        self.details = tuple(map(without_secrets, details))
 
 
 class BuildsNeededError(NoStackError):

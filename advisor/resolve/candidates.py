@@ -66,6 +66,8 @@ class IndexCandidates:
     def _load(self, name: NormalizedName) -> tuple[Candidate, ...]:
         if name in self._problem.direct:
             return (self._problem.direct[name].candidate,)
+        if name in self._problem.unread:
+            raise self._problem.unread[name]
         if name not in self._candidates:
             pages = self._client.pages(name)
             with self._lock:
@@ -141,7 +143,7 @@ class IndexCandidates:
 
     def prefetch(self, names: Iterable[NormalizedName]) -> None:
         """Start to fetch the pages of packages and the metadata of their newest candidates, without waiting."""
-        names = [name for name in names if name not in self._problem.direct]
+        names = [name for name in names if name not in self._problem.direct and name not in self._problem.unread]
         self._client.prefetch(projects=names)
         for name in names:
             self._prefetch_later(name)
@@ -160,8 +162,8 @@ class IndexCandidates:
                     self._client.prefetch_builds([candidate.file])
                 for requirement in self._client.metadata(candidate.file).requires:
                     name = canonicalize_name(requirement.name)
-                    if self._problem.applies(requirement) and name not in self._problem.direct:
-                        self._prefetch_later(name)
+                    if self._problem.applies(requirement):
+                        self.prefetch([name])
                 return
 
     @property

@@ -24,10 +24,11 @@ from advisor.resolve.baseline import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash
 
-_FORMAT = 1
+_FORMAT = 2
 """Version of the cached metadata; raise it when other files are read."""
 _BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 """Files of a directory that determine its metadata, as for uv: it is built again if one of them changes."""
+_PRIVATE = frozenset({"config", "config.worktree", "hooks", "logs", "FETCH_HEAD", "modules", "worktrees", "lfs"})
 
 
 _Tree = Callable[[bool], AbstractContextManager[Path]]
@@ -135,7 +136,7 @@ class DirectReader:
 
     def _of_directory(self, reference: DirectReference) -> DirectDistribution:
         directory = Path(reference.url, reference.subdirectory)
-        if not any((directory / name).is_file() for name in (*_BUILD_FILES, "PKG-INFO")):
+        if not any((directory / name).is_file() for name in _BUILD_FILES):
             raise InputError(
                 f"`{directory}` is not a package: it has no `pyproject.toml`, `setup.py` or `setup.cfg`",
                 hint="to read a requirements file in it, use `-r`",
@@ -154,7 +155,8 @@ class DirectReader:
         if header is None:
             with tree(False) as folder:
                 locate = _below(folder, reference)
-                header = read_source_tree(folder / reference.subdirectory, self._target, locate=locate) or ""
+                top = folder / reference.subdirectory
+                header = read_source_tree(top, self._target, locate=locate, kind=reference.kind) or ""
             self._client.cache.write("direct", key, header.encode())
         if not header:
             header = self._built(identity, reference, lambda: tree(True))
@@ -223,8 +225,25 @@ def _copied(directory: Path) -> Iterator[Path]:
         copy = Path(folder, "source")
         copy_files(directory, list_files(directory), copy)
         if (directory / ".git").is_dir():
-            shutil.copytree(directory / ".git", copy / ".git", symlinks=True)
+            _copy_history(directory / ".git", copy / ".git")
         yield copy
+
+
+def _copy_history(source: Path, copy: Path) -> None:
+    """Copy a repository without what may contain credentials or commands: its configuration, hooks and logs."""
+    shutil.copytree(
+        source, copy, symlinks=True, ignore=lambda folder, _: _PRIVATE if Path(folder) == source else frozenset()
+    )
+    settings = ["[core]", "repositoryformatversion = 0", "bare = false"]
+    if "sha256" in (source / "config").read_text(encoding="utf-8", errors="replace").split():
+        settings = [
+            *settings[:1],
+            "repositoryformatversion = 1",
+            "bare = false",
+            "[extensions]",
+            "objectformat = sha256",
+        ]
+    (copy / "config").write_text("\n".join(settings) + "\n", encoding="utf-8")
 
 
 def _parsed(header: str, reference: DirectReference) -> CoreMetadata:

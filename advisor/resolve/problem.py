@@ -15,7 +15,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import AdvisorError, InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,7 @@ class ResolutionProblem:
         policy: Which files may become candidates.
         overrides: Requirements that replace every other requirement on their package.
         direct: Packages that come from a repository, an archive or a directory.
+        unread: Packages that a constraint takes from such a place, which cannot be read: why, if one is needed.
     """
 
     roots: tuple[RootRequirement, ...]
@@ -67,6 +68,7 @@ class ResolutionProblem:
     policy: CandidatePolicy = CandidatePolicy()
     overrides: tuple[RootRequirement, ...] = ()
     direct: Mapping[NormalizedName, DirectPackage] = field(default_factory=dict)
+    unread: Mapping[NormalizedName, AdvisorError] = field(default_factory=dict)
     _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -10,9 +10,16 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
+from advisor.domain.words import quoted
 from advisor.resolve.baseline import BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.conflict import describe_conflict, find_conflict, find_contradiction, relax_requirement
+from advisor.resolve.conflict import (
+    Conflict,
+    describe_conflict,
+    find_conflict,
+    find_contradiction,
+    relax_requirement,
+)
 from advisor.resolve.explain import explain_stack
 from advisor.resolve.findings import AdviceFinding, collect_findings
 from advisor.resolve.objectives import Criteria, ObjectiveName
@@ -26,6 +33,8 @@ from knowledge.rules.engine import RuleBook
 
 _FIRST_ROUNDS = 500
 """Rounds of the plain resolver after which the problem is checked for a contradiction."""
+_HINT_EFFORT = Effort(work=2.0)
+"""Work limit of the search for a change that solves a conflict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +191,20 @@ class ResolutionRequest:
                 change = "choose another target, or an index whose builds the rules allow (`--package-index`)"
         return NoStackError(message, details=describe_conflict(conflict, self.source, self.source.reasons), hint=change)
 
+    def error_without_versions(self, roots: Sequence[RootRequirement]) -> NoStackError:
+        """Return the error about requirements of the project that admit no version; see :func:`without_versions`."""
+        names = sorted({root.name for root in roots})
+        details: list[str] = []
+        for name in names:
+            conflict = Conflict(roots=tuple(r for r in roots if r.name == name), relations=(), rules=())
+            details += describe_conflict(conflict, self.source, self.source.reasons)
+        change = self._cheapest_change(roots) if len(names) == 1 else f"relax the requirements on {quoted(names)}"
+        return NoStackError(
+            "no set of versions satisfies the requirements",
+            details=tuple(details),
+            hint=change or "relaxing a single one of these requirements is not enough",
+        )
+
     def _cheapest_change(self, roots: Sequence[RootRequirement]) -> str:
         """Describe which of the conflicting requirements is best relaxed; empty if no single one is enough."""
         best: tuple[tuple[int, ...], str] | None = None
@@ -192,7 +215,8 @@ class ResolutionRequest:
             request = self.with_problem(problem)
             try:
                 # A plain stack to start from: the problem itself has none.
-                optimum = replace(request, baseline=resolve_baseline(problem, request.source)).best()
+                baseline = resolve_baseline(problem, request.source, max_rounds=_FIRST_ROUNDS)
+                optimum = replace(request, baseline=baseline, effort=_HINT_EFFORT).best()
             except (NoStackError, InfeasibleError, SearchLimitError):
                 continue
             costs = tuple(bound.value for bound in optimum.bounds)
@@ -239,6 +263,7 @@ def make_request(
         UnavailableError: If the index cannot be read.
     """
     check_roots(problem, source)
+    unsatisfied = without_versions(problem, source)
     direct = {root.name for root in problem.roots if not root.constraint}
 
     def with_baseline(baseline: tuple[Candidate, ...]) -> ResolutionRequest:
@@ -262,6 +287,8 @@ def make_request(
             effort=effort or Effort(),
         )
 
+    if unsatisfied:
+        raise with_baseline(()).error_without_versions(unsatisfied)
     try:
         return with_baseline(resolve_baseline(problem, source, max_rounds=_FIRST_ROUNDS))
     except BaselineLimitError:
@@ -320,6 +347,26 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
         libyears=(request.libyears(optimum.stack), request.libyears(baseline)),
         current=None if current is None else (current, request.predict(optimum.stack, current)),
     )
+
+
+def without_versions(problem: ResolutionProblem, source: IndexCandidates) -> list[RootRequirement]:
+    """Return the requirements of the project that admit no version of a package that it requires.
+
+    These are single requirements or, if each of them admits a version, all requirements on the package.
+
+    Args:
+        problem: The problem.
+        source: The candidates.
+    """
+    unsatisfied: list[RootRequirement] = []
+    for name in sorted({r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}):
+        roots = problem.roots_of(name)
+        versions = [candidate.version for candidate in source.candidates(name)]
+        if any(all(admits(root.requirement, v) for root in roots) for v in versions):
+            continue
+        single = [root for root in roots if not any(admits(root.requirement, v) for v in versions)]
+        unsatisfied += single or roots
+    return unsatisfied
 
 
 def check_roots(problem: ResolutionProblem, source: IndexCandidates) -> None:

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
+
+_USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^/\s`'\"]*)@", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(?P<name>[?&;][\w-]*(?:token|key|secret|passw|signature|credential|auth)[\w-]*=)[^&#\s`'\"]+", re.IGNORECASE
+)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the passwords in its addresses: those of users, and those in queries.
+
+    The user of an SSH address stays; that of another address may be a token.
+    """
+
+    def user(match: re.Match[str]) -> str:
+        name = match["user"].partition(":")[0]
+        return f"{match['scheme']}://{f'{name}@' if name and match['scheme'].lower().endswith('ssh') else ''}"
+
+    return _SECRET.sub(r"\g<name>***", _USER.sub(user, text))
 
 
 class AdvisorError(Exception):
@@ -19,6 +38,7 @@ class AdvisorError(Exception):
     exit_code: ClassVar[int] = 2
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        message = without_secrets(message)
         super().__init__(message)
         self.message = message
         self.hint = hint

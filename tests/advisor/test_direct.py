@@ -9,6 +9,7 @@ import subprocess
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -232,7 +233,8 @@ def test_a_malformed_source_of_uv_is_refused_with_its_line(tmp_path: Path, sourc
 
 
 def stated(folder: Path) -> str | None:
-    return read_source_tree(folder, LINUX, locate=lambda reference: reference)
+    kind: Literal["archive", "directory"] = "archive" if (folder / "PKG-INFO").exists() else "directory"
+    return read_source_tree(folder, LINUX, locate=lambda reference: reference, kind=kind)
 
 
 def test_metadata_of_source_trees_is_read_without_a_build(tmp_path: Path) -> None:

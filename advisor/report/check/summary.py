@@ -64,8 +64,14 @@ def describe_gap(target_result: TargetResult) -> str:
     """Return how a lock compares with the recommended stack."""
     if target_result.recommended is None:
         return "not known"
-    versions = target_result.case.head.lock.versions
-    differing = sum(versions.get(name) != version for name, version in target_result.recommended.versions.items())
+    lock = target_result.case.head.lock
+    # Locks record no version of a directory, and some none of a repository.
+    unversioned = {source.name for source in lock.sources} - lock.versions.keys()
+    differing = sum(
+        lock.versions.get(name) != version
+        for name, version in target_result.recommended.versions.items()
+        if name not in unversioned
+    )
     proof = "" if target_result.recommended.proven else " (not proven to be optimal for the score)"
     if not differing:
         return f"the lock is the recommended stack{proof}"
