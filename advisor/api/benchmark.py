@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.context import TargetContext, load_project, open_estimator, prepare_target
+from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target
 from advisor.api.measurement import EnvironmentOptions, MeasurementStore, SamplingOptions, block_name, run_block
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import open_indexes
@@ -152,7 +152,7 @@ def _lock_stacks(
     Raises:
         InputError: If a stack is malformed, or all locks are equal.
     """
-    with open_estimator(context) as estimator:
+    with open_predictor(context, client) as estimator:
         if not stacks:
             advice = AdviceSession(context=context, client=client, estimator=estimator, current=None).recommend()
             _refuse_equal_stacks(advice.baseline, advice.optimum.stack)

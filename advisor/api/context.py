@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import logging
 import platform as this_machine
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
-from advisor.api.resources import open_readable_store
 
 if TYPE_CHECKING:
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
     from advisor.project.sources import Proposal
+    from advisor.resolve.predictor import Predictor
     from advisor.resolve.problem import ResolutionProblem
     from advisor.resolve.recommend import ResolutionRequest
     from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
-    from knowledge.estimate.kinds import KindsEstimator
-    from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import Workload
 
 logger = logging.getLogger(__name__)
@@ -338,27 +335,22 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
     return problem.with_overridden_roots()
 
 
-@contextmanager
-def open_estimator(context: TargetContext) -> Iterator[PosteriorEstimator | KindsEstimator]:
-    """Open the predictions for a target.
+def open_predictor(context: TargetContext, client: IndexClient) -> Predictor:
+    """Return the predictions for a target; they are a context manager, and cached with the pages of the indexes.
 
     Raises:
         InputError: If there is no workload of the name.
-        KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    from knowledge.estimate.kinds import make_estimator
-    from knowledge.estimate.model_cache import ModelCache
-    from pi_runners.vocabulary import FRAMEWORKS
+    from advisor.resolve.predictor import Predictor
+    from advisor.user_directories import readable_address
 
-    workload = context.find_workload()
-    with open_readable_store(context.address) as store:
-        yield make_estimator(
-            ModelCache(store),
-            hardware=context.target.hardware,
-            workload=workload,
-            frameworks=frozenset(FRAMEWORKS),
-            benchmark=context.benchmark_identity,
-        )
+    return Predictor(
+        client.cache,
+        address=readable_address(context.address),
+        hardware=context.target.hardware,
+        workload=context.find_workload(),
+        benchmark=context.benchmark_identity,
+    )
 
 
 def _target(project: ProjectRequirements, *, hardware: str | None, python: str | None, platform: str | None) -> Target:

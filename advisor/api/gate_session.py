@@ -11,7 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from advisor.api.context import TargetContext, load_project, make_problem, prepare_target, select_targets
+from advisor.api.context import (
+    TargetContext,
+    load_project,
+    make_problem,
+    open_predictor,
+    prepare_target,
+    select_targets,
+)
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import open_indexes
 from advisor.gate.base import export_commit, has_commit, read_file_at
@@ -22,7 +29,6 @@ from advisor.gate.direct import references_of, with_readable_packages
 from advisor.gate.findings import Finding, Place
 from advisor.gate.git_objects import commit_of
 from advisor.gate.policy import GatePolicy, read_policy
-from advisor.gate.prediction import Predictor
 from advisor.gate.recommendation import RecommendedStack, find_recommended_stack, without_pins
 from advisor.gate.unchecked_locks import find_unchecked_locks
 from advisor.index.client import IndexClient
@@ -32,7 +38,8 @@ from advisor.project.interface import ProjectRequirements
 from advisor.project.locks import Lock, read_lock
 from advisor.project.read_errors import UnreadableFileError
 from advisor.project.switches import Switch, read_switches
-from advisor.user_directories import cache_directory, readable_address
+from advisor.resolve.predictor import Predictor
+from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -140,7 +147,7 @@ def open_gate(
             contexts = tuple(replace(c, address=p.address) for c, p in zip(contexts, places, strict=True))
             changes += tuple(change for place in places for change in place.changes)
         head = _Head(client=client, base=base, switches=switches, policy=policy, resolution=resolution)
-        cases = [_case(context, head, stack.enter_context(_open_predictor(context, client))) for context in contexts]
+        cases = [_case(context, head, stack.enter_context(open_predictor(context, client))) for context in contexts]
         if files.current is None:
             checked_locks = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
             exported_to = base.files.directory if base is not None and base.files is not None else None
@@ -271,16 +278,6 @@ def _without_lock_indexes(files: ProjectFiles, project: ProjectRequirements) -> 
     return replace(project, index_url=None, extra_index_urls=(), find_links=())
 
 
-def _open_predictor(context: TargetContext, client: IndexClient) -> Predictor:
-    return Predictor(
-        client.cache,
-        address=readable_address(context.address),
-        hardware=context.target.hardware,
-        workload=context.find_workload(),
-        benchmark=context.benchmark_identity,
-    )
-
-
 def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCase:
     lock = _lock(context)
     configuration = shared.client.configuration
@@ -389,7 +386,7 @@ def _recommend(
     def solve() -> Any:
         from advisor.resolve.recommend import recommend
 
-        request = replace(context, problem=problem).request(client, predictor.estimator)
+        request = replace(context, problem=problem).request(client, predictor)
         return request, recommend(request)
 
     return lambda: find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)

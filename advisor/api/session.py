@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.context import TargetContext, load_project, open_estimator, prepare_target, select_targets
+from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target, select_targets
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import open_indexes
 
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from advisor.project.sources import Proposal
     from advisor.resolve.alternatives import Explanation
     from advisor.resolve.optimise import Optimum
+    from advisor.resolve.predictor import Predictor
     from advisor.resolve.prices import Price
     from advisor.resolve.problem import Candidate
     from advisor.resolve.recommend import Advice, ResolutionRequest
-    from knowledge.estimate.kinds import KindsEstimator
-    from knowledge.estimate.posterior import PosteriorEstimator
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +78,7 @@ class AdviceSession:
 
     context: TargetContext
     client: IndexClient
-    estimator: PosteriorEstimator | KindsEstimator
+    estimator: Predictor
     current: Lock | None
     _request: ResolutionRequest | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
@@ -247,7 +246,7 @@ def open_sessions(
                 AdviceSession(
                     context=context,
                     client=clients[key],
-                    estimator=stack.enter_context(open_estimator(context)),
+                    estimator=stack.enter_context(open_predictor(context, clients[key])),
                     current=_current_lock(context),
                 )
             )

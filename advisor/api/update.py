@@ -131,9 +131,7 @@ def update_lock(
         problem = without_pins(case.head.problem, lock)
         # Locked versions stay candidates even if they were yanked: the gate decides whether they may stay.
         policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
-        request = replace(context, problem=replace(problem, policy=policy)).request(
-            case.client, case.predictor.estimator
-        )
+        request = replace(context, problem=replace(problem, policy=policy)).request(case.client, case.predictor)
         update = find_smallest_update(target_result, request, gate.result.policy, today=datetime.now(UTC).date())
         stack = {str(c.name): c.version for c in update.optimum.stack}
         change = LockChange(

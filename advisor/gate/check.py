@@ -18,7 +18,6 @@ from advisor.gate.findings import Finding, Place, merge_targets
 from advisor.gate.hash_loss import check_hash_loss
 from advisor.gate.locked_files import LockedFiles
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
-from advisor.gate.prediction import Predictor
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.requirements_check import check_requirements
 from advisor.gate.scope import InstallableFiles, Scope
@@ -29,6 +28,7 @@ from advisor.project.read_errors import UnreadableFileError
 from advisor.project.switches import Switch
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import requirements_within
+from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import Candidate, ResolutionProblem
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction

@@ -10,10 +10,10 @@ from packaging.version import Version
 
 from advisor.domain.words import workload_text
 from advisor.gate.findings import Cause, Finding, Place
-from advisor.gate.prediction import Predictor, performance_versions
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import Scope
 from advisor.project.switches import Switch
+from advisor.resolve.predictor import Predictor, performance_versions
 from knowledge.estimate.interface import Effect, Prediction
 
 

@@ -8,8 +8,8 @@ from packaging.version import Version
 
 from advisor.domain.words import unmeasured_text
 from advisor.gate.findings import Cause, Finding
-from advisor.gate.prediction import Predictor
 from advisor.gate.scope import Scope
+from advisor.resolve.predictor import Predictor
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Subject
 

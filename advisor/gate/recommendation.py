@@ -12,9 +12,9 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.gate.prediction import Predictor
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
+from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import ResolutionProblem
 from knowledge.domain.identity import canonical_json
 from knowledge.rules.catalogue import catalogue_digest

@@ -13,12 +13,12 @@ from advisor.gate.check import TargetResult, check_target
 from advisor.gate.compare import exceeds_gap
 from advisor.gate.findings import Finding
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
-from advisor.gate.prediction import performance_versions
 from advisor.project.lock_formats import LockedFile
 from advisor.project.locks import Lock, LockedVersion
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.encode import Choice
 from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.predictor import performance_versions
 from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import ResolutionRequest
 from advisor.resolve.verify import verify

@@ -255,7 +255,7 @@ class Distributions:
 def _check_hash(digest: str, expected: str | None, url: str) -> None:
     if expected and digest != expected.lower():
         raise IndexAnswerError(
-            f"the hash of `{without_credentials(url)}` is not the one that its index page or its requirement states",
+            f"the hash of `{without_credentials(url)}` does not match the one on its index page or in its requirement",
             hint="the file or the page was changed in transit: try again, or use another index",
         )
 

@@ -24,6 +24,7 @@ from advisor.resolve.explain import explain_stack
 from advisor.resolve.findings import AdviceFinding, collect_findings
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError, optimise
+from advisor.resolve.pinned_conflict import find_pinned_conflict
 from advisor.resolve.problem import Candidate, ResolutionProblem, admits
 from advisor.resolve.score_basis import ScoreBasis, score_basis
 from advisor.resolve.solver import Effort
@@ -151,6 +152,8 @@ class ResolutionRequest:
         Args:
             baseline: Whether the requirements alone, without the rules, have a solution.
         """
+        if not baseline and (conflict := find_pinned_conflict(self.problem, self.source)) is not None:
+            return self._error_of(conflict, "no set of versions satisfies the requirements")
         if not baseline and self.source.lacks_builds:
             return self._error_about_builds()
         return self._conflict_error(baseline=baseline)
@@ -184,6 +187,10 @@ class ResolutionRequest:
             message = "no set of versions satisfies both the requirements and the rules for the target"
         if conflict is None:
             return NoStackError(message, hint="constrain the packages that have many versions")
+        return self._error_of(conflict, message)
+
+    def _error_of(self, conflict: Conflict, message: str) -> NoStackError:
+        """Return the error that describes a conflict, with the cheapest change that solves it."""
         change = self._cheapest_change([root for root in self.problem.roots if root in conflict.roots])
         if not change:
             change = "relaxing a single one of these requirements is not enough"
@@ -202,7 +209,7 @@ class ResolutionRequest:
         return NoStackError(
             "no set of versions satisfies the requirements",
             details=tuple(details),
-            hint=change or "relaxing a single one of these requirements is not enough",
+            hint=change or "relax them, or choose another `--python` or `--platform`",
         )
 
     def _cheapest_change(self, roots: Sequence[RootRequirement]) -> str:

@@ -17,6 +17,7 @@ from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_b
 from advisor.resolve.conflict import find_conflict
 from advisor.resolve.encode import NO_LIMITS, Candidates, Limits
 from advisor.resolve.optimise import InfeasibleError, Objective, Optimum, optimise
+from advisor.resolve.pinned_conflict import find_pinned_conflict
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
@@ -288,6 +289,19 @@ def test_a_conflict_is_a_smallest_unsatisfiable_set_of_requirements(
     conflicting = {str(root.name): roots[root.name] for root in conflict.roots}
     assert not any(True for _ in stacks(releases, conflicting))
     assert len(conflicting) == min(sizes)
+
+
+@settings(max_examples=125, deadline=None)
+@given(releases=problems, roots=st.dictionaries(st.sampled_from(NAMES), version_sets, min_size=2))
+def test_a_conflict_of_pins_is_a_conflict_of_at_most_two_requirements(
+    releases: Releases, roots: dict[str, VersionSet]
+) -> None:
+    conflict = find_pinned_conflict(problem(roots), ReleaseSource(releases))
+
+    if conflict is not None:
+        conflicting = {str(root.name): roots[root.name] for root in conflict.roots}
+        assert len(conflicting) <= 2
+        assert not any(True for _ in stacks(releases, conflicting))
 
 
 def test_a_package_with_ten_thousand_versions_is_solved() -> None:

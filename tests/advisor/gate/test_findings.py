@@ -7,10 +7,10 @@ from pathlib import Path
 
 from advisor.gate.compatibility import check_compatibility
 from advisor.gate.policy import read_policy
-from advisor.gate.prediction import Predictor
 from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.project.locks import read_lock
+from advisor.resolve.predictor import Predictor
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import ConflictRule
 from knowledge.store.engine import open_knowledge_base

@@ -1,14 +1,14 @@
-"""Cached predictions: the gate runs on every push, and predictions rarely change."""
+"""Cached predictions: the program runs often, and predictions rarely change."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import version as version_of_distribution
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from packaging.version import Version
 
@@ -16,12 +16,17 @@ from advisor.index.cache import DiskCache
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json, content_hash
 from knowledge.estimate.interface import (
+    CompanionGain,
+    CompanionGains,
     Effect,
     Evidence,
+    FrameworkGains,
     KindPrediction,
     PredictedChange,
+    PredictedGain,
     Prediction,
     ProfileCoverage,
+    ScoreTerms,
 )
 
 if TYPE_CHECKING:
@@ -34,10 +39,13 @@ _FORMAT = 6
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
+_T = TypeVar("_T")
 
 
 class Predictor:
     """Predictions from the observations, for one machine and one workload.
+
+    It satisfies :class:`knowledge.estimate.interface.Estimator`.
 
     Every result is cached under a hash of everything that it depends on: the observations, the machine, the workloads,
     the program's version and the arguments. The knowledge base is opened only if a result is not cached.
@@ -78,6 +86,21 @@ class Predictor:
         """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
         failures: Mapping[str, str] = self.cached(["failures", name], lambda: dict(self.estimator.failures(name)))
         return failures
+
+    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Versions) -> ScoreTerms:
+        """Return the gains of every candidate version of the given packages, newest first."""
+        offered = candidates if self._benchmark else performance_versions(candidates)
+        query = ["terms", {name: list(map(str, offered[name])) for name in sorted(offered)}, self._texts(baseline)]
+        return _terms(self.cached(query, lambda: _rows(self.estimator.terms(candidates, baseline))))
+
+    def is_measured(self, name: str, version: Version) -> bool:
+        """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""
+        from pi_runners.vocabulary import FRAMEWORKS
+
+        if name not in FRAMEWORKS:
+            return True
+        query = ["measured", name, str(version)]
+        return bool(self.cached(query, lambda: self.estimator.is_measured(name, version)))
 
     def predict(self, stack: Versions, baseline: Versions) -> Prediction:
         """Predict the speed-up of a stack over the baseline."""
@@ -147,12 +170,66 @@ class Predictor:
         )
 
 
-def performance_versions(versions: Versions) -> dict[str, Version]:
+def performance_versions(versions: Mapping[str, _T]) -> dict[str, _T]:
     """Return the versions that predictions depend on, sorted by name: frameworks and their companions."""
     from knowledge.estimate.evidence import COMPANIONS
     from pi_runners.vocabulary import FRAMEWORKS
 
     return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
+
+
+def _rows(terms: ScoreTerms) -> list[dict[str, Any]]:
+    """Return gains as JSON-ready values; the absence of a companion is an empty version."""
+    rows = []
+    for gains in terms.frameworks:
+        table = gains.with_companion
+        assert isinstance(table, CompanionGains)
+        rows.append(
+            {
+                "framework": gains.framework,
+                "comparisons": gains.comparisons,
+                "alone": [[str(v), gain.mean, gain.variance] for v, gain in gains.alone.items()],
+                "own": [[str(v), text] for v, text in table.own.items()],
+                "companions": [
+                    [name, [[str(v) if v else "", text] for v, text in texts.items()]]
+                    for name, texts in table.companions.items()
+                ],
+                "cells": [
+                    [*key, *((g.mean, g.variance) for g in (cell.joint, cell.own, cell.framework))]
+                    for key, cell in table.cells.items()
+                ],
+            }
+        )
+    return rows
+
+
+def _terms(rows: list[dict[str, Any]]) -> ScoreTerms:
+    def gain(pair: Sequence[float]) -> PredictedGain:
+        return PredictedGain(mean=pair[0], variance=pair[1])
+
+    return ScoreTerms(
+        frameworks=tuple(
+            FrameworkGains(
+                framework=row["framework"],
+                comparisons=row["comparisons"],
+                alone={Version(text): gain(pair) for text, *pair in row["alone"]},
+                with_companion=CompanionGains(
+                    own={Version(text): name for text, name in row["own"]},
+                    companions={
+                        companion: {Version(text) if text else None: name for text, name in texts}
+                        for companion, texts in row["companions"]
+                    },
+                    cells={
+                        (own, companion, other): CompanionGain(
+                            joint=gain(joint), own=gain(alone), framework=gain(framework)
+                        )
+                        for own, companion, other, joint, alone, framework in row["cells"]
+                    },
+                ),
+            )
+            for row in rows
+        )
+    )
 
 
 def _prediction(document: dict[str, Any]) -> Prediction:

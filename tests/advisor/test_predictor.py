@@ -1,0 +1,86 @@
+"""Predictions from the cache equal those that were computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from advisor.index.cache import DiskCache
+from advisor.resolve.predictor import Predictor
+from knowledge.estimate.interface import CompanionGain, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms
+from tests.advisor.factories import MACHINE
+
+OLD, NEW = Version("1.0"), Version("2.0")
+
+
+def gain(mean: float) -> PredictedGain:
+    return PredictedGain(mean=mean, variance=mean / 7)
+
+
+CELL = CompanionGain(joint=gain(0.1), own=gain(0.2), framework=gain(0.3))
+TERMS = ScoreTerms(
+    frameworks=(
+        FrameworkGains(
+            framework="torch",
+            alone={NEW: gain(0.0), OLD: gain(1 / 3)},
+            with_companion=CompanionGains(
+                own={NEW: "2.0", OLD: "2.0"},
+                companions={"numpy": {Version("1.26"): "1.26", None: ""}},
+                cells={("2.0", "numpy", "1.26"): CELL, ("2.0", "numpy", ""): CELL},
+            ),
+            comparisons=3,
+        ),
+    )
+)
+
+
+class _Estimator:
+    """Answers each question once."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def terms(self, *_: Any) -> ScoreTerms:
+        self.asked.append("terms")
+        return TERMS
+
+    def is_measured(self, name: str, version: Version) -> bool:
+        self.asked.append(f"{name} {version}")
+        return version == NEW
+
+
+def make_predictor(folder: Path, estimator: object, *, state: str = "state") -> Predictor:
+    predictor = Predictor(DiskCache(folder), address="sqlite://", hardware=MACHINE)
+    predictor.__dict__.update(estimator=estimator, state=state)
+    return predictor
+
+
+def test_the_second_question_is_answered_from_the_cache(tmp_path: Path) -> None:
+    estimator = _Estimator()
+    candidates = {"torch": [NEW, OLD], "numpy": [Version("1.26")]}
+    answers = [
+        (
+            predictor.terms({**candidates, **unrelated}, {"torch": NEW}),
+            predictor.is_measured("torch", OLD),
+            predictor.is_measured("torch", NEW),
+        )
+        for predictor in (make_predictor(tmp_path, estimator) for _ in range(2))
+        for unrelated in ({}, {"six": [OLD]})
+    ]
+
+    assert answers == [(TERMS, False, True)] * 4
+    assert estimator.asked == ["terms", "torch 1.0", "torch 2.0"]
+
+
+def test_other_observations_or_candidates_are_other_questions(tmp_path: Path) -> None:
+    estimator = _Estimator()
+    for state, versions in (("a", [NEW]), ("b", [NEW]), ("b", [NEW, OLD]), ("b", [OLD, NEW])):
+        make_predictor(tmp_path, estimator, state=state).terms({"torch": versions}, {"torch": NEW})
+
+    assert estimator.asked == ["terms"] * 4
+
+
+def test_packages_that_are_no_frameworks_count_as_measured(tmp_path: Path) -> None:
+    assert make_predictor(tmp_path, None).is_measured("six", OLD)
