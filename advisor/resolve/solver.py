@@ -15,6 +15,8 @@ Literal = int
 """A Boolean, or its negation: the negation of ``n`` is ``-n - 1``."""
 
 _LEAST = -(2**62)
+_QUICK_WORK = 0.1
+"""Work limit of the first attempt, without presolving; few models of real projects need more."""
 
 
 def negated(literal: Literal) -> Literal:
@@ -59,6 +61,12 @@ class SolverResult:
         return self.values[literal] if literal >= 0 else not self.values[negated(literal)]
 
 
+class _Difficulty:
+    """Whether a model needs presolving; shared with its copies, which are as hard as the model."""
+
+    needs_presolving = False
+
+
 class SolverModel:
     """A growing set of Booleans and constraints."""
 
@@ -67,6 +75,7 @@ class SolverModel:
 
         self._solver: Any = cp_model_helper
         self._proto: Any = cp_model_helper.CpModelProto()
+        self._difficulty = _Difficulty()
         self.size = 0
         """Number of Booleans."""
 
@@ -75,6 +84,7 @@ class SolverModel:
         other = SolverModel()
         other._proto.copy_from(self._proto)
         other.size = self.size
+        other._difficulty = self._difficulty
         return other
 
     def boolean(self) -> Literal:
@@ -142,10 +152,18 @@ class SolverModel:
             proto.solution_hint.vars.extend(list(hint))
             proto.solution_hint.values.extend([int(value) for value in hint.values()])
         proto.assumptions.extend(list(assumptions))
-        wrapper = self._solver.SolveWrapper()
-        wrapper.set_parameters(self._parameters(effort))
-        response = wrapper.solve(proto)
         status = self._solver.CpSolverStatus
+        # Presolving takes up to a hundred times as long as solving an easy model, and makes hard ones a hundred times
+        # faster (measured: docs, resolver). Conflicts need assumptions, which it may replace.
+        if assumptions:
+            response = self._run(proto, effort, work=effort.work, presolve=False)
+        else:
+            if not self._difficulty.needs_presolving:
+                response = self._run(proto, effort, work=min(_QUICK_WORK, effort.work), presolve=False)
+                if response.status not in (status.OPTIMAL, status.INFEASIBLE):
+                    self._difficulty.needs_presolving = True
+            if self._difficulty.needs_presolving:
+                response = self._run(proto, effort, work=effort.work, presolve=True)
         if response.status == status.INFEASIBLE:
             core = tuple(response.sufficient_assumptions_for_infeasibility)
             return SolverResult(values=None, impossible=True, core=core)
@@ -157,15 +175,16 @@ class SolverModel:
             bound = math.ceil(response.best_objective_bound - 1e-6)
         return SolverResult(values=[bool(v) for v in response.solution], value=value, bound=bound)
 
-    def _parameters(self, effort: Effort) -> Any:
+    def _run(self, proto: Any, effort: Effort, *, work: float, presolve: bool) -> Any:
         parameters = self._solver.SatParameters()
         parameters.num_workers = effort.workers
         parameters.random_seed = 0
         # Otherwise the solver resets the handler of Ctrl-C after each call, and an interrupted command ends at once,
         # without removing its temporary files and ending its processes.
         parameters.catch_sigint_signal = False
-        # Presolving takes up to a hundred times as long as solving these models (measured: docs, resolver).
-        parameters.cp_model_presolve = False
+        parameters.cp_model_presolve = presolve
         # Deterministic work, not seconds: the result is the same on a slow machine.
-        parameters.max_deterministic_time = effort.work
-        return parameters
+        parameters.max_deterministic_time = work
+        wrapper = self._solver.SolveWrapper()
+        wrapper.set_parameters(parameters)
+        return wrapper.solve(proto)
