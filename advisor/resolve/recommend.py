@@ -205,11 +205,11 @@ class ResolutionRequest:
         for name in names:
             conflict = Conflict(roots=tuple(r for r in roots if r.name == name), relations=(), rules=())
             details += describe_conflict(conflict, self.source, self.source.reasons)
-        change = self._cheapest_change(roots) if len(names) == 1 else f"relax the requirements on {quoted(names)}"
+        change = self._cheapest_change(roots) if len(names) == 1 else ""
         return NoStackError(
             "no set of versions satisfies the requirements",
             details=tuple(details),
-            hint=change or "relax them, or choose another `--python` or `--platform`",
+            hint=change or f"relax the requirements on {quoted(names)}, or choose another `--python` or `--platform`",
         )
 
     def _cheapest_change(self, roots: Sequence[RootRequirement]) -> str:

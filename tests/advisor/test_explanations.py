@@ -124,6 +124,25 @@ def test_a_conflict_over_many_versions_names_the_range(index: PackageIndex, tmp_
     assert "relaxing a single one of these requirements is not enough" in caught.value.hint
 
 
+def test_all_requirements_without_a_version_are_named(index: PackageIndex, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        index.add(name, "1.0")
+
+    with pytest.raises(NoStackError) as several:
+        build_request(index, tmp_path, build_problem("a==9", "b", "c>=1", constraints=("c<1",)))
+    with pytest.raises(NoStackError) as one:
+        build_request(index, tmp_path, build_problem("a==9", "b"))
+
+    assert several.value.details == (
+        "you require `a==9` (line 1)",
+        "so no version of `a` satisfies all of this; available candidates: 1.0",
+        "you limit `c<1` (-c)",
+        "so no version of `c` satisfies all of this; available candidates: 1.0",
+    )
+    assert several.value.hint.startswith("relax the requirements on `a`, `c`")
+    assert "relax `a==9` (line 1): then `a` becomes 1.0" in one.value.hint
+
+
 def test_the_cheapest_change_is_reported(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0", "3.0"):
         index.add("a", version, [f"c<{version}"])
