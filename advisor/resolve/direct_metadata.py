@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
@@ -28,6 +29,7 @@ _FORMAT = 2
 """Version of the cached metadata; raise it when other files are read."""
 _BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 """Files of a directory that determine its metadata, as for uv: it is built again if one of them changes."""
+_CONDA_BUILD = re.compile(r"/(feedstock_root|concourse|croot|conda-bld|tmp/build/\d+|tmp/abs_\w+|opt/conda)/")
 _PRIVATE = frozenset({"config", "config.worktree", "hooks", "logs", "FETCH_HEAD", "modules", "worktrees", "lfs"})
 
 
@@ -96,7 +98,7 @@ class DirectReader:
         if reference.kind == "vcs":
             return self._of_repository(reference)
         if reference.is_local and not Path(reference.url).exists():
-            raise InputError(f"there is no directory or file `{reference.url}`")
+            raise InputError(f"there is no directory or file `{reference.url}`", hint=_hint_about(reference.url))
         if reference.kind == "directory":
             return self._of_directory(reference)
         if reference.filename.endswith(".whl"):
@@ -206,6 +208,16 @@ class DirectReader:
                 f"{self._target.platform}",
                 hint="choose another `--python` or `--platform`, or require another wheel",
             )
+
+
+def _hint_about(path: str) -> str:
+    """Return what to do about a path that does not exist."""
+    if _CONDA_BUILD.search(path):
+        return (
+            "`pip freeze` names the directories in which conda packages were built, on other machines; "
+            "`pip list --format=freeze` names their versions"
+        )
+    return "paths in requirements files start at the directory of the project"
 
 
 def _below(folder: Path, reference: DirectReference) -> Locate:

@@ -474,6 +474,7 @@ def test_a_package_of_an_index_cannot_bring_code_from_an_address(
     ("line", "code", "message"),
     [
         ("./missing", 2, "requirements.txt:1: there is no directory or file"),
+        ("x @ file:///home/conda/feedstock_root/build_artifacts/x/work", 2, "`pip list --format=freeze` names"),
         ("../empty", 2, "is not a package: it has no `pyproject.toml`"),
         ("other @ ../lib", 2, "is the package `lib`, not `other`"),
         ("git+file:///nowhere/at/all", 4, "the repository `file:///nowhere/at/all` cannot be read"),
