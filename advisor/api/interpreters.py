@@ -75,7 +75,7 @@ def _first_with_stack(context: TargetContext, versions: Sequence[str], client: I
     from advisor.resolve.baseline import NoStackError, resolve_baseline
     from advisor.resolve.candidates import IndexCandidates
     from advisor.resolve.direct import with_direct_packages
-    from advisor.resolve.recommend import check_roots
+    from advisor.resolve.root_checks import check_roots
 
     end = time.monotonic() + _SECONDS
     for version in versions:

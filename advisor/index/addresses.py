@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from advisor.index.configuration import without_credentials
+from knowledge.domain.errors import without_secrets
 
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://"
@@ -56,8 +57,8 @@ def origin_of(url: str) -> str:
 
 
 def printable(url: str) -> str:
-    """Return an address for messages: without credentials if every parser reads the same host, else unchanged."""
-    return without_credentials(url) if _ADDRESS.fullmatch(url) else url
+    """Return an address for messages: without secrets; an address that parsers split differently stays visible."""
+    return without_secrets(without_credentials(url) if _ADDRESS.fullmatch(url) else url)
 
 
 def is_on_this_machine(address: str) -> bool:

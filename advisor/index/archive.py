@@ -43,7 +43,7 @@ _EXTENSIONS = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
 )
 _XZ_BYTES = 128 * MIB
-"""Maximum memory for decompressing xz; its strongest usual preset needs 65 MiB (manual of xz, `-9`)."""
+"""Maximum memory for decompressing xz; its preset 9 needs 65 MiB (`lzma.LZMADecompressor`)."""
 _CHAINED = 8
 """Maximum number of extension headers of one member."""
 _PKG_INFO = "PKG-INFO"

@@ -44,13 +44,14 @@ _PLATFORMS: Mapping[str, Mapping[str, str]] = {
     "linux-64": {"sys_platform": "linux", "platform_machine": "x86_64"},
     "linux-aarch64": {"sys_platform": "linux", "platform_machine": "aarch64"},
     "osx": {"sys_platform": "darwin"},
+    "macos": {"sys_platform": "darwin"},
     "osx-64": {"sys_platform": "darwin", "platform_machine": "x86_64"},
     "osx-arm64": {"sys_platform": "darwin", "platform_machine": "arm64"},
     "win": {"sys_platform": "win32"},
     "win-64": {"sys_platform": "win32", "platform_machine": "AMD64"},
     "win-arm64": {"sys_platform": "win32", "platform_machine": "ARM64"},
 }
-"""Platforms of `[target.NAME]`, as environment markers (https://pixi.sh/latest/workspace/multi_platform_configuration/)."""
+"""Platforms of `[target.NAME]`, as environment markers (https://pixi.prefix.dev/latest/workspace/multi_platform_configuration)."""
 _MOST_NAMES = 20
 """Maximum number of packages in a message."""
 

@@ -18,7 +18,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.domain.target import Target
-from advisor.project import lock_formats, uv_lock
+from advisor.project import lock_formats, pylock, uv_lock
 from advisor.project.lock_formats import (
     MALFORMED,
     Document,
@@ -161,7 +161,7 @@ def read_lock(path: Path, target: Target) -> Lock:
     elif path.name.endswith((".cdx.json", "bom.json")):
         parse, read = json.loads, lock_formats.read_sbom
     elif path.suffix == ".toml":
-        parse, read = parse_toml, lock_formats.read_pylock
+        parse, read = parse_toml, pylock.read_pylock
     else:
         raise InputError(
             f"`{path}` is not the name of a lock",

@@ -97,7 +97,8 @@ class Predictor:
         """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""
         from pi_runners.vocabulary import FRAMEWORKS
 
-        if name not in FRAMEWORKS:
+        # The project's own benchmark may have compared versions of any package.
+        if name not in FRAMEWORKS and not self._benchmark:
             return True
         query = ["measured", name, str(version)]
         return bool(self.cached(query, lambda: self.estimator.is_measured(name, version)))
@@ -127,6 +128,7 @@ class Predictor:
     @cached_property
     def state(self) -> str:
         """Hash of everything that results depend on, except the arguments."""
+        from knowledge.estimate.model_cache import shipped_digest
         from knowledge.estimate.workloads import catalogue_digest
         from knowledge.store.state_hash import state_hash
 
@@ -134,7 +136,7 @@ class Predictor:
         if store_state is None:
             # A server, or the tables of an older program; opening it adds the observations that ship.
             store_state = content_hash([block.state for block in self._store.blocks()])
-        program = [version_of_distribution("seshat-advisor"), catalogue_digest()]
+        program = [version_of_distribution("seshat-advisor"), catalogue_digest(), shipped_digest()]
         workload = asdict(self._workload) if self._workload else None
         return content_hash([_FORMAT, program, store_state, self._hardware.identity, workload, self._benchmark])
 

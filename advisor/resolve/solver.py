@@ -16,7 +16,7 @@ Literal = int
 
 _LEAST = -(2**62)
 _QUICK_WORK = 0.1
-"""Work limit of the first attempt, without presolving; few models of real projects need more."""
+"""Work limit of the first attempt, without presolving."""
 
 
 def negated(literal: Literal) -> Literal:

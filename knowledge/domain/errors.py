@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-_USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^/\s`'\"]*)@", re.IGNORECASE)
+_USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^/\s`'\"\\]*)@", re.IGNORECASE)
 _SECRET = re.compile(
     r"(?P<name>[?&;][\w-]*(?:token|key|secret|passw|signature|credential|auth)[\w-]*=)[^&#\s`'\"]+", re.IGNORECASE
 )

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from functools import cache, cached_property
 from typing import Any
 
-from knowledge.domain.identity import content_hash
+from knowledge.domain.identity import content_hash, hash_of_text
 from knowledge.estimate.amplitudes import Amplitudes, with_own_scales
 from knowledge.estimate.benchmark import benchmark_contrasts
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
@@ -103,10 +103,18 @@ def shipped_amplitudes(framework: str, device: str) -> Amplitudes:
     )
 
 
+def shipped_digest() -> str:
+    """Return a hash of the shipped amplitudes and discrepancies."""
+    return hash_of_text(_shipped_text())
+
+
 @cache
 def _shipped() -> dict[str, Any]:
-    file = importlib.resources.files("knowledge.data") / _SHIPPED
-    return dict(json.loads(file.read_text(encoding="utf-8")))
+    return dict(json.loads(_shipped_text()))
+
+
+def _shipped_text() -> str:
+    return (importlib.resources.files("knowledge.data") / _SHIPPED).read_text(encoding="utf-8")
 
 
 def framework_contrasts(evidence: BlockEvidence, framework: str, device: str) -> tuple[Contrast, ...]:

@@ -286,6 +286,7 @@ def test_listing_files_runs_no_program_of_the_repository(tmp_path: Path) -> None
         ("git+https://hidden@h/a@v1", "git+https://h/a@v1"),
         ("hg+ssh://me:hidden@h/a", "hg+ssh://me@h/a"),
         ("https://h/a?x=1&private_token=hidden&y=2#z", "https://h/a?x=1&private_token=***&y=2#z"),
+        (r"https://a\@b/x", r"https://a\@b/x"),
         ("name@example.org and https://h/a@b", "name@example.org and https://h/a@b"),
     ],
 )
@@ -312,6 +313,19 @@ def test_no_message_contains_a_password(advisor_here: Advisor, project: Path, li
     assert result.returncode in (2, 3, 4)
     assert "hidden" not in result.stdout + result.stderr
     assert "requirements.txt:1" in result.stderr
+
+
+@pytest.mark.parametrize("address", ["git+https://me:hidden@h/a", "https://h/a.zip?token=hidden"])
+def test_no_finding_contains_a_password(advisor_here: Advisor, project: Path, address: str) -> None:
+    (project / "requirements.txt").write_text("b\n")
+    advise(advisor_here, project)
+    exact = f"{address}@{'1' * 40}" if address.startswith("git") else address
+    (project / "lock.txt").write_text(f"a @ {exact}\nb==1.0\n")
+
+    result = advisor_here("check", str(project), "--current", str(project / "lock.txt"), *OPTIONS, "--format", "json")
+
+    assert "ADV026" in codes_of(result, "a"), result.stdout + result.stderr
+    assert "hidden" not in result.stdout + result.stderr
 
 
 def test_a_package_may_be_required_twice_from_one_directory(

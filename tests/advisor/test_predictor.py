@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from packaging.version import Version
 
 from advisor.index.cache import DiskCache
@@ -40,14 +41,14 @@ class _Estimator:
     """Answers each question once."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
 
     def terms(self, *_: Any) -> ScoreTerms:
-        self.asked.append("terms")
+        self.calls.append("terms")
         return TERMS
 
     def is_measured(self, name: str, version: Version) -> bool:
-        self.asked.append(f"{name} {version}")
+        self.calls.append(f"{name} {version}")
         return version == NEW
 
 
@@ -71,7 +72,7 @@ def test_the_second_question_is_answered_from_the_cache(tmp_path: Path) -> None:
     ]
 
     assert answers == [(TERMS, False, True)] * 4
-    assert estimator.asked == ["terms", "torch 1.0", "torch 2.0"]
+    assert estimator.calls == ["terms", "torch 1.0", "torch 2.0"]
 
 
 def test_other_observations_or_candidates_are_other_questions(tmp_path: Path) -> None:
@@ -79,8 +80,23 @@ def test_other_observations_or_candidates_are_other_questions(tmp_path: Path) ->
     for state, versions in (("a", [NEW]), ("b", [NEW]), ("b", [NEW, OLD]), ("b", [OLD, NEW])):
         make_predictor(tmp_path, estimator, state=state).terms({"torch": versions}, {"torch": NEW})
 
-    assert estimator.asked == ["terms"] * 4
+    assert estimator.calls == ["terms"] * 4
 
 
-def test_packages_that_are_no_frameworks_count_as_measured(tmp_path: Path) -> None:
+def test_packages_that_are_no_frameworks_count_as_measured_without_a_benchmark(tmp_path: Path) -> None:
+    benchmarked = make_predictor(tmp_path, _Estimator())
+    benchmarked._benchmark = "identity"
+
     assert make_predictor(tmp_path, None).is_measured("six", OLD)
+    assert not benchmarked.is_measured("six", OLD)
+
+
+def test_the_shipped_amplitudes_are_part_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def state() -> str:
+        return Predictor(DiskCache(tmp_path), address=f"sqlite:///{tmp_path}/none.sqlite", hardware=MACHINE).state
+
+    monkeypatch.setattr("knowledge.store.state_hash.state_hash", lambda _: "store")
+    first = state()
+    monkeypatch.setattr("knowledge.estimate.model_cache.shipped_digest", lambda: "other")
+
+    assert state() != first
