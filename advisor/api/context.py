@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
+from advisor.domain.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from advisor.domain.target import Target
@@ -50,6 +51,7 @@ class TargetContext:
         lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
             project has several targets; else none.
         workers: Threads of the solver.
+        time_limit: Time limit of the search, in seconds.
         other_pythons: Interpreters that the project supports, newest first, if nobody chose one and it does not support
             that of this program; else empty.
     """
@@ -67,6 +69,7 @@ class TargetContext:
     proposal: Proposal | None
     lock: Path | None
     workers: int
+    time_limit: float
     other_pythons: tuple[str, ...] = ()
 
     def with_python(self, python: str) -> TargetContext:
@@ -110,13 +113,21 @@ class TargetContext:
 
         return read_benchmark(self.files.directory).identity if "benchmark" in self.project.settings else ""
 
-    def request(self, client: IndexClient, estimator: Estimator, *, python: str | None = None) -> ResolutionRequest:
+    def request(
+        self,
+        client: IndexClient,
+        estimator: Estimator,
+        *,
+        python: str | None = None,
+        limit: TimeLimit | None = None,
+    ) -> ResolutionRequest:
         """Resolve the baseline and prepare the search for the best stack.
 
         Args:
             client: The package indexes.
             estimator: Predictions for the target.
             python: Another version of the interpreter.
+            limit: Time limit of the search; by default that of the options, from now.
 
         Raises:
             InputError: If there is no objective of the name.
@@ -147,7 +158,7 @@ class TargetContext:
             estimator=estimator,
             objective=self.objective,
             young_after=(now - timedelta(days=self.min_age_days)).isoformat(),
-            effort=Effort(workers=self.workers),
+            effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
         )
 
 
@@ -270,6 +281,7 @@ def prepare_target(
         proposal=proposal,
         lock=_present_lock(files.directory, table, project),
         workers=resolution.workers,
+        time_limit=resolution.time_limit,
         other_pythons=other_pythons,
     )
 

@@ -15,7 +15,7 @@ _OLDEST = 6
 _MOST_PATCHES = 30
 _MOST_ROUNDS = 500
 """Limit of the search for a stack for one interpreter, in rounds of the plain resolver."""
-_SECONDS = 3.0
+_SECONDS = 1.0
 """Time after which no further interpreter is tried."""
 
 

@@ -126,6 +126,7 @@ class ResolutionOptions:
         build_sdists: Whether sdists may be built to learn what they require, which runs their code.
         exclude_newer: Files uploaded later are ignored; without a time zone it is UTC.
         workers: Threads of the solver.
+        time_limit: Time limit of the search for each target, in seconds.
     """
 
     objective: str | None = None
@@ -138,6 +139,7 @@ class ResolutionOptions:
     build_sdists: bool = False
     exclude_newer: datetime | None = None
     workers: int = 1
+    time_limit: float = 300.0
 
 
 def at_least_one(name: str, value: int) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target, select_targets
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import open_indexes
+from advisor.domain.progress import activity
+from advisor.domain.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     import networkx
@@ -74,12 +76,14 @@ class AdviceSession:
         client: The package indexes.
         estimator: Predictions for the target.
         current: The project's present lock; none if it has none.
+        keeps_result: Whether Ctrl-C ends the search with the best stack so far; else it ends the program.
     """
 
     context: TargetContext
     client: IndexClient
     estimator: Predictor
     current: Lock | None
+    keeps_result: bool = False
     _request: ResolutionRequest | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
 
@@ -87,8 +91,9 @@ class AdviceSession:
     def request(self) -> ResolutionRequest:
         """The resolution request for the target's interpreter."""
         if self._request is None:
-            with self._other_python_named():
-                self._request = self.context.request(self.client, self.estimator)
+            with activity("reading the project's packages"), self._other_python_named():
+                limit = TimeLimit(self.context.time_limit, keeps_result=self.keeps_result)
+                self._request = self.context.request(self.client, self.estimator, limit=limit)
         return self._request
 
     @property
@@ -108,7 +113,7 @@ class AdviceSession:
 
         if self._advice is None:
             request = self.request
-            with self._other_python_named():
+            with activity("searching for the best stack"), self._other_python_named():
                 self._advice = recommend(request, current=self.current_versions)
         return self._advice
 
@@ -152,7 +157,9 @@ class AdviceSession:
 
         from advisor.resolve.alternatives import explain_package
 
-        return explain_package(self.request, self.recommend(), canonicalize_name(package))
+        request, advice = self.request, self.recommend()
+        with activity("explaining %s", package):
+            return explain_package(request, advice, canonicalize_name(package))
 
     def prices(self, *, other_pythons: Sequence[str] = OTHER_PYTHONS) -> tuple[Price, ...]:
         """Return what each constraint of the project costs, and what other interpreters would gain.
@@ -162,16 +169,20 @@ class AdviceSession:
         """
         from advisor.resolve.prices import constraint_prices, python_prices
 
+        def request_for(python: str, limit: TimeLimit) -> ResolutionRequest:
+            return self.context.request(self.client, self.estimator, python=python, limit=limit)
+
         optimum = self.recommend().optimum
-        prices = constraint_prices(self.request, optimum)
-        if other_pythons:
-            prices += python_prices(
-                self.request,
-                optimum,
-                versions=other_pythons,
-                requires_python=self.context.project.requires_python,
-                make_request=lambda python: self.context.request(self.client, self.estimator, python=python),
-            )
+        with activity("pricing constraints"):
+            prices = constraint_prices(self.request, optimum)
+            if other_pythons:
+                prices += python_prices(
+                    self.request,
+                    optimum,
+                    versions=other_pythons,
+                    requires_python=self.context.project.requires_python,
+                    make_request=request_for,
+                )
         return prices
 
     def tree(self) -> networkx.DiGraph[NormalizedName]:
@@ -189,7 +200,9 @@ class AdviceSession:
         Raises:
             InputError: If a path has no known format, or its directory does not exist.
         """
-        return lock_texts(paths, self.recommend().optimum, self.request, self.client)
+        optimum = self.recommend().optimum
+        with activity("reading hashes and sizes"):
+            return lock_texts(paths, optimum, self.request, self.client)
 
     def write_locks(self, paths: Sequence[Path]) -> None:
         """Write the best stack to lock files; see :func:`write_locks`."""
@@ -259,7 +272,8 @@ def _with_supported_python(context: TargetContext, client: IndexClient) -> Targe
 
     if not context.other_pythons:
         return context
-    context = with_supported_python(context, client)
+    with activity("looking for an interpreter that the project supports"):
+        context = with_supported_python(context, client)
     logger.warning(
         "the project requires Python `%s`: the stack is for Python %s; choose another with `--python`",
         context.project.requires_python,

@@ -89,6 +89,10 @@ def _advise_one(
     paths = [] if dry_run else output or [session.context.default_lock]
     for path in paths:
         check_lock_path(path)
+    session.keeps_result = True
+    if session.recommend().optimum.interrupted:
+        typer.echo(_report(session, (), format))
+        raise KeyboardInterrupt
     session.write_locks(paths)
     if pr_body is not None:
         from advisor.api.update import change_to_best

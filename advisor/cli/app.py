@@ -13,6 +13,7 @@ import typer.core
 
 from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, serve, workload
 from advisor.cli.console import say_error, show_warnings
+from advisor.cli.progress import show_progress
 from knowledge.domain.errors import AdvisorError
 
 _CLOSED_PIPE = 141
@@ -77,6 +78,7 @@ def options(
 ) -> None:
     """Lock the best-scored Python machine-learning stack for your hardware, with a proof."""
     show_warnings()
+    show_progress()
 
 
 def main() -> None:

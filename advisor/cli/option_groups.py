@@ -108,6 +108,15 @@ class ProjectOptions:
         _Text, typer.Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after this date.")
     ] = None
     workers: Annotated[int, typer.Option("--workers", min=1, help="Threads of the solver.")] = 1
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            "--time-limit",
+            metavar="SECONDS",
+            min=1,
+            help="Time for the search; then the best stack so far is the result, with what is not proven.",
+        ),
+    ] = 300
     knowledge: KnowledgeOption = None
     index_url: IndexUrlOption = None
     extra_index_url: ExtraIndexUrlOption = None
@@ -207,6 +216,7 @@ class ProjectOptions:
             build_sdists=self.build_sdists,
             exclude_newer=read_moment(self.exclude_newer, "--exclude-newer") if self.exclude_newer else None,
             workers=self.workers,
+            time_limit=self.time_limit,
         )
 
     def groups(self) -> tuple[ProjectFiles, TargetOptions, IndexOptions, ResolutionOptions]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from advisor.domain.progress import progress
 from advisor.index.archive import check_members, open_tar, open_zip
 from advisor.index.build_environment import BuildEnvironment, BuildError, last_line
 from advisor.index.confinement import run_confined
@@ -65,6 +66,7 @@ def build_tree_metadata(source: Path, name: str, folder: Path) -> str:
     Raises:
         BuildError: If the backend fails or generates no metadata.
     """
+    progress("building %s", name)
     with needs_extra("sdists", "`--build-sdists`"):
         import pyproject_hooks
         from build import BuildBackendException, BuildException

@@ -14,8 +14,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import IO, TYPE_CHECKING, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
+from advisor.domain.progress import progress
 from advisor.index.configuration import Credentials, IndexConfiguration, origin_of, without_credentials
 from advisor.index.deadline import DeadlineError, deadline, seconds_left
 from advisor.index.limits import (
@@ -305,6 +306,8 @@ class Transport:
         )
 
         seconds = timeouts * self._configuration.timeout_seconds
+        parts = urlsplit(url)
+        progress("reading %s from %s", unquote(parts.path.rstrip("/").rsplit("/", 1)[-1]), parts.hostname)
         tries = 0
         try:
             with deadline(seconds):

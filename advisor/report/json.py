@@ -71,6 +71,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
             "iterations": advice.optimum.iterations,
             "candidates": advice.optimum.candidates,
             "fetched": advice.optimum.fetched,
+            "stopped": advice.optimum.stopped,
         },
         "locks": list(report.outputs),
     }

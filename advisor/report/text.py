@@ -76,7 +76,8 @@ def _lines(report: AdviceResult) -> Iterator[str]:
         yield ""
     yield from (f"wrote `{path}`" for path in report.outputs)
     if not report.outputs:
-        yield "nothing was written (--dry-run)"
+        reason = "interrupted" if report.advice.optimum.interrupted else "--dry-run"
+        yield f"nothing was written ({reason})"
 
 
 def _prediction(prediction: Prediction) -> str:
@@ -121,6 +122,8 @@ def _proof(report: AdviceResult) -> str:
     optimum = report.advice.optimum
     gaps = ", ".join(f"{b.objective} gap {b.gap}" for b in optimum.bounds if b.gap)
     state = "optimal for the score," if optimum.proven else f"not proven to be optimal for the score ({gaps}),"
+    if optimum.stopped:
+        state = f"{optimum.stopped}, the best stack so far: {state}"
     return (
         f"{state} over {optimum.candidates} candidate versions, {optimum.fetched} of them read, "
         f"in {count(optimum.iterations, 'iteration')}; verified by resolvelib"

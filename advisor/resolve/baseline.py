@@ -9,6 +9,8 @@ from typing import Any
 from packaging.utils import NormalizedName
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, ResolutionTooDeep, Resolver
 
+from advisor.domain.progress import progress
+from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
 from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
 from knowledge.domain.errors import UnsatisfiableError, without_secrets
@@ -80,10 +82,12 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         problem: ResolutionProblem,
         source: CandidateSource,
         pins: Mapping[NormalizedName, Candidate] | None = None,
+        limit: TimeLimit | None = None,
     ) -> None:
         self._problem = problem
         self._source = source
         self._pins = pins
+        self._limit = limit
         self._satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = {}
 
     def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Identifier:
@@ -146,6 +150,11 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
     def get_dependencies(self, candidate: ResolvelibCandidate) -> Iterable[ResolvelibRequirement]:
         """Return what a node requires; an extra also pins its own package."""
         package = candidate.candidate
+        if self._limit is not None and self._limit.is_over:
+            raise BaselineLimitError(
+                f"the plain resolver found no stack: {self._limit.reason}", hint="allow more time with `--time-limit`"
+            )
+        progress("resolving the newest versions: %s %s", package.name, package.version)
         dependencies = self._source.dependencies(package, candidate.extra) or ()
         self._source.prefetch([d.name for d in dependencies])
         origin = f"{package.name} {package.version}"
@@ -180,6 +189,7 @@ def resolve_baseline(
     *,
     pins: Mapping[NormalizedName, Candidate] | None = None,
     max_rounds: int = 20_000,
+    limit: TimeLimit | None = None,
 ) -> tuple[Candidate, ...]:
     """Resolve a problem, newest versions first.
 
@@ -188,13 +198,14 @@ def resolve_baseline(
         source: The candidates.
         pins: The only candidate of each package; by default all candidates are used.
         max_rounds: Limit of the search, in resolvelib's rounds.
+        limit: Time limit.
 
     Returns:
         The chosen candidates, sorted by name.
 
     Raises:
         NoStackError: If no stack satisfies the requirements.
-        BaselineLimitError: If none is found within ``max_rounds``.
+        BaselineLimitError: If none is found within the limits.
     """
     requirements = [
         item
@@ -204,7 +215,7 @@ def resolve_baseline(
     ]
     if pins is None:
         source.prefetch(sorted({item.dependency.name for item in requirements}))
-    resolver = Resolver(_Provider(problem, source, pins), BaseReporter())
+    resolver = Resolver(_Provider(problem, source, pins, limit), BaseReporter())
     try:
         result = resolver.resolve(requirements, max_rounds=max_rounds)
     except ResolutionImpossible as error:

@@ -10,17 +10,23 @@ Extraction with Minimal Hitting Set Dualization, CP 2015). Other facts are dropp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.utils import NormalizedName, canonicalize_name
 
+from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
+from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.encode import Candidates, Encoding, Fact, Limits
 from advisor.resolve.optimise import MAX_ITERATIONS
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
 from advisor.resolve.search import Search
-from advisor.resolve.solver import Effort, Literal, SolverModel, negated
+from advisor.resolve.solver import Effort, Literal, SolverModel, SolverResult, negated
 
+_SMALLEST_SECONDS = 1.5
+"""Time limit of the search for the smallest conflict; metadata is read for it."""
+_REDUCTION_SECONDS = 2.0
+"""Time limit of the reduction of the first conflict, and of the other facts; nothing is read for it."""
 _MAX_REQUIREMENTS = 3
 """Maximum number of different requirements of one package that are listed, each with the versions that have it."""
 
@@ -33,11 +39,13 @@ class Conflict:
         roots: The project's own requirements among them.
         relations: Dependencies among them: a package, and one that it requires.
         rules: Reasons of the rules among them.
+        stopped: Why the set of requirements need not be the smallest one; empty if it is.
     """
 
     roots: tuple[RootRequirement, ...]
     relations: tuple[tuple[NormalizedName, NormalizedName], ...]
     rules: tuple[str, ...]
+    stopped: str = ""
 
 
 def find_conflict(
@@ -48,14 +56,14 @@ def find_conflict(
     start: Sequence[Candidate] = (),
     effort: Effort | None = None,
 ) -> Conflict | None:
-    """Return why a problem has no solution; none if it has one, or if the work limit was reached first.
+    """Return why a problem has no solution; none if it has one, or if a limit was reached first.
 
     Args:
         problem: The problem.
         source: The candidates.
         limits: Returns what the rules exclude.
         start: Candidates to load first.
-        effort: Work limit of each call of the solver.
+        effort: Work limit of each call of the solver, and time limit.
     """
     contradiction = find_contradiction(problem, source, limits=limits, start=start, effort=effort)
     return None if contradiction is None else contradiction.conflict()
@@ -69,101 +77,138 @@ def find_contradiction(
     start: Sequence[Candidate] = (),
     effort: Effort | None = None,
 ) -> Contradiction | None:
-    """Return the contradiction of a problem that has no solution; none if it has one, or if the work limit was reached.
+    """Return the contradiction of a problem that has no solution; none if it has one, or if a limit was reached.
 
     Args: see :func:`find_conflict`.
     """
     effort = effort or Effort()
     encoding = Encoding(problem, source, limits, guarded=True)
     search = Search(problem, source, encoding, start)
-    for _ in range(MAX_ITERATIONS):
-        answer = encoding.model.solve(effort, assumptions=list(encoding.guards.values()))
+    for iteration in range(1, MAX_ITERATIONS + 1):
+        progress("looking for a contradiction: iteration %d", iteration)
+        answer = _solve(encoding, effort, list(encoding.guards.values()))
         if answer.values is None:
-            return Contradiction(encoding, search, effort) if answer.impossible else None
+            return Contradiction(encoding, search, effort, set(answer.core)) if answer.impossible else None
         if search.refine(encoding.selected_candidates(answer)) is not None:
             return None
+        if effort.limit.is_over:
+            return None
     return None
+
+
+def _solve(encoding: Encoding, effort: Effort, assumptions: Sequence[Literal]) -> SolverResult:
+    """Solve a model, if possible with known metadata only, or at least without reading sdists, which are large.
+
+    Such a solution is the fastest proof that there is no conflict.
+    """
+    for avoided in (encoding.unread(), encoding.unread(only_sdists=True)):
+        if avoided:
+            answer = encoding.model.solve(effort, assumptions=[*assumptions, *map(negated, avoided)])
+            if answer.values is not None:
+                return answer
+    return encoding.model.solve(effort, assumptions=assumptions)
 
 
 class Contradiction:
     """Facts that contradict each other, which are reduced to a minimal set."""
 
-    def __init__(self, encoding: Encoding, search: Search, effort: Effort) -> None:
+    def __init__(self, encoding: Encoding, search: Search, effort: Effort, core: set[Literal]) -> None:
         self._encoding = encoding
         self._search = search
         self._model = encoding.model
         self._guards = encoding.guards
         self._effort = effort
+        self._reduction = effort
+        self._first = {fact for fact, literal in encoding.guards.items() if literal in core or not core}
 
     def conflict(self) -> Conflict:
-        """Return a minimal set of facts that contradict each other."""
-        roots = [fact for fact in self._guards if fact.root is not None]
-        smallest = self._smallest(roots)
-        others = [fact for fact in self._guards if fact.root is None]
-        relevant = self._relevant(others, smallest)
+        """Return the smallest set of the project's requirements that conflict, with the other facts involved.
+
+        If the smallest one is not known in time, or the user interrupts the search, it is one that cannot be reduced.
+        """
+        self._reduction = replace(self._effort, limit=TimeLimit(_REDUCTION_SECONDS))
+        everything = [fact for fact in self._guards if fact.root is not None]
+        roots = self._irreducible([fact for fact in everything if fact in self._first])
+        limit = self._effort.limit.at_most(_SMALLEST_SECONDS)
+        try:
+            smallest = self._smallest(everything, replace(self._effort, limit=limit))
+            roots = roots if limit.is_over else smallest
+        except KeyboardInterrupt:
+            limit.interrupt()
+        self._reduction = replace(self._effort, limit=TimeLimit(_REDUCTION_SECONDS))
+        relevant = self._relevant([fact for fact in self._guards if fact.root is None], roots)
         return Conflict(
-            roots=tuple(fact.root for fact in smallest if fact.root is not None),
+            stopped=limit.reason,
+            roots=tuple(fact.root for fact in roots if fact.root is not None),
             relations=tuple(sorted((f.parent, f.required) for f in relevant if f.parent and f.required)),
             rules=tuple(sorted(fact.rule for fact in relevant if fact.rule)),
         )
 
+    def _irreducible(self, roots: list[Fact]) -> list[Fact]:
+        """Return requirements that contradict each other only all together, as far as metadata was read."""
+        others = [fact for fact in self._guards if fact.root is None]
+        for root in list(roots):
+            if root in roots and (core := self._core([*(r for r in roots if r is not root), *others])) is not None:
+                roots = [r for r in roots if r in core]
+        return roots
+
     def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
         """Return facts among some that contradict each other, or none if they do not."""
         facts = list(facts)
-        answer = self._model.solve(self._effort, assumptions=[self._guards[fact] for fact in facts])
+        answer = self._model.solve(self._reduction, assumptions=[self._guards[fact] for fact in facts])
         if not answer.impossible:
             return None
         core = set(answer.core)
         return {fact for fact in facts if self._guards[fact] in core} or set(facts)
 
-    def _conflicts(self, roots: Sequence[Fact]) -> bool:
+    def _conflicts(self, roots: Sequence[Fact], effort: Effort) -> bool:
         """Whether some of the project's requirements, with all other facts, have no solution."""
         requirements = tuple(fact.root for fact in roots if fact.root is not None)
         while True:
             facts = [*roots, *(fact for fact in self._guards if fact.root is None)]
             assumptions = [self._guards[fact] for fact in facts]
-            # A solution that uses only known metadata is the fastest proof that there is no conflict.
-            unread = [negated(literal) for literal in self._encoding.unread()]
-            answer = self._model.solve(self._effort, assumptions=[*assumptions, *unread])
-            if answer.values is None:
-                answer = self._model.solve(self._effort, assumptions=assumptions)
+            answer = _solve(self._encoding, effort, assumptions)
             if answer.values is None:
                 return answer.impossible
             # The relaxation has a solution: check it with the metadata of everything that it chose.
             if self._search.refine(self._encoding.selected_candidates(answer), roots=requirements) is not None:
                 return False
+            if effort.limit.is_over:
+                return False
 
-    def _smallest(self, roots: Sequence[Fact]) -> list[Fact]:
+    def _smallest(self, roots: Sequence[Fact], effort: Effort) -> list[Fact]:
         """Return the smallest set of project requirements that has no solution together with all other facts."""
         hitting = SolverModel()
         picks: dict[Fact, Literal] = {fact: hitting.boolean() for fact in roots}
         while True:
-            answer = hitting.solve(self._effort, costs=dict.fromkeys(picks.values(), 1))
+            progress("there is no stack: reducing the conflict among %d requirements", len(roots))
+            answer = hitting.solve(effort, costs=dict.fromkeys(picks.values(), 1))
             facts = [fact for fact in roots if answer.values is not None and answer.is_true(picks[fact])]
-            if self._conflicts(facts):
+            if self._conflicts(facts, effort):
                 return facts
-            correction = self._correction(facts, roots)
+            correction = self._correction(facts, roots, effort)
             if not correction:
                 # All of them conflict, so a call reached its work limit: the set cannot be reduced.
                 return list(roots)
             hitting.require_any(picks[fact] for fact in correction)
 
-    def _correction(self, facts: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
+    def _correction(self, facts: Sequence[Fact], roots: Sequence[Fact], effort: Effort) -> list[Fact]:
         """Return requirements without which the others have a solution, as few as the model knows; none at a limit.
 
         Args:
             facts: Requirements that have a solution; the result contains none of them.
             roots: All requirements.
+            effort: Limits.
         """
         gains = {self._guards[fact]: -1 for fact in roots if fact not in facts}
         while True:
             # Each check may load metadata, which adds facts.
             fixed = [self._guards[fact] for fact in self._guards if fact.root is None or fact in facts]
-            answer = self._model.solve(self._effort, assumptions=fixed, costs=gains)
+            answer = self._model.solve(effort, assumptions=fixed, costs=gains)
             if answer.values is None:
                 return []
             compatible = [fact for fact in roots if answer.is_true(self._guards[fact])]
-            if not self._conflicts(compatible):
+            if not self._conflicts(compatible, effort):
                 return [fact for fact in roots if fact not in compatible]
 
     def _relevant(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
@@ -287,8 +332,6 @@ def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> Reso
 
     None if there is nothing to relax.
     """
-    from dataclasses import replace
-
     from packaging.specifiers import SpecifierSet
 
     if not root.requirement.specifier and not root.hashes:

@@ -377,13 +377,13 @@ class Encoding:
             self._both[key] = both
         return self._both[key]
 
-    def unread(self) -> list[Literal]:
+    def unread(self, *, only_sdists: bool = False) -> list[Literal]:
         """Return the explicit choices whose metadata has not been read."""
         return [
             literal
             for name, literals in self._literals.items()
             for candidate, literal in zip(self._allowed[name], literals.values(), strict=False)
-            if not self._source.is_known(candidate)
+            if not self._source.is_known(candidate) and (candidate.is_sdist or not only_sdists)
         ]
 
     def supports(self, name: NormalizedName) -> list[Literal]:

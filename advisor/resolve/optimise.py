@@ -3,7 +3,8 @@
 The solved model is a relaxation (see :mod:`advisor.resolve.encode`), so its optimum is at least as good as that of the
 problem. The metadata of the chosen candidates (and of the next versions of the same packages) is fetched, the model is
 refined, and the solver runs again, until the metadata of everything chosen is known. Then the solution satisfies the
-problem and is its optimum, over all candidates, with or without fetched metadata.
+problem and is its optimum, over all candidates, with or without fetched metadata. At a limit, or if the user interrupts
+the search, the stack that it started from is the result, with the best bound that was proven.
 
 Objectives are lexicographic: each is solved to optimality, and its value is fixed before the next. Of the stacks that
 are optimal by all of them, the one with the newest version of the first package that differs, by name, is chosen; an
@@ -12,11 +13,15 @@ absent package counts as newest. So the result is unique and does not depend on 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from packaging.utils import NormalizedName
+from packaging.version import Version
 
+from advisor.domain.progress import progress
+from advisor.domain.time_limit import INTERRUPTED
 from advisor.resolve.encode import INITIAL_EXPLICIT, Candidates, Choice, Encoding, Limits, PairedChoice
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
 from advisor.resolve.search import Search, needed_by
@@ -68,6 +73,7 @@ class Optimum:
         iterations: Number of times the model was solved, each time with more metadata.
         candidates: Number of candidate versions that the optimum covers.
         fetched: Number of candidate versions whose metadata was read.
+        stopped: Why the search ended before the proof; empty if it did not.
     """
 
     stack: tuple[Candidate, ...]
@@ -76,11 +82,17 @@ class Optimum:
     iterations: int
     candidates: int
     fetched: int
+    stopped: str = ""
 
     @property
     def proven(self) -> bool:
         """Whether it is proven that no stack has a better score."""
         return all(bound.gap == 0 for bound in self.bounds)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended the search."""
+        return self.stopped == INTERRUPTED
 
 
 class InfeasibleError(Exception):
@@ -88,7 +100,7 @@ class InfeasibleError(Exception):
 
 
 class SearchLimitError(UnsatisfiableError):
-    """Raised when the work limit is reached without a stack and without a proof that there is none."""
+    """Raised when a limit is reached without a stack and without a proof that there is none."""
 
     code = "search-limit"
 
@@ -112,31 +124,60 @@ def optimise(
         objectives: Returns the objectives for the packages loaded so far, in order of importance.
         limits: Returns what the rules exclude among the packages loaded so far.
         start: A stack to start from, such as the baseline: its packages are loaded first, and it is the first hint.
-        effort: Work limit for each objective of each iteration.
+        effort: Work limit for each objective of each iteration, and time limit of the search.
         explicit: Number of candidates of each package that are explicit from the beginning.
         rewarded: Packages that may have negative costs.
 
     Raises:
         InfeasibleError: If no stack satisfies the requirements and the rules.
-        SearchLimitError: If the work limit is reached before a stack or a proof is found.
+        SearchLimitError: If a limit is reached before a proof is found, and the rules exclude the stack to start from.
+        KeyboardInterrupt: If the user interrupts the search, and the time limit does not keep results or the rules
+            exclude the stack to start from.
     """
+    effort = effort or Effort()
     encoding = Encoding(problem, source, limits, explicit=explicit)
-    search = Search(problem, source, encoding, start)
-    search.add_packages(rewarded)
-    stages = _Stages(encoding, effort or Effort(), start, lambda selection: needed_by(problem, source, selection)[0])
-    for iteration in range(1, MAX_ITERATIONS + 1):
-        bounds, selection = stages.solve(objectives(encoding.candidates))
-        stack = search.refine(selection, stages.unexpanded)
-        if stack is not None and stages.rewards_are_justified(stack):
-            return Optimum(
-                stack=stack,
-                bounds=bounds,
-                unique=stages.unique,
-                iterations=iteration,
-                candidates=sum(len(offered) for offered in encoding.candidates.values()),
-                fetched=len(source.fetched),
-            )
-    raise SearchLimitError(f"the search did not end within {MAX_ITERATIONS} iterations")
+    stages = _Stages(encoding, effort, start, lambda selection: needed_by(problem, source, selection)[0])
+    iteration = 0
+
+    def optimum(stack: Sequence[Candidate], bounds: tuple[Bound, ...], stopped: str) -> Optimum:
+        return Optimum(
+            stack=tuple(stack),
+            bounds=bounds,
+            unique=stages.unique and not stopped,
+            iterations=iteration,
+            candidates=sum(len(offered) for offered in encoding.candidates.values()),
+            fetched=len(source.fetched),
+            stopped=stopped,
+        )
+
+    try:
+        search = Search(problem, source, encoding, start)
+        search.add_packages(rewarded)
+        while iteration < MAX_ITERATIONS:
+            iteration += 1
+            progress("searching for the best stack: iteration %d", iteration)
+            bounds, selection = stages.solve(objectives(encoding.candidates))
+            stack = search.refine(selection, stages.unexpanded)
+            if stack is not None and stages.rewards_are_justified(stack):
+                return optimum(stack, bounds, "")
+        raise SearchLimitError(f"the search did not end within {MAX_ITERATIONS} iterations")
+    except (SearchLimitError, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt):
+            if not effort.limit.keeps_result:
+                raise
+            effort.limit.interrupt()
+        if not start or _is_excluded(start, limits(encoding.candidates)):
+            raise
+        reason = effort.limit.reason or "stopped at the work limit"
+        return optimum(start, stages.bounds_of(start, objectives(encoding.candidates)), reason)
+
+
+def _is_excluded(stack: Sequence[Candidate], limits: Limits) -> bool:
+    """Whether the rules exclude a stack."""
+    choices = {(c.name, c.version) for c in stack}
+    return not choices.isdisjoint(limits.forbidden) or any(
+        all(not choices.isdisjoint(side) for side in sides) for sides, _ in limits.exclusive
+    )
 
 
 class _Stages:
@@ -155,6 +196,7 @@ class _Stages:
         self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
         self._rewarded: tuple[NormalizedName, ...] = ()
         self._values: list[int] = []
+        self._least = -math.inf
         self._excluded: list[tuple[list[Literal], NormalizedName]] = []
         self._present: set[NormalizedName] = set()
         self.unique = False
@@ -190,6 +232,8 @@ class _Stages:
                     value = _total(terms, answer)
                     model.at_most(terms, value)
                 bounds.append(Bound(objective=objective.name, value=value, bound=bound))
+        if bounds and bounds[0].bound > self._least:
+            self._least = bounds[0].bound
         answer = answer or self._solve(model, {}, None)
         monotone = all(cost > 0 for terms in costs for cost in terms.values())
         self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
@@ -199,6 +243,23 @@ class _Stages:
         if not any(bound.gap for bound in bounds) and not self._rewarded:
             self._prefer_newest(model)
         return tuple(bounds), self._last
+
+    def bounds_of(self, stack: Sequence[Candidate], objectives: Sequence[Objective]) -> tuple[Bound, ...]:
+        """Return the value of each objective for a stack, and what is proven of it so far.
+
+        Only the bound of the first objective is known: the others were computed for optimal values of those before.
+        """
+        versions: dict[NormalizedName, Version] = {c.name: c.version for c in stack}
+        bounds = []
+        for number, objective in enumerate(objectives):
+            value = sum(objective.costs.get((name, version), 0) for name, version in versions.items())
+            for ((name, version), (other, other_version)), cost in objective.pairs.items():
+                if versions.get(name) == version and versions.get(other) == other_version:
+                    value += cost
+            least = sum(min(0, cost) for cost in (*objective.costs.values(), *objective.pairs.values()))
+            bound = max(least, self._least) if number == 0 else least
+            bounds.append(Bound(objective=objective.name, value=value, bound=int(min(value, bound))))
+        return tuple(bounds)
 
     def rewards_are_justified(self, stack: Sequence[Candidate]) -> bool:
         """Whether every rewarded package is needed by the stack; exclude the choice if one is not."""
@@ -237,9 +298,10 @@ class _Stages:
         if answer.impossible:
             raise InfeasibleError
         if answer.values is None:
+            limit = self._effort.limit.reason or f"stopped at the limit of {self._effort.work:g} units of work"
             raise SearchLimitError(
-                f"no stack, and no proof that there is none, was found within {self._effort.work:g} units of work",
-                hint="constrain the packages that have many versions",
+                f"no stack was found, and no proof that there is none: {limit}",
+                hint="constrain the packages that have many versions, or allow more time with `--time-limit`",
             )
         return answer
 

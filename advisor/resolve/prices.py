@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from advisor.domain.progress import progress
+from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.conflict import relax_requirement
 from advisor.resolve.objectives import HOURS_A_YEAR, hours_behind
 from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError
-from advisor.resolve.problem import Candidate
+from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.recommend import ResolutionRequest
 from knowledge.domain.errors import UnavailableError
 from knowledge.estimate.interface import Prediction
+
+PYTHON_SECONDS = 30.0
+"""Time limit of the price of one other interpreter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +57,12 @@ def constraint_prices(request: ResolutionRequest, optimum: Optimum) -> tuple[Pri
         problem = relax_requirement(request.problem, root)
         if problem is None:
             continue
-        other = request.with_problem(problem).with_own_baseline()
-        try:
-            free = other.best()
-        except (InfeasibleError, SearchLimitError):
-            # Only if the work limit was reached: a relaxed problem has a solution if the problem has one.
-            obstacle = "not solved within the work limit"
-            prices.append((0.0, Price(constraint=str(root.requirement), origin=root.origin, obstacle=obstacle)))
+        progress("pricing `%s`", root.requirement)
+        solved = _solve(partial(_relaxed, request, problem), request.effort.limit)
+        if isinstance(solved, str):
+            prices.append((0.0, Price(constraint=str(root.requirement), origin=root.origin, obstacle=solved)))
             continue
+        other, free = solved
         # Each problem has its own baseline, which speed is compared with: so the stacks are compared, not their costs.
         price = _price(str(root.requirement), root.origin, (request, optimum), (other, free))
         gain = price.prediction.speedup if price.prediction else 1.0
@@ -73,7 +77,7 @@ def python_prices(
     *,
     versions: Iterable[str],
     requires_python: str | None,
-    make_request: Callable[[str | None], ResolutionRequest],
+    make_request: Callable[[str, TimeLimit], ResolutionRequest],
 ) -> tuple[Price, ...]:
     """Return the gain from other interpreter versions.
 
@@ -82,9 +86,10 @@ def python_prices(
         optimum: Its result.
         versions: Interpreter versions, such as ``3.12``.
         requires_python: The project's ``requires-python``, or none; versions that it excludes are marked.
-        make_request: Returns the request for an interpreter version.
+        make_request: Returns the request for an interpreter version, with its own time limit.
     """
     prices = []
+    limit = request.effort.limit
     for version in versions:
         if version == request.problem.target.python_minor:
             continue
@@ -92,22 +97,46 @@ def python_prices(
             Version(f"{version}.0"), prereleases=True
         )
         origin = "another interpreter" if allowed else f"outside `requires-python = {requires_python}`"
-        try:
-            other = make_request(version)
-        except (NoStackError, UnavailableError) as error:
-            prices.append(Price(constraint=f"Python {version}", origin=origin, obstacle=error.message))
+        progress("pricing Python %s", version)
+        part = limit.at_most(PYTHON_SECONDS)
+        solved = _solve(partial(make_request, version, part), limit)
+        if isinstance(solved, str):
+            prices.append(Price(constraint=f"Python {version}", origin=origin, obstacle=solved))
             continue
-        try:
-            free = other.best()
-        except (InfeasibleError, SearchLimitError):
-            obstacle = "no set of versions satisfies both the requirements and the rules"
-            prices.append(Price(constraint=f"Python {version}", origin=origin, obstacle=obstacle))
-            continue
+        other, free = solved
         price = _price(f"Python {version}", origin, (request, optimum), (other, free))
         # Each interpreter has its own candidates, so values of objectives cannot be compared.
         faster = price.prediction is not None and price.prediction.speedup > 1
         prices.append(replace(price, binds=faster or price.libyears > 0))
     return tuple(prices)
+
+
+def _relaxed(request: ResolutionRequest, problem: ResolutionProblem) -> ResolutionRequest:
+    return request.with_problem(problem).with_own_baseline()
+
+
+def _solve(make_request: Callable[[], ResolutionRequest], limit: TimeLimit) -> tuple[ResolutionRequest, Optimum] | str:
+    """Return a request and its best stack, or why there is none.
+
+    Args:
+        make_request: Returns the request.
+        limit: Time limit of all prices; interrupted if the user interrupts the search.
+    """
+    if limit.is_over:
+        return f"not priced: {limit.reason}"
+    try:
+        request = make_request()
+        optimum = request.best()
+    except KeyboardInterrupt:
+        limit.interrupt()
+        return f"not priced: {limit.reason}"
+    except InfeasibleError:
+        return "no set of versions satisfies both the requirements and the rules"
+    except (NoStackError, SearchLimitError, UnavailableError) as error:
+        return error.message
+    if request.effort.limit.interrupted:
+        limit.interrupt()
+    return f"not priced: {optimum.stopped}" if optimum.stopped else (request, optimum)
 
 
 def _price(

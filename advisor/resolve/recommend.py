@@ -9,6 +9,7 @@ from typing import Self
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
 from advisor.resolve.baseline import BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
@@ -35,8 +36,10 @@ from knowledge.rules.engine import RuleBook
 
 _FIRST_ROUNDS = 500
 """Rounds of the plain resolver after which the problem is checked for a contradiction."""
-_HINT_EFFORT = Effort(work=2.0)
-"""Work limit of the search for a change that solves a conflict."""
+_HINT_WORK = 2.0
+"""Work limit of the search for a change that solves a conflict, in the solver's unit."""
+_HINT_SECONDS = 1.0
+"""Time limit of the search for the cheapest such change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,7 @@ class ResolutionRequest:
         objective: The objective.
         criteria: The objective, as costs.
         baseline: The stack that a plain resolver chooses; empty if it found none.
-        effort: Work limit of the solver.
+        effort: Limits of the search.
     """
 
     problem: ResolutionProblem
@@ -101,7 +104,7 @@ class ResolutionRequest:
 
         Raises:
             InfeasibleError: If there is none.
-            SearchLimitError: If the work limit is reached before a stack or a proof is found.
+            SearchLimitError: If a limit is reached before a stack or a proof is found.
         """
         return optimise(
             self.problem,
@@ -127,7 +130,8 @@ class ResolutionRequest:
         The baseline stays as it is if the plain resolver finds none.
         """
         try:
-            baseline = resolve_baseline(self.problem, self.source, max_rounds=_FIRST_ROUNDS)
+            limit = self.effort.limit
+            baseline = resolve_baseline(self.problem, self.source, max_rounds=_FIRST_ROUNDS, limit=limit)
         except NoStackError:
             return self
         return replace(self, baseline=baseline, criteria=self.criteria.with_baseline(baseline))
@@ -167,7 +171,7 @@ class ResolutionRequest:
         problem, source = self.source.assuming_sdists()
         request = replace(self, problem=problem, source=source, criteria=self.criteria.with_source(source))
         try:
-            stack = resolve_baseline(problem, source, max_rounds=_FIRST_ROUNDS)
+            stack = resolve_baseline(problem, source, max_rounds=_FIRST_ROUNDS, limit=self.effort.limit)
         except NoStackError:
             if request.is_contradictory():
                 return request._conflict_error(baseline=False)
@@ -193,10 +197,13 @@ class ResolutionRequest:
     def _error_of(self, conflict: Conflict, message: str) -> NoStackError:
         """Return the error that describes a conflict, with the cheapest change that solves it."""
         change = self._cheapest_change([root for root in self.problem.roots if root in conflict.roots])
-        if not change:
+        if change is None:
             change = "relaxing a single one of these requirements is not enough"
             if conflict.rules:
                 change = "choose another target, or an index whose builds the rules allow (`--package-index`)"
+        if conflict.stopped:
+            fewer = f"fewer requirements may conflict, too: the search for them was {conflict.stopped}"
+            change = f"{change}; {fewer}" if change else fewer
         return NoStackError(message, details=describe_conflict(conflict, self.source, self.source.reasons), hint=change)
 
     def error_without_versions(self, roots: Sequence[RootRequirement]) -> NoStackError:
@@ -213,19 +220,29 @@ class ResolutionRequest:
             hint=change or f"relax the requirements on {quoted(names)}, or choose another `--python` or `--platform`",
         )
 
-    def _cheapest_change(self, roots: Sequence[RootRequirement]) -> str:
-        """Describe which of the conflicting requirements is best relaxed; empty if no single one is enough."""
+    def _cheapest_change(self, roots: Sequence[RootRequirement]) -> str | None:
+        """Describe which of the conflicting requirements is best relaxed.
+
+        None if no single one is enough; empty if the time was over before one was known.
+        """
         best: tuple[tuple[int, ...], str] | None = None
-        for root in roots:
+        limit = self.effort.limit.at_most(_HINT_SECONDS)
+        for number, root in enumerate(roots, 1):
+            if limit.is_over:
+                break
+            progress("looking for the cheapest change: %d of %d requirements", number, len(roots))
             problem = relax_requirement(self.problem, root)
             if problem is None:
                 continue
             request = self.with_problem(problem)
             try:
                 # A plain stack to start from: the problem itself has none.
-                baseline = resolve_baseline(problem, request.source, max_rounds=_FIRST_ROUNDS)
-                optimum = replace(request, baseline=baseline, effort=_HINT_EFFORT).best()
+                baseline = resolve_baseline(problem, request.source, max_rounds=_FIRST_ROUNDS, limit=limit)
+                effort = replace(self.effort, work=_HINT_WORK, limit=limit)
+                optimum = replace(request, baseline=baseline, effort=effort).best()
             except (NoStackError, InfeasibleError, SearchLimitError):
+                continue
+            if optimum.stopped:
                 continue
             costs = tuple(bound.value for bound in optimum.bounds)
             candidate = next((c for c in optimum.stack if c.name == root.name), None)
@@ -236,7 +253,9 @@ class ResolutionRequest:
             )
             if best is None or costs < best[0]:
                 best = (costs, text)
-        return best[1] if best is not None else ""
+        if best is not None:
+            return best[1]
+        return "" if limit.is_over else None
 
 
 def _only_candidates(root: RootRequirement, source: IndexCandidates) -> list[Candidate]:
@@ -264,12 +283,13 @@ def make_request(
         estimator: Predictions from the observations.
         objective: The objective.
         young_after: ISO 8601 time in UTC; files uploaded later count as young.
-        effort: Work limit of the solver.
+        effort: Limits of the search.
 
     Raises:
         NoStackError: If a required package is not on any index, or no stack satisfies the requirements.
         UnavailableError: If the index cannot be read.
     """
+    effort = effort or Effort()
     check_roots(problem, source)
     unsatisfied = without_versions(problem, source)
     direct = {root.name for root in problem.roots if not root.constraint}
@@ -292,13 +312,13 @@ def make_request(
             objective=objective,
             criteria=criteria,
             baseline=baseline,
-            effort=effort or Effort(),
+            effort=effort,
         )
 
     if unsatisfied:
         raise with_baseline(()).error_without_versions(unsatisfied)
     try:
-        return with_baseline(resolve_baseline(problem, source, max_rounds=_FIRST_ROUNDS))
+        return with_baseline(resolve_baseline(problem, source, max_rounds=_FIRST_ROUNDS, limit=effort.limit))
     except BaselineLimitError:
         # The exact search finds a contradiction in seconds for which the plain resolver needs minutes.
         request = with_baseline(())
@@ -307,7 +327,9 @@ def make_request(
     except NoStackError:
         raise with_baseline(()).no_stack_error(baseline=False) from None
     try:
-        return with_baseline(resolve_baseline(problem, source))
+        # A part of the time is left for the exact search.
+        limit = effort.limit.at_most(effort.limit.seconds_left / 2)
+        return with_baseline(resolve_baseline(problem, source, limit=limit))
     except BaselineLimitError:
         # The optimum does not need a baseline.
         return with_baseline(())
@@ -324,7 +346,7 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
 
     Raises:
         NoStackError: If no stack satisfies the requirements and the rules.
-        SearchLimitError: If the work limit is reached before a stack or a proof is found.
+        SearchLimitError: If a limit is reached before a stack or a proof is found.
         UnavailableError: If the index cannot be read.
         VerificationError: If the independent resolver rejects the optimum.
     """

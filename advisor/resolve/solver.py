@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
+
+from advisor.domain.time_limit import TimeLimit
 
 Literal = int
 """A Boolean, or its negation: the negation of ``n`` is ``-n - 1``."""
@@ -31,10 +34,12 @@ class Effort:
     Attributes:
         work: Deterministic work, in the solver's unit (about a second on a slow machine).
         workers: Number of threads.
+        limit: Time limit of the whole question.
     """
 
     work: float = 60.0
     workers: int = 1
+    limit: TimeLimit = field(default_factory=TimeLimit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +190,15 @@ class SolverModel:
         parameters.cp_model_presolve = presolve
         # Deterministic work, not seconds: the result is the same on a slow machine.
         parameters.max_deterministic_time = work
+        if effort.limit.seconds_left < math.inf:
+            parameters.max_time_in_seconds = effort.limit.seconds_left
         wrapper = self._solver.SolveWrapper()
         wrapper.set_parameters(parameters)
-        return wrapper.solve(proto)
+        # The solver does not return at Ctrl-C: it runs in a thread of its own, and this one stops it.
+        with ThreadPoolExecutor(1) as executor:
+            answer = executor.submit(wrapper.solve, proto)
+            try:
+                return answer.result()
+            except BaseException:
+                wrapper.stop_search()
+                raise

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from advisor.domain.time_limit import TimeLimit
 from advisor.report.reasons import explanation_text, prices_text
 from advisor.report.tree import tree_report
 from advisor.resolve.alternatives import explain_package
@@ -16,6 +18,7 @@ from advisor.resolve.baseline import NoStackError
 from advisor.resolve.explain import dependency_graph
 from advisor.resolve.prices import constraint_prices, python_prices
 from advisor.resolve.recommend import ResolutionRequest, recommend
+from advisor.resolve.solver import Effort
 from knowledge.domain.errors import InputError
 from tests.advisor.factories import build_problem, build_request
 from tests.conftest import Advisor
@@ -49,10 +52,11 @@ def test_another_interpreter_is_priced_with_the_candidates_of_both(index: Packag
     index.add("a", "2.0", requires_python=">=3.13")
     index.add("b", "1.0", requires_python="<3.14")
 
-    def request_for(python: str | None) -> ResolutionRequest:
-        return build_request(index, tmp_path, build_problem("a", "b", python=python or "3.12"))
+    def request_for(python: str, limit: TimeLimit) -> ResolutionRequest:
+        request = build_request(index, tmp_path, build_problem("a", "b", python=python))
+        return replace(request, effort=Effort(limit=limit))
 
-    request = request_for(None)
+    request = request_for("3.12", TimeLimit())
     prices = python_prices(
         request, request.best(), versions=("3.12", "3.13", "3.14"), requires_python="<3.13", make_request=request_for
     )
