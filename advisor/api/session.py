@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
+    from advisor.index.page import DistributionFile
     from advisor.project.locks import Lock
     from advisor.project.sources import Proposal
     from advisor.resolve.alternatives import Explanation
@@ -116,6 +117,11 @@ class AdviceSession:
             with activity("searching for the best stack"), self._other_python_named():
                 self._advice = recommend(request, current=self.current_versions)
         return self._advice
+
+    def replace_request(self, request: ResolutionRequest) -> None:
+        """Recommend the best stack of another request instead, such as one with more requirements."""
+        if request is not self._request:
+            self._request, self._advice = request, None
 
     @contextmanager
     def _other_python_named(self) -> Iterator[None]:
@@ -297,14 +303,18 @@ def lock_texts(
     for path in paths:
         check_lock_path(path)
     stack: Sequence[Candidate] = optimum.stack
-    # A repository or a directory has no file.
-    with_files = [c for c in stack if c.direct is None or c.direct.kind == "archive"]
-    client.prefetch_sizes(c.file for c in with_files)
-    files = {c.name: client.pinned(c.file) for c in with_files}
+    files = pinned_files(stack, client)
     return {
         path: lock_text(path, stack, files, problem=request.problem, source=request.source, client=client)
         for path in paths
     }
+
+
+def pinned_files(stack: Sequence[Candidate], client: IndexClient) -> dict[NormalizedName, DistributionFile]:
+    """Return the file of each package with size and hash; a repository or a directory has none."""
+    with_files = [c for c in stack if c.direct is None or c.direct.kind == "archive"]
+    client.prefetch_sizes(c.file for c in with_files)
+    return {c.name: client.pinned(c.file) for c in with_files}
 
 
 def write_locks(texts: Mapping[Path, str]) -> None:

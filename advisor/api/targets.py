@@ -1,16 +1,25 @@
-"""Recommend a stack for each target of a project, each with a lock of its own."""
+"""Recommend a stack for each target of a project, each with a lock of its own or several in one lock."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from advisor.api.session import AdviceResult, AdviceSession, write_locks
+from packaging.pylock import is_valid_pylock_path
+
+from advisor.api.context import TargetContext
+from advisor.api.session import AdviceResult, AdviceSession, pinned_files, write_locks
+from advisor.domain.progress import activity
+from advisor.domain.time_limit import TimeLimit
+from advisor.domain.words import quoted
 from knowledge.domain.errors import AdvisorError, InputError
 
 
 def advise_targets(sessions: Sequence[AdviceSession], *, dry_run: bool = False) -> dict[str, AdviceResult]:
     """Recommend a stack for each target, and write the locks when all of them are known.
+
+    Targets with the same lock share versions where possible; see :mod:`advisor.resolve.shared_versions`.
 
     Args:
         sessions: The targets.
@@ -20,37 +29,103 @@ def advise_targets(sessions: Sequence[AdviceSession], *, dry_run: bool = False) 
         The results by the name of the target.
 
     Raises:
-        InputError: If two targets have the same lock, or a lock cannot be written.
+        InputError: If targets cannot share a lock, or a lock cannot be written.
         AdvisorError: If there is no stack for a target; the message names the target.
     """
-    locks = {session.context.name: session.context.default_lock for session in sessions}
-    _check_locks(locks)
-    texts: dict[Path, str] = {}
+    owners = _owners(sessions)
     for session in sessions:
-        try:
+        with _named(session):
             session.recommend()
-            if not dry_run:
-                texts |= session.lock_texts([locks[session.context.name]])
-        except AdvisorError as error:
-            error.message = f"target `{session.context.name}`: {error.message}"
-            raise
+    texts: dict[Path, str] = {}
+    for path, sharing in owners.items():
+        if len(sharing) > 1:
+            _share_versions(sharing)
+        if not dry_run:
+            texts[path] = _shared_lock(path, sharing) if len(sharing) > 1 else sharing[0].lock_texts([path])[path]
     write_locks(texts)
     return {
-        session.context.name: session.result(outputs=[] if dry_run else [locks[session.context.name]])
+        session.context.name: session.result(outputs=[] if dry_run else [session.context.default_lock])
         for session in sessions
     }
 
 
-def _check_locks(locks: dict[str, Path]) -> None:
-    """Raise an error if a lock has no known format, or two targets have the same one."""
-    from advisor.lock.formats import check_lock_path
+@contextmanager
+def _named(session: AdviceSession) -> Iterator[None]:
+    """Add the name of a target to errors."""
+    try:
+        yield
+    except AdvisorError as error:
+        error.message = f"target `{session.context.name}`: {error.message}"
+        raise
 
-    owners: dict[Path, str] = {}
-    for name, path in locks.items():
+
+def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]]:
+    """Return the targets of each lock.
+
+    Raises:
+        InputError: If a lock has no known format, or cannot be that of several targets.
+    """
+    from advisor.lock.formats import check_lock_path
+    from advisor.lock.pylock import distinguishing_markers
+
+    owners: dict[Path, list[AdviceSession]] = {}
+    for session in sessions:
+        owners.setdefault(session.context.default_lock, []).append(session)
+    for path, sharing in owners.items():
         check_lock_path(path)
-        if path in owners:
+        if len(sharing) < 2:
+            continue
+        if not is_valid_pylock_path(path):
             raise InputError(
-                f"the targets `{owners[path]}` and `{name}` have the same lock `{path}`",
+                f"the targets {_names(sharing)} have the same lock `{path}`, which is no `pylock.toml`",
                 hint="give each a `lock` of its own, or name one `--target`",
             )
-        owners[path] = name
+        try:
+            distinguishing_markers([session.context.target for session in sharing])
+        except InputError as error:
+            error.message = f"the targets {_names(sharing)} have the same lock `{path}`: {error.message}"
+            raise
+    return owners
+
+
+def _names(sessions: Sequence[AdviceSession]) -> str:
+    return quoted([session.context.name for session in sessions])
+
+
+def _share_versions(sessions: Sequence[AdviceSession]) -> None:
+    """Recommend stacks with common versions for targets with one lock."""
+    from advisor.resolve.shared_versions import share_versions
+
+    solved = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
+    with activity("looking for versions that the targets can share"):
+        requests = share_versions(solved, limit=TimeLimit(sessions[0].context.time_limit))
+    for session in sessions:
+        session.replace_request(requests[session.context.name])
+
+
+def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
+    from advisor.lock.pylock import TargetStack, write_pylock
+
+    stacks = []
+    for session in sessions:
+        stack = session.recommend().optimum.stack
+        with activity("reading hashes and sizes"):
+            files = pinned_files(stack, session.client)
+        stacks.append(TargetStack(target=session.context.target, stack=stack, files=files))
+    return write_pylock(stacks, folder=path.parent)
+
+
+def check_only_target(context: TargetContext, paths: Sequence[Path]) -> None:
+    """Check that locks to be written for one target are not those of other targets, too.
+
+    Raises:
+        InputError: If writing one would remove another target from it.
+    """
+    tables = context.project.settings.get("targets", {})
+    for name, table in tables.items():
+        lock = context.files.directory / str(table["lock"]) if "lock" in table else None
+        if name != context.name and lock is not None and lock in paths:
+            raise InputError(
+                f"`{lock}` is the lock of target `{name}`, too, and would lose it",
+                hint="run `advisor advise` without `--target`, or name another file with `--output`",
+            )

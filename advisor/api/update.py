@@ -12,6 +12,7 @@ from packaging.version import Version
 from advisor.api.gate_session import GateOptions, open_gate
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.session import AdviceSession, lock_texts, write_locks
+from advisor.api.targets import check_only_target
 from advisor.domain.target import Target
 from advisor.gate.compare import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
@@ -149,6 +150,7 @@ def update_lock(
         )
         if not change.changes or (dry_run and outputs):
             return change
+        check_only_target(context, outputs or ([lock.path] if lock.path else []))
         return _apply(change, lock, () if dry_run else outputs, request, case.client, dry_run=dry_run)
 
 

@@ -83,12 +83,14 @@ def _advise(
 def _advise_one(
     session: AdviceSession, output: Sequence[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
 ) -> None:
+    from advisor.api.targets import check_only_target
     from advisor.lock.formats import check_lock_path
     from knowledge.domain.atomic_file import write_atomically
 
     paths = [] if dry_run else output or [session.context.default_lock]
     for path in paths:
         check_lock_path(path)
+    check_only_target(session.context, paths)
     session.keeps_result = True
     if session.recommend().optimum.interrupted:
         typer.echo(_report(session, (), format))

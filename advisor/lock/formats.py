@@ -11,7 +11,7 @@ from packaging.utils import NormalizedName
 from advisor.index.client import IndexClient
 from advisor.index.page import DistributionFile
 from advisor.lock.pipfile import write_pipfile_lock
-from advisor.lock.pylock import write_pylock
+from advisor.lock.pylock import TargetStack, write_pylock
 from advisor.lock.requirements import write_requirements
 from advisor.lock.requirers import requirers_of
 from advisor.lock.sbom import write_sbom
@@ -79,7 +79,7 @@ def lock_text(
         return write_sbom(
             stack, files, graph, licenses=licenses, project=_identity(problem, path), previous=_text_of(path)
         )
-    return write_pylock(stack, files, target, folder=path.parent)
+    return write_pylock([TargetStack(target=target, stack=stack, files=files)], folder=path.parent)
 
 
 def _identity(problem: ResolutionProblem, path: Path) -> ProjectIdentity:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 
 from packaging.markers import Marker
@@ -25,43 +27,105 @@ from advisor.domain.target import Target
 from advisor.index.page import DistributionFile
 from advisor.lock.direct import path_from, without_password
 from advisor.resolve.problem import Candidate
+from knowledge.domain.errors import InputError
 
 
-def write_pylock(
-    stack: Sequence[Candidate],
-    files: Mapping[NormalizedName, DistributionFile],
-    target: Target,
-    *,
-    folder: Path = Path(),
-    name: str = "advisor",
-) -> str:
-    """Return the text of a lock for one target: the exact file of each package, with size and hash.
+@dataclass(frozen=True, kw_only=True)
+class TargetStack:
+    """What a lock contains for one target.
 
-    Args:
+    Attributes:
+        target: The target.
         stack: The packages, sorted by name.
         files: By package, the file with its size and hash filled in; none for repositories and directories.
-        target: The target of the lock, written as its environment.
+    """
+
+    target: Target
+    stack: Sequence[Candidate]
+    files: Mapping[NormalizedName, DistributionFile]
+
+
+def write_pylock(stacks: Sequence[TargetStack], *, folder: Path = Path(), name: str = "advisor") -> str:
+    """Return the text of a lock for one or several targets: the exact file of each package, with size and hash.
+
+    A package that not all targets have, or have at different versions, gets an environment marker.
+
+    Args:
+        stacks: What the lock contains for each target.
         folder: Folder of the lock, which paths are relative to.
         name: Name of the creator.
+
+    Raises:
+        InputError: If environment markers do not distinguish the targets.
     """
     import tomli_w
 
+    targets = [stack.target for stack in stacks]
+    pythons = sorted({Version(target.python_minor) for target in targets})
     lock = Pylock(
         lock_version=Version("1.0"),
-        environments=[_environment(target)],
-        requires_python=SpecifierSet(f"=={target.python_minor}.*"),
+        environments=[Marker(_environment(target, several_pythons=len(pythons) > 1)) for target in targets],
+        requires_python=SpecifierSet(f"=={pythons[0]}.*" if len(pythons) == 1 else f">={pythons[0]}"),
         created_by=name,
-        packages=[_package(candidate, files, folder) for candidate in stack],
+        packages=_merged(stacks, folder),
     )
     lock.validate()
     return tomli_w.dumps(lock.to_dict())
 
 
-def _environment(target: Target) -> Marker:
-    return Marker(
-        f"sys_platform == '{target.markers['sys_platform']}' and platform_machine == '{target.architecture}' and "
-        f"implementation_name == 'cpython'"
+def _environment(target: Target, *, several_pythons: bool) -> str:
+    conditions = {
+        "sys_platform": target.markers["sys_platform"],
+        "platform_machine": target.architecture,
+        "implementation_name": "cpython",
+    }
+    if several_pythons:
+        conditions["python_version"] = target.python_minor
+    return " and ".join(f"{name} == '{value}'" for name, value in conditions.items())
+
+
+def distinguishing_markers(targets: Sequence[Target]) -> list[str]:
+    """Return for each of several targets an environment marker that is true for it alone among them.
+
+    Raises:
+        InputError: If two targets have the same environment.
+    """
+    names = ("sys_platform", "platform_machine", "python_version")
+    for size in range(len(names) + 1):
+        for subset in combinations(names, size):
+            markers = [" and ".join(f"{n} == '{target.markers[n]}'" for n in subset) for target in targets]
+            if len(set(markers)) == len(markers):
+                return markers
+    raise InputError(
+        "two targets of one lock have the same operating system, architecture and Python, so that no environment "
+        "marker distinguishes them",
+        hint="give each of them a `lock` of its own",
     )
+
+
+def _merged(stacks: Sequence[TargetStack], folder: Path) -> list[Package]:
+    """Return the packages of all targets: equal ones once, with the files of all targets."""
+    markers = distinguishing_markers([stack.target for stack in stacks])
+    entries: dict[str, list[tuple[Package, str]]] = {}
+    for stack, marker in zip(stacks, markers, strict=True):
+        for candidate in stack.stack:
+            package = _package(candidate, stack.files, folder)
+            source = replace(package, wheels=None, sdist=None)
+            entries.setdefault(f"{package.name} {source!r}", []).append((package, marker))
+    packages = []
+    for _, same in sorted(entries.items()):
+        wheels = {str(wheel.name): wheel for package, _ in same for wheel in package.wheels or ()}
+        sdists = [package.sdist for package, _ in same if package.sdist is not None]
+        needed = " or ".join(f"({marker})" if " and " in marker else marker for _, marker in same)
+        packages.append(
+            replace(
+                same[0][0],
+                marker=Marker(needed) if len(same) < len(stacks) else None,
+                wheels=[wheels[name] for name in sorted(wheels)] or None,
+                sdist=sdists[0] if sdists else None,
+            )
+        )
+    return packages
 
 
 def _package(candidate: Candidate, files: Mapping[NormalizedName, DistributionFile], folder: Path) -> Package:

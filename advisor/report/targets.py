@@ -25,8 +25,8 @@ def _lines(results: Mapping[str, AdviceResult]) -> Iterator[str]:
     for name, result in results.items():
         yield from summary_lines(result, name=name)
         yield ""
-    written = sum(len(result.outputs) for result in results.values())
-    what = f"wrote {count(written, 'lock')}" if written else "nothing was written (--dry-run)"
+    written = {output for result in results.values() for output in result.outputs}
+    what = f"wrote {count(len(written), 'lock')}" if written else "nothing was written (--dry-run)"
     yield f"{count(len(results), 'target')}: {what}; `--target NAME` prints the whole report of one"
 
 

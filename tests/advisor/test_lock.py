@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 
 from advisor.domain.requirement import RootRequirement
-from advisor.lock.pylock import write_pylock
+from advisor.lock.pylock import TargetStack, write_pylock
 from advisor.lock.requirements import write_requirements
 from advisor.lock.requirers import requirers_of
 from knowledge.domain.atomic_file import write_atomically
@@ -35,7 +35,7 @@ def locked(index: PackageIndex, tmp_path: Path) -> tuple[str, str]:
     files = {c.name: client.pinned(c.file) for c in advice.optimum.stack}
     stack = advice.optimum.stack
     return (
-        write_pylock(stack, files, problem.target),
+        write_pylock([TargetStack(target=problem.target, stack=stack, files=files)]),
         write_requirements(
             stack,
             files,

@@ -121,16 +121,6 @@ def test_no_lock_is_written_if_one_target_has_no_stack(advisor: Advisor, project
     assert list(project.glob("pylock*.toml")) == []
 
 
-def test_targets_with_the_same_lock_are_refused(advisor: Advisor, project: Path, index: PackageIndex) -> None:
-    write(project, index, OLD + 'lock = "pylock.toml"\n' + NEW + 'lock = "pylock.toml"\n')
-
-    result = advisor("advise", cwd=project)
-
-    assert result.returncode == 2
-    assert "the targets `old` and `new` have the same lock" in result.stderr
-    assert not (project / "pylock.toml").exists()
-
-
 @pytest.mark.parametrize("option", [("--output", "x.txt"), ("--format", "html"), ("--pr-body", "body.md")])
 def test_options_for_one_target_are_refused_for_several(
     advisor: Advisor, project: Path, option: tuple[str, str]
