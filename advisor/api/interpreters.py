@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from advisor.domain.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from advisor.api.context import TargetContext
@@ -15,8 +16,10 @@ _OLDEST = 6
 _MOST_PATCHES = 30
 _MOST_ROUNDS = 500
 """Limit of the search for a stack for one interpreter, in rounds of the plain resolver."""
-_SECONDS = 1.0
-"""Time after which no further interpreter is tried."""
+_CHOICE_SECONDS = 10.0
+"""Time limit of the choice of an interpreter that the project supports."""
+_HINT_SECONDS = 1.0
+"""Time limit of the search for an interpreter to name if there is no stack."""
 
 
 def supported_pythons(required: str | None) -> tuple[str, ...]:
@@ -49,7 +52,7 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
     Raises:
         UnavailableError: If an index cannot be read.
     """
-    choice = _first_with_stack(context, context.other_pythons, client)
+    choice = _first_with_stack(context, context.other_pythons, client, TimeLimit(_CHOICE_SECONDS))
     return context if choice is None else context.with_python(choice)
 
 
@@ -64,28 +67,29 @@ def find_other_python(context: TargetContext, client: IndexClient) -> str | None
     others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
     nearest = sorted(others, key=lambda text: abs(int(text.split(".")[1]) - minor))
     try:
-        return _first_with_stack(context, nearest, client)
+        return _first_with_stack(context, nearest, client, TimeLimit(_HINT_SECONDS))
     except UnavailableError:
         # The error that there is no stack is more important; offline, other interpreters are rarely in the cache.
         return None
 
 
-def _first_with_stack(context: TargetContext, versions: Sequence[str], client: IndexClient) -> str | None:
+def _first_with_stack(
+    context: TargetContext, versions: Sequence[str], client: IndexClient, limit: TimeLimit
+) -> str | None:
     """Return the first interpreter with a stack; none if there is none among those that the time limit admits."""
     from advisor.resolve.baseline import NoStackError, resolve_baseline
     from advisor.resolve.candidates import IndexCandidates
     from advisor.resolve.direct import with_direct_packages
     from advisor.resolve.root_checks import check_roots
 
-    end = time.monotonic() + _SECONDS
     for version in versions:
         try:
             problem = with_direct_packages(context.with_python(version).problem, client)
             source = IndexCandidates(client, problem)
             check_roots(problem, source)
-            resolve_baseline(problem, source, max_rounds=_MOST_ROUNDS)
+            resolve_baseline(problem, source, max_rounds=_MOST_ROUNDS, limit=limit)
         except NoStackError:
-            if time.monotonic() > end:
+            if limit.is_over:
                 return None
             continue
         return version
